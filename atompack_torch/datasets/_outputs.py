@@ -41,6 +41,7 @@ KINDS: Final[dict[str, Level | None]] = {
     "cell": "molecule",
     "reciprocal_cell": "molecule",
     "volume": "molecule",
+    "constant": None,
 }
 _PREFIX = "trainer/"  # of their names in a batch, which no field of a file has
 
@@ -64,6 +65,7 @@ class Output(NamedTuple):
       them.
     - ``cell``: (B, 3, 3); ``reciprocal_cell``: (B, 3, 3) 2π (cell⁻¹)ᵀ, 0 for a singular cell;
       ``volume``: (B,) determinant of the cell.
+    - ``constant``: (B, ...) or (N, ...) ``fill`` everywhere.
 
     Attributes:
         name: key of the tensor among those of the trainer.
@@ -76,6 +78,8 @@ class Output(NamedTuple):
         references: energy of each element, by atomic number, subtracted from a value for each atom
             before ``scale``; NaN for an element without, which is an error.
         order: six numbers of elements of the flattened (3, 3) tensor.
+        level: of a ``constant``: ``"molecule"`` or ``"atom"``.
+        shape: of a row of a ``constant``.
         cutoff: for ``cell``, ``reciprocal_cell`` and ``volume``: open directions get vectors along
             the axes of length 5 · cutoff · (largest coordinate + 1), as MACE makes them, and a cell
             of zeros becomes the identity before; 0: the cell as stored.
@@ -90,6 +94,8 @@ class Output(NamedTuple):
     columns: tuple[int, ...] = ()
     references: tuple[float, ...] = ()
     order: tuple[int, ...] = ()
+    level: Level = "molecule"
+    shape: tuple[int, ...] = ()
     cutoff: float = 0.0
 
     @property
@@ -107,8 +113,8 @@ class Output(NamedTuple):
             The arguments of the native type, in order.
         """
         dtype = str(self.dtype).removeprefix("torch.")
-        values = (self.fill, self.scale, self.columns, self.references, self.order, self.cutoff)
-        return (self.kind, dtype, field, *values)
+        values = (self.fill, self.scale, self.columns, self.references, self.order)
+        return (self.kind, dtype, field, *values, self.level, self.shape, self.cutoff)
 
 
 def by_atomic_number(values: Mapping[int, Any], default: Any) -> tuple[Any, ...]:
@@ -138,13 +144,14 @@ def infos_of(outputs: Sequence[Output], levels: Mapping[str, Level]) -> dict[str
     """
     infos = {}
     for output in outputs:
-        level = KINDS[output.kind] or _level(output.field, levels)
+        level = KINDS[output.kind]
+        if level is None:
+            level = output.level if output.field is None else _level(output.field, levels)
         infos[output.listed_name] = FieldInfo(BUILTIN, output.listed_name, level)
     return infos
 
 
-def _level(field: str | None, levels: Mapping[str, Level]) -> Level:
-    assert field is not None
+def _level(field: str, levels: Mapping[str, Level]) -> Level:
     if field in levels:
         return levels[field]
     if (named := prefixed_id(field)) is not None:

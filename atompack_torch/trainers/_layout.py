@@ -112,10 +112,11 @@ class _Assembling:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._names = [(output.name, output.listed_name) for output in layout.outputs]
 
     def __call__(self, batch: MoleculeBatch) -> Any:
-        outputs = self._layout.outputs
-        made = {output.name: batch._fields[output.listed_name] for output in outputs}
+        fields = batch._fields
+        made = {name: fields[listed] for name, listed in self._names}
         return self._layout.assemble(batch, cast("dict[str, Tensor]", made))
 
 

@@ -47,7 +47,7 @@ template <>
 struct Choices<collate::OutputKind> {
   using Kind = collate::OutputKind;
   static constexpr std::string_view kOption = "kind";
-  static constexpr std::array<Choice<Kind>, 15> kAll{{{"value", Kind::value},
+  static constexpr std::array<Choice<Kind>, 16> kAll{{{"value", Kind::value},
                                                       {"weight", Kind::weight},
                                                       {"voigt", Kind::voigt},
                                                       {"one_hot", Kind::one_hot},
@@ -61,7 +61,8 @@ struct Choices<collate::OutputKind> {
                                                       {"wrapped_shift", Kind::wrapped_shift},
                                                       {"cell", Kind::cell},
                                                       {"reciprocal_cell", Kind::reciprocal_cell},
-                                                      {"volume", Kind::volume}}};
+                                                      {"volume", Kind::volume},
+                                                      {"constant", Kind::constant}}};
 };
 
 template <>

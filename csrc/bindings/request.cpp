@@ -41,12 +41,12 @@ FieldDeclaration declaration(const PyDeclaration& from) {
 // (cutoff, full, vectors, self_interaction, cutoff of triplets or None, maximum number of neighbors or None)
 using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>, std::optional<size_t>>;
 
-// (kind, dtype, field or None, fill, scale, columns, references, order, cutoff)
+// (kind, dtype, field or None, fill, scale, columns, references, order, level, row shape, cutoff)
 using PyOutput = std::tuple<collate::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
-                            std::vector<double>, std::vector<int64_t>, double>;
+                            std::vector<double>, std::vector<int64_t>, Level, std::vector<int64_t>, double>;
 
 collate::Output output(const PyOutput& from) {
-  const auto& [kind, dtype, field, fill, scale, columns, references, order, cutoff] = from;
+  const auto& [kind, dtype, field, fill, scale, columns, references, order, level, row_shape, cutoff] = from;
   return {.kind = kind,
           .dtype = dtype,
           .field = field ? std::optional(field_id(*field)) : std::nullopt,
@@ -55,6 +55,8 @@ collate::Output output(const PyOutput& from) {
           .columns = columns,
           .references = references,
           .order = order,
+          .level = level,
+          .row_shape = row_shape,
           .cutoff = cutoff};
 }
 

@@ -218,6 +218,14 @@ CASES: dict[str, tuple[Output, Callable[[apt.MoleculeBatch], Tensor]]] = {
         lambda b: torch.bincount(b.batch[b.edge_index[0]], minlength=len(b)),
     ),
     "wrapped": (Output("x", "wrapped_positions", F64), wrapped),
+    "constant": (
+        Output("x", "constant", F32, fill=2.5, shape=(3, 2)),
+        lambda b: torch.full((len(b), 3, 2), 2.5),
+    ),
+    "constant, 0": (
+        Output("x", "constant", I64, fill=0.0, level="atom"),
+        lambda b: torch.zeros(len(b.positions)),
+    ),
     "cell": (Output("x", "cell", F32), lambda b: b.cell),
     "long cell": (Output("x", "cell", F64, cutoff=CUTOFF), long_cell),
     "reciprocal": (Output("x", "reciprocal_cell", F64), lambda b: reciprocal(b.cell)),

@@ -16,7 +16,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import FieldSpec
+from atompack_torch.fields import FieldSpec, Level
 from atompack_torch.trainers._layout import Layout
 
 
@@ -115,10 +115,22 @@ class MaceLayout(Layout):
             made.append(Output(name, "value", dtype, field, fill=label.fill))
             if label.weight_shape is not None:
                 made.append(Output(f"{name}_weight", "weight", self.dtype, field))
+        for name in LABELS.keys() - self.labels.keys():
+            label = LABELS[name]
+            level: Level = "atom" if label.per_atom else "molecule"
+            options: dict[str, Any] = {"fill": label.fill, "level": level, "shape": label.shape}
+            made.append(Output(name, "constant", self.dtype, **options))
+            if label.weight_shape is not None:
+                shape = label.weight_shape
+                weight = Output(f"{name}_weight", "constant", self.dtype, fill=0.0, shape=shape)
+                made.append(weight)
+        made.append(Output("head", "constant", torch.int64, fill=float(self.head)))
         for name, field in self.weights.items():
             made.append(Output(f"{name}_factor", "value", self.dtype, field, fill=1.0))
         if self.weight is not None:
             made.append(Output("weight", "value", self.dtype, self.weight, fill=1.0))
+        else:
+            made.append(Output("weight", "constant", self.dtype, fill=1.0))
         return tuple(made)
 
     @property
@@ -145,52 +157,63 @@ class MaceLayout(Layout):
         Raises:
             FieldError: a structure lacks an input of the model.
         """
-        n = len(batch)
-        values = {
-            "edge_index": batch.edge_index,
-            "index": batch.index,
-            "head": torch.full((n,), self.head, dtype=torch.int64, device=batch.ptr.device),
-            **{name: made[name] for name in ("positions", "node_attrs", "unit_shifts", "shifts")},
-            "cell": made["cell"].view(-1, 3),
-            "rcell": made["rcell"].view(-1, 3),
-            "volume": made["volume"],
-            "pbc": made["pbc"],
-            "weight": self._structure_weights(batch, made),
-        }
-        for name, label in LABELS.items():
-            values |= self._label(name, label, made, n)
+        made["edge_index"], made["index"] = batch.edge_index, batch.index
+        for name in ("cell", "rcell"):
+            made[name] = made[name].view(-1, 3)
+        if self.types is not None:
+            made["weight"] = made["weight"] * self._type_weights(batch)
+        for name in self._to_finish:
+            self._finish(name, made)
         for name, stored in self.labels.items():
             if name not in LABELS:
-                values[name] = _input(name, stored, batch, made[name])
-        return Batch(batch=batch.batch, ptr=batch.ptr, num_nodes=len(made["positions"]), **values)
+                made[name] = _input(name, stored, batch, made[name])
+        return _new_batch(batch, made)
 
-    def _label(self, name: str, label: Label, made: dict[str, Tensor], n: int) -> dict[str, Tensor]:
-        """Returns a label and its weight."""
-        rows = len(made["positions"]) if label.per_atom else n
-        like = made["positions"]
-        value = made.get(name)
-        if value is None:
-            value = like.new_full((rows, *label.shape), label.fill)
-        elif value.shape[1:] == (6,) and label.shape == (3, 3):
-            value = value[:, _FULL]
-        found = {name: value.view(rows, *label.shape)}
-        if label.weight_shape is not None:
-            weight = made.get(f"{name}_weight")
-            weight = like.new_zeros(n) if weight is None else weight
-            if name in self.weights:
-                weight = weight * made[f"{name}_factor"]
-            ones = (1,) * len(label.weight_shape)
-            found[f"{name}_weight"] = weight.view(n, *ones).expand(n, *label.weight_shape)
+    @cached_property
+    def _to_finish(self) -> list[str]:
+        """Labels whose shape, or whose weight, is not the final one yet."""
+        found = []
+        for name, label in LABELS.items():
+            stored = self.labels.get(name)
+            if stored is None:
+                continue
+            if stored.spec.shape != label.shape or label.weight_shape or name in self.weights:
+                found.append(name)
         return found
 
-    def _structure_weights(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Tensor:
-        like = made["positions"]
-        weight = made["weight"] if self.weight is not None else like.new_ones(len(batch))
-        if self.types is None or self.type_weights is None:
-            return weight
+    def _finish(self, name: str, made: dict[str, Tensor]) -> None:
+        """Gives a label and its weight their final shape."""
+        label, value = LABELS[name], made[name]
+        if value.shape[1:] == (6,) and label.shape == (3, 3):
+            value = value[:, _FULL]
+        made[name] = value.view(len(value), *label.shape)
+        if label.weight_shape is None:
+            return
+        weight = made[f"{name}_weight"]
+        if name in self.weights:
+            weight = weight * made.pop(f"{name}_factor")
+        ones = (1,) * len(label.weight_shape)
+        made[f"{name}_weight"] = weight.view(-1, *ones).expand(-1, *label.weight_shape)
+
+    def _type_weights(self, batch: MoleculeBatch) -> Tensor:
+        """Returns the weight of the type of each structure."""
+        assert self.types is not None
+        assert self.type_weights is not None
         types: Sequence[Any] = batch[self.types]
         of_types = [self.type_weights.get(type_ or "Default", 1.0) for type_ in types]
-        return weight * like.new_tensor(of_types)
+        return torch.tensor(of_types, dtype=self.dtype, device=batch.ptr.device)
+
+
+_EMPTY = Batch()
+
+
+def _new_batch(batch: MoleculeBatch, values: Mapping[str, Tensor]) -> Batch:
+    """Makes a batch without its constructor, which takes as long as all else."""
+    made = Batch.__new__(Batch)
+    made.__dict__ |= _EMPTY.__dict__ | values
+    made.batch, made.ptr = batch.batch, batch.ptr
+    made.__num_nodes__ = len(values["positions"])
+    return made
 
 
 def _is_floating(spec: FieldSpec) -> bool:

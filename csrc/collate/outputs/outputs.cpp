@@ -13,6 +13,8 @@ void write_output(const Output& output, const FieldValues& field, const OutputPa
     case OutputKind::value:
     case OutputKind::voigt:
       return write_values(output, field, part, to);
+    case OutputKind::constant:
+      return write_constants(output, part, to);
     case OutputKind::weight:
       return write_weights(output, field, part, to);
     case OutputKind::one_hot:

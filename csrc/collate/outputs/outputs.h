@@ -66,6 +66,7 @@ struct OutputPart {
 
 // Writes an output for the molecules of a part. `to` is the whole output, of the shape that output_shape() returns.
 void write_values(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to);
+void write_constants(const Output& output, const OutputPart& part, std::byte* to);
 void write_weights(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to);
 void write_elements(const Output& output, const OutputPart& part, std::byte* to);
 void write_edge_output(const Output& output, const OutputPart& part, std::byte* to);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -124,6 +125,21 @@ class ValueWriter {
 void write_values(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
   ValueWriter writer(output, field, part, to);
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) writer.write(molecule);
+}
+
+void write_constants(const Output& output, const OutputPart& part, std::byte* to) {
+  const bool is_of_atoms = output.level == Level::atom;
+  const int64_t first = is_of_atoms ? part.first_atom() : part.first_molecule;
+  const int64_t last = is_of_atoms ? part.last_atom() : part.last_molecule;
+  int64_t row_elements = 1;
+  for (const int64_t dim : output.row_shape) row_elements *= dim;
+  std::byte* const begin = place(to, output.dtype, first * row_elements);
+  const auto n_bytes = static_cast<size_t>((last - first) * row_elements) * item_bytes(output.dtype);
+  if (output.fill == 0) {
+    std::memset(begin, 0, n_bytes);
+  } else {
+    store(std::vector(static_cast<size_t>((last - first) * row_elements), output.fill), output.dtype, begin);
+  }
 }
 
 void write_weights(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {

@@ -33,6 +33,11 @@ std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
       shape.insert(shape.end(), of.row_shape.begin(), of.row_shape.end());
       return shape;
     }
+    case OutputKind::constant: {
+      std::vector<int64_t> shape{output.level == Level::atom ? dims.atoms : dims.molecules};
+      shape.insert(shape.end(), output.row_shape.begin(), output.row_shape.end());
+      return shape;
+    }
     case OutputKind::voigt:
       checked_field(output, field);
       if (output.order.size() != 6) throw InternalError("an order of other than six elements");

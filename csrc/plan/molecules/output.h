@@ -35,6 +35,7 @@ enum class OutputKind : uint8_t {
   cell,               // (molecules, 3, 3)
   reciprocal_cell,    // (molecules, 3, 3): 2 pi times the transposed inverse; 0 for a singular cell
   volume,             // (molecules,): determinant of the cell
+  constant,           // (molecules or atoms, shape): `fill` everywhere
 };
 
 struct Output {
@@ -46,6 +47,9 @@ struct Output {
   std::vector<int64_t> columns = {};    // by atomic number; -1: not an element of the model
   std::vector<double> references = {};  // by atomic number, subtracted for each atom; NaN: none is known
   std::vector<int64_t> order = {};      // of kind voigt
+  // Of kind constant.
+  Level level = Level::molecule;
+  std::vector<int64_t> row_shape = {};
   // Of kinds cell, reciprocal_cell and volume: open directions get vectors of their own, so long that no image is
   // within this cutoff; 0: the cell as stored.
   double cutoff = 0;
