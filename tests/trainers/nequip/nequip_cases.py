@@ -14,6 +14,7 @@ import ase
 import lightning
 import nequip.utils  # noqa: F401  # registers the resolvers of configs
 import torch
+from allegro.model import AllegroModel
 from nequip.data import AtomicDataDict
 from nequip.data.ase import from_ase
 from nequip.data.transforms import (
@@ -36,20 +37,30 @@ _LABEL_KEYS = {"energy": "total_energy", "forces": "forces", "stress": "stress"}
 set_global_state()  # as every command of NequIP does
 
 
-def model(dtype: torch.dtype = torch.float64) -> Any:
+def model(dtype: torch.dtype = torch.float64, kind: str = "nequip") -> Any:
     """A small model with random weights."""
-    return NequIPGNNModel(
-        seed=1,
-        model_dtype=str(dtype).removeprefix("torch."),
-        type_names=list(TYPES),
-        r_max=CUTOFF,
-        num_layers=2,
-        l_max=1,
-        num_features=4,
-        radial_mlp_width=8,
-        avg_num_neighbors=10.0,
-        per_type_energy_shifts=-4.0,
-        per_type_energy_scales=0.5,
+    common = {
+        "seed": 1,
+        "model_dtype": str(dtype).removeprefix("torch."),
+        "type_names": list(TYPES),
+        "r_max": CUTOFF,
+        "l_max": 1,
+        "avg_num_neighbors": 10.0,
+        "per_type_energy_shifts": -4.0,
+        "per_type_energy_scales": 0.5,
+    }
+    if kind == "nequip":
+        return NequIPGNNModel(num_layers=2, num_features=4, radial_mlp_width=8, **common)
+    embedding = {"_target_": "allegro.nn.TwoBodyBesselScalarEmbed", "num_bessels": 4}
+    return AllegroModel(
+        radial_chemical_embed=embedding,
+        radial_chemical_embed_dim=8,
+        num_layers=1,
+        num_scalar_features=8,
+        num_tensor_features=4,
+        allegro_mlp_hidden_layers_width=8,
+        readout_mlp_hidden_layers_width=8,
+        **common,
     )
 
 

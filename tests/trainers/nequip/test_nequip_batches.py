@@ -58,13 +58,19 @@ def outputs(net: Any, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("suffix", ["atp", "extxyz"])
 @pytest.mark.parametrize("periodic", [True, False, None])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("kind", ["nequip", "allegro"])
 def test_the_same_outputs(
-    tmp_path: Path, suffix: str, periodic: bool | None, dtype: torch.dtype, tolerance: float
+    tmp_path: Path,
+    kind: str,
+    suffix: str,
+    periodic: bool | None,
+    dtype: torch.dtype,
+    tolerance: float,
 ) -> None:
     made = structures(N, periodic=periodic)
     write = write_atp if suffix == "atp" else write_extxyz
     path = write(tmp_path / f"a.{suffix}", made)
-    net = model(dtype)
+    net = model(dtype, kind)
     if suffix == "extxyz":
         made = ase.io.read(path, ":")
     for number, data in enumerate(ours(path)):
