@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from nequip_cases import (
     config,
     logged,
     metrics,
+    model,
     our_data,
     statistics,
     train,
@@ -31,6 +33,7 @@ N_VAL = 9
 STOP = 3  # steps before a checkpoint inside an epoch
 MSE = "nequip.train.MeanSquaredError"
 OUR_MSE = "atompack_torch.trainers.nequip.MeanSquaredError"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "nequip.md"
 MAE = "nequip.train.MeanAbsoluteError"
 EFS = {"total_energy": 1.0, "forces": 1.0, "stress": 1.0}
 
@@ -256,3 +259,16 @@ def test_resuming_on_another_number_of_ranks(runs: dict[str, Ranks]) -> None:
     resumed = runs["one, resumed from two"]
     assert sorted(before + numbers_of(resumed, 0)) == list(range(N))
     assert sorted(numbers_of(resumed, 1)) == list(range(N))
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code runs, and its sections of a config train."""
+    text = PAGE.read_text()
+    write_data(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"model": model()})
+    data, loss = (OmegaConf.create(b) for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    settings = config(OmegaConf.to_container(data.data), training_module__loss=loss.loss)
+    train(tmp_path, settings)
+    assert all(map(math.isfinite, logged(tmp_path)))
