@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -57,10 +57,17 @@ class NequipLayout(Layout):
     transforms: tuple[Callable[[Any], Any], ...] = ()
     complete: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
+    _outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_outputs", self._list_outputs())
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """Tensors of NequIP."""
+        return self._outputs
+
+    def _list_outputs(self) -> tuple[Output, ...]:
         columns = by_atomic_number(dict(self.types), -1)
         floats = torch.float64
         return (
@@ -70,7 +77,7 @@ class NequipLayout(Layout):
             Output(keys.CELL_KEY, "cell", floats),
             Output(keys.PBC_KEY, "value", torch.bool, "pbc"),
             Output(keys.EDGE_CELL_SHIFT_KEY, "edge_shift", floats),
-            *(Output(key, "value", floats, field) for key, field in self.labels),
+            *(Output(key, "value", floats, name) for key, name in self.labels),
         )
 
     @property
@@ -92,11 +99,11 @@ class NequipLayout(Layout):
             FieldError: a molecule lacks a label that the loss needs, or an integer.
         """
         data = dict(made)
-        for key, field in self.labels:
+        for key, name in self.labels:
             if data[key].ndim == 1:
                 data[key] = data[key].unsqueeze(1)
             if key in registry._LONG_FIELDS:
-                _check_labels(batch, key, field, data[key], "integers have no NaN")
+                _check_labels(batch, key, name, data[key], "integers have no NaN")
                 data[key] = data[key].long()
         data[keys.EDGE_INDEX_KEY] = batch.edge_index
         data[keys.BATCH_KEY] = batch.batch
