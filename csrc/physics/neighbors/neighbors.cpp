@@ -1,6 +1,11 @@
 #include "physics/neighbors/neighbors.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -43,18 +48,72 @@ void check_cells(const Lattice& lattice, const Extents& extents) {
   }
 }
 
-// Squared distances of a range of images, rounded up to full lanes.
-void measure(const Images& images, const Range& range, const std::array<float, 3>& from, float* squares) {
-  const float* const x = images.coordinates()[0].data() + range.first;
-  const float* const y = images.coordinates()[1].data() + range.first;
-  const float* const z = images.coordinates()[2].data() + range.first;
-  for (size_t k = 0; k < range.size(); k += Images::kLanes) {
-    for (size_t lane = k; lane < k + Images::kLanes; ++lane) {
-      const float dx = x[lane] - from[0], dy = y[lane] - from[1], dz = z[lane] - from[2];
-      squares[lane] = dx * dx + dy * dy + dz * dz;
+// Images of a range, and the point whose neighbors are wanted.
+struct Search {
+  const Images& images;
+  Range range;
+  std::array<float, 3> from;
+
+  const float* coordinates(size_t direction) const { return images.coordinates()[direction].data(); }
+};
+
+// Puts the places of those images into `near` that are not farther than the limit; returns their number. NaN, of
+// coordinates out of the range of float32, counts as near.
+size_t pick_one_by_one(const Search& search, uint32_t* near) {
+  const float *const x = search.coordinates(0), *const y = search.coordinates(1), *const z = search.coordinates(2);
+  const float limit = search.images.square_limit();
+  size_t n_near = 0;
+  for (size_t place = search.range.first; place < search.range.last; ++place) {
+    const float dx = x[place] - search.from[0], dy = y[place] - search.from[1], dz = z[place] - search.from[2];
+    near[n_near] = static_cast<uint32_t>(place);
+    n_near += dx * dx + dy * dy + dz * dz > limit ? 0 : 1;
+  }
+  return n_near;
+}
+
+#ifdef __x86_64__
+// By a mask of eight lanes: the numbers of those that are set, in order.
+struct LaneTable {
+  alignas(32) std::array<std::array<uint32_t, Images::kLanes>, 256> lanes{};
+
+  constexpr LaneTable() {
+    for (size_t mask = 0; mask < lanes.size(); ++mask) {
+      size_t n = 0;
+      for (uint32_t lane = 0; lane < Images::kLanes; ++lane) {
+        if ((mask >> lane & 1) != 0) lanes[mask][n++] = lane;
+      }
     }
   }
+};
+constexpr LaneTable kLaneTable;
+
+// The same, eight images at a time; writes up to seven places beyond the last one.
+__attribute__((target("avx2"))) size_t pick_by_lanes(const Search& search, uint32_t* near) {
+  const float *const x = search.coordinates(0), *const y = search.coordinates(1), *const z = search.coordinates(2);
+  const __m256 from_x = _mm256_set1_ps(search.from[0]), from_y = _mm256_set1_ps(search.from[1]);
+  const __m256 from_z = _mm256_set1_ps(search.from[2]), limit = _mm256_set1_ps(search.images.square_limit());
+  size_t n_near = 0;
+  for (size_t place = search.range.first; place < search.range.last; place += Images::kLanes) {
+    const __m256 dx = _mm256_sub_ps(_mm256_loadu_ps(x + place), from_x);
+    const __m256 dy = _mm256_sub_ps(_mm256_loadu_ps(y + place), from_y);
+    const __m256 dz = _mm256_sub_ps(_mm256_loadu_ps(z + place), from_z);
+    const __m256 square =
+        _mm256_add_ps(_mm256_add_ps(_mm256_mul_ps(dx, dx), _mm256_mul_ps(dy, dy)), _mm256_mul_ps(dz, dz));
+    auto mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(square, limit, _CMP_NGT_UQ)));
+    const size_t n_left = search.range.last - place;
+    if (n_left < Images::kLanes) mask &= (1U << n_left) - 1;
+    const __m256i lanes = _mm256_load_si256(reinterpret_cast<const __m256i*>(kLaneTable.lanes[mask].data()));
+    const __m256i places = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(place)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(near + n_near), places);
+    n_near += static_cast<size_t>(std::popcount(mask));
+  }
+  return n_near;
 }
+
+const auto pick = __builtin_cpu_supports("avx2") != 0 ? pick_by_lanes : pick_one_by_one;
+#else
+constexpr auto pick = pick_one_by_one;
+#endif
 
 }  // namespace
 
@@ -65,7 +124,7 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
   check_cells(lattice, extents);
   const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
   images_.gather(positions, near, options_.cutoff);
-  near_.resize(images_.size());
+  near_.resize(images_.size() + Images::kLanes);
   for (uint32_t i = 0; i < positions.size() / 3; ++i) {
     add_pairs(positions, near.cell(), i, pick_near(i), pairs);
   }
@@ -75,20 +134,9 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
 
 // Coarse comparison in float32: some of the remaining images may be slightly too far.
 size_t NeighborSearch::pick_near(size_t i) {
-  constexpr size_t kBlock = 256;
-  alignas(32) float squares[kBlock];
-  const float limit = images_.square_limit();
   size_t n_near = 0;
-  images_.visit_near(i, [&](const Range& range) {
-    for (size_t first = range.first; first < range.last; first += kBlock) {
-      const Range block{first, std::min(range.last, first + kBlock)};
-      measure(images_, block, images_.point(i), squares);
-      for (size_t k = 0; k < block.size(); ++k) {
-        near_[n_near] = static_cast<uint32_t>(first + k);
-        n_near += squares[k] > limit ? 0 : 1;  // NaN is kept: out of the range of float32
-      }
-    }
-  });
+  images_.visit_near(
+      i, [&](const Range& range) { n_near += pick({images_, range, images_.point(i)}, near_.data() + n_near); });
   return n_near;
 }
 

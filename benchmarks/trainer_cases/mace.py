@@ -1,0 +1,169 @@
+"""MACE: batches of 64 from ``.atp`` beside extended XYZ in memory, its HDF5 and its LMDB.
+
+Two sets: molecules of 9 atoms, and crystals of 32 atoms with 33 neighbors each, whose edges ours
+searches again in every epoch while extended XYZ in memory keeps them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import common
+
+sys.path.pop(0)  # this folder, whose modules are named like packages
+
+import ase
+import ase.io
+import h5py
+import mace  # before e3nn, whose constants torch.load refuses otherwise
+import numpy as np
+import torch
+from ase.build import molecule
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase_db_backends.aselmdb import LMDBDatabase
+from e3nn import o3
+from mace import data, modules, tools
+from mace.tools import torch_geometric
+from mace.tools.train import take_step
+
+import atompack_torch as apt
+from atompack_torch.trainers import mace as trainer
+
+N = 768
+BATCH = 64
+Z_TABLE = tools.AtomicNumberTable([1, 6, 8, *common.ELEMENTS])
+assert mace
+
+
+def molecules() -> list[ase.Atoms]:
+    """Distorted molecules of 9 atoms."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(N):
+        atoms = molecule("CH3CH2OH")
+        atoms.rattle(0.1, rng=rng)
+        forces = rng.normal(0, 0.5, (len(atoms), 3))
+        atoms.calc = SinglePointCalculator(atoms, energy=float(rng.normal()), forces=forces)
+        made.append(atoms)
+    return made
+
+
+def write(folder: Path, made: list[ase.Atoms]) -> dict[str, Path]:
+    folder.mkdir()
+    paths = {name: folder / f"data.{name}" for name in ("atp", "xyz", "h5", "aselmdb")}
+    with apt.AtpWriter(paths["atp"]) as writer:
+        for atoms in made:
+            writer.write(apt.Molecule.from_ase(atoms))
+    with LMDBDatabase(str(paths["aselmdb"])) as database:
+        for atoms in made:
+            database.write(atoms)
+    for atoms in made:
+        results = atoms.calc.results
+        atoms.info["REF_energy"] = results["energy"]
+        if "stress" in results:
+            atoms.info["REF_stress"] = results["stress"]
+        atoms.arrays["REF_forces"] = results["forces"]
+        atoms.calc = None
+    ase.io.write(paths["xyz"], made, format="extxyz")
+    with h5py.File(paths["h5"], "w") as file:
+        file.attrs["drop_last"] = False
+        data.save_configurations_as_HDF5(configurations(paths["xyz"]), "Default", file)
+    return paths
+
+
+def configurations(path: Path) -> Any:
+    keys = data.KeySpecification.from_defaults()
+    return data.load_from_xyz(str(path), key_specification=keys)[1]
+
+
+def order() -> Any:
+    return torch.utils.data.RandomSampler(range(N), generator=torch.Generator().manual_seed(0))
+
+
+def stock(dataset: Any) -> Any:
+    return torch_geometric.dataloader.DataLoader(dataset, BATCH, sampler=order())
+
+
+def model() -> torch.nn.Module:
+    return modules.ScaleShiftMACE(
+        r_max=common.CUTOFF,
+        num_bessel=8,
+        num_polynomial_cutoff=5,
+        max_ell=3,
+        interaction_cls=modules.interaction_classes["RealAgnosticResidualInteractionBlock"],
+        interaction_cls_first=modules.interaction_classes["RealAgnosticResidualInteractionBlock"],
+        num_interactions=2,
+        num_elements=len(Z_TABLE),
+        hidden_irreps=o3.Irreps("16x0e + 16x1o"),
+        MLP_irreps=o3.Irreps("16x0e"),
+        gate=torch.nn.functional.silu,
+        atomic_energies=np.zeros(len(Z_TABLE)),
+        avg_num_neighbors=40.0,
+        atomic_numbers=Z_TABLE.zs,
+        correlation=2,
+        radial_type="bessel",
+        atomic_inter_scale=1.0,
+        atomic_inter_shift=0.0,
+    )
+
+
+def compare(paths: dict[str, Path], kind: str) -> None:
+    in_memory = [
+        data.AtomicData.from_config(one, z_table=Z_TABLE, cutoff=common.CUTOFF)
+        for one in configurations(paths["xyz"])
+    ]
+    options: dict[str, Any] = {"r_max": common.CUTOFF, "z_table": Z_TABLE}
+    hdf5 = data.HDF5Dataset(str(paths["h5"]), **options)
+    database = data.LMDBDataset(str(paths["aselmdb"]), **options)
+    loader = ours(paths["atp"])
+    sides = {
+        "extended XYZ in memory": lambda: stock(in_memory),
+        "its HDF5": lambda: stock(hdf5),
+        "its LMDB": lambda: stock(database),
+        "ours": lambda: loader,
+    }
+    seconds = common.seconds_of_epochs(sides, rounds=2)
+    for beside in list(sides)[:-1]:
+        label = f"{beside}, {kind}"
+        common.report("MACE", label, seconds[beside], seconds["ours"], N)
+
+
+def ours(path: Path) -> Any:
+    batches = list(torch.utils.data.BatchSampler(order(), BATCH, False))
+    return trainer.loader(path, Z_TABLE, common.CUTOFF, batch_sampler=batches, num_threads=1)
+
+
+def main() -> None:
+    torch.set_default_dtype(torch.float32)
+    torch.set_num_threads(1)
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as name:
+        crystals = write(Path(name) / "crystals", common.structures(N))
+        compare(write(Path(name) / "molecules", molecules()), "9 atoms")
+        compare(crystals, "32 atoms")
+        trained = model()
+        optimizer = torch.optim.Adam(trained.parameters())
+        loss = modules.WeightedEnergyForcesStressLoss(1.0, 10.0, 1.0)
+
+        def step(batch: Any) -> None:
+            take_step(
+                model=trained,
+                loss_fn=loss,
+                batch=batch,
+                optimizer=optimizer,
+                ema=None,
+                output_args={"forces": True, "virials": False, "stress": True},
+                max_grad_norm=10.0,
+                device=torch.device("cpu"),
+            )
+
+        share = common.waiting_share(ours(crystals["atp"]), step)
+        common.report_waiting("MACE", "ours, 32 atoms", share)
+
+
+if __name__ == "__main__":
+    main()
