@@ -2,9 +2,9 @@
 
     python examples/trainers/train_mace.py train.atp --epochs 20 --out build/mace
 
-The data are anything that ``apt.open`` takes. ``python -m atompack_torch.trainers.mace`` is MACE's own
-command line, with all of its options; this script shows the loop, for those who need one of their
-own. Needs ``mace-torch``.
+The data are anything that ``apt.open`` takes. MACE's own command line, with all of its options, is
+``python -m atompack_torch.trainers.mace``; this script is for those who need a loop of their own.
+Needs ``mace-torch``.
 """
 
 import argparse
