@@ -181,7 +181,7 @@ class _GroupLayout(Layout):
 def frame_groups(data: Data) -> Tensor:
     """Numbers the kinds of molecules that can share a batch of frames.
 
-    DeePMD's ``find_*`` say of a whole batch which labels it has, and its boxes are periodic in all
+    DeePMD's ``find_*`` hold for all labels of a batch, and its boxes are periodic in all
     directions or absent. Molecules of a group have as many atoms, the same ones of energy, forces
     and stress, and all of them a cell or none. This takes one pass over the data set; the result
     may be kept with ``torch.save``.

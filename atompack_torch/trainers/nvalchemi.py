@@ -209,7 +209,7 @@ class Loader:
     """Loader for ``TrainingStrategy.run``, or for a loop of one's own.
 
     The strategy sets the epoch on ``batch_sampler``, and with ``set_epoch_step`` the first batch
-    of an epoch that is resumed. It has no ``sampler``, so that ``DDPHook`` leaves it as it is: the
+    of an epoch that is resumed. It has no ``sampler``, so that ``DDPHook`` leaves it alone: the
     batch sampler knows the ranks.
 
     Args:

@@ -118,7 +118,8 @@ def test_masses_of_other_frames_are_not_used(tmp_path: Path, kind: str, value: s
     """Columns of integers and flags hold zeros where a frame lacks them."""
     path = tmp_path / "a.extxyz"
     moving_atom = "1\nProperties=species:S:1:pos:R:3:momenta:R:3\nCe 0 0 0 1.0 2.0 3.0\n"
-    path.write_text(f"{moving_atom}1\nProperties=species:S:1:pos:R:3:masses:{kind}:1\nCe 0 0 0 {value}\n")
+    columns = f"species:S:1:pos:R:3:masses:{kind}:1"
+    path.write_text(f"{moving_atom}1\nProperties={columns}\nCe 0 0 0 {value}\n")
     want = ase.io.read(path, 0).get_velocities()
     convert(path, tmp_path / "a.atp")
     for dataset in (apt.AtpDataset(tmp_path / "a.atp"), apt.ExtxyzDataset(path)):
