@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice
 from atompack_torch.trainers._layout import Data, Layout, open_dataset
+from atompack_torch.trainers._samplers import check_budget, once_each
 
 _NAMES_OF_STAGE = {
     "fit": ("train", "val"),
@@ -77,11 +76,7 @@ class DataHooks:
         **options: Any,
     ) -> None:
         super().__init__()
-        if (max_atoms is None) == (batch_size is None):
-            raise ValueError(
-                "max_atoms and batch_size: expected one of them, got "
-                f"{max_atoms!r} and {batch_size!r}"
-            )
+        check_budget(max_atoms, batch_size)
         self._given = {"train": train, "val": val, "test": test, "predict": predict}
         self._max_atoms, self._batch_size = max_atoms, batch_size
         self._layout = layout
@@ -185,7 +180,13 @@ class DataHooks:
     def _loader(self, name: str, shuffle: bool) -> EpochLoader:
         dataset = self._opened[name]
         overfits = self.trainer is not None and self.trainer.overfit_batches > 0
-        sampler = self._sampler(dataset, shuffle and not overfits)
+        sampler = once_each(
+            dataset,
+            max_atoms=self._max_atoms,
+            batch_size=self._batch_size,
+            shuffle=shuffle and not overfits,
+            seed=self._seed,
+        )
         device = self._device()
         loader = EpochLoader(
             dataset if self._layout is None else self._layout.dataset(dataset),
@@ -199,15 +200,6 @@ class DataHooks:
         if overfits:  # Lightning replaces other samplers
             loader.sampler = SequentialSampler(dataset)
         return loader
-
-    def _sampler(self, dataset: MoleculeDataset, shuffle: bool) -> AtomBudgetBatchSampler:
-        """Returns a sampler that yields every molecule once, in as many batches on each rank."""
-        options: dict[str, Any] = {"shuffle": shuffle, "seed": self._seed}
-        if self._max_atoms is not None:
-            return AtomBudgetBatchSampler(dataset, self._max_atoms, **options)
-        assert self._batch_size is not None
-        costs = np.ones(len(dataset))
-        return AtomBudgetBatchSampler(len(dataset), self._batch_size, costs=costs, **options)
 
     def _device(self) -> torch.device | None:
         """Returns the CUDA device of the trainer, if it has one.

@@ -27,7 +27,7 @@ struct Request {
   Missing missing = Missing::nan;
   std::optional<physics::NeighborOptions> neighbors;  // nullopt: no edges
   std::vector<Output> outputs;
-  int max_threads = 0;                                // 0: the number that torch uses
+  int max_threads = 0;  // 0: the number that torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
   // Returns the dtype in a batch of values of this stored dtype. Throws FieldError if they cannot be cast to it.
