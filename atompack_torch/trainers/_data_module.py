@@ -15,7 +15,7 @@ from atompack_torch.options import check_choice
 from atompack_torch.trainers._layout import Data, Layout, open_dataset
 from atompack_torch.trainers._samplers import check_budget, once_each
 
-_NAMES_OF_STAGE = {
+NAMES_OF_STAGE = {
     "fit": ("train", "val"),
     "validate": ("val",),
     "test": ("test",),
@@ -96,8 +96,8 @@ class DataHooks:
         Raises:
             ValueError: there is no data for the stage, or no such stage.
         """
-        check_choice("stage", stage, list(_NAMES_OF_STAGE))
-        names = _NAMES_OF_STAGE[stage]
+        check_choice("stage", stage, list(NAMES_OF_STAGE))
+        names = NAMES_OF_STAGE[stage]
         if self._given[names[0]] is None:
             raise ValueError(f"{names[0]}: expected data, got None")
         for name in names:
@@ -105,7 +105,7 @@ class DataHooks:
             if data is not None and name not in self._opened:
                 is_open = isinstance(data, MoleculeDataset)
                 opened = open_dataset(data, **({} if is_open else self._options))
-                self._opened[name] = _equally_long(opened)
+                self._opened[name] = equally_long(opened)
         if stage == "fit" and self.trainer is not None:
             # Otherwise Lightning ends every epoch after as many batches as the first one has.
             self.trainer.reload_dataloaders_every_n_epochs = 1
@@ -136,7 +136,7 @@ class DataHooks:
         """
         return self._loader("val", shuffle=False) if "val" in self._opened else []
 
-    def test_dataloader(self) -> Loader[Any]:
+    def test_dataloader(self) -> Loader[Any] | list[Loader[Any]]:
         """Returns the loader for tests.
 
         Returns:
@@ -144,7 +144,7 @@ class DataHooks:
         """
         return self._loader("test", shuffle=False)
 
-    def predict_dataloader(self) -> Loader[Any]:
+    def predict_dataloader(self) -> Loader[Any] | list[Loader[Any]]:
         """Returns the loader for predictions.
 
         Returns:
@@ -213,8 +213,15 @@ class DataHooks:
         return device if device.type == "cuda" else None
 
 
-def _equally_long(dataset: MoleculeDataset) -> MoleculeDataset:
-    """Returns as many molecules as the rank has that sees the fewest."""
+def equally_long(dataset: MoleculeDataset) -> MoleculeDataset:
+    """Returns as many molecules as the rank has that sees the fewest.
+
+    Args:
+        dataset: what this rank sees; more than others if a writer appends meanwhile.
+
+    Returns:
+        The data set, or its first molecules.
+    """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return dataset
     lengths = [0] * torch.distributed.get_world_size()

@@ -16,7 +16,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice
-from atompack_torch.trainers._data_module import _NAMES_OF_STAGE, DataHooks, _equally_long
+from atompack_torch.trainers._data_module import NAMES_OF_STAGE, DataHooks, equally_long
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Data, open_dataset
 from atompack_torch.trainers.nequip._layout import make_layout
@@ -172,15 +172,15 @@ class DataModule(DataHooks, _Base):
         Raises:
             ValueError: there is no data for the stage, or no such stage.
         """
-        check_choice("stage", stage, list(_NAMES_OF_STAGE))
-        names = _NAMES_OF_STAGE[stage]
+        check_choice("stage", stage, list(NAMES_OF_STAGE))
+        names = NAMES_OF_STAGE[stage]
         if not self._sources[names[0]]:
             raise ValueError(f"{names[0]}: expected data, got None")
         for name in names:
             for number, source in enumerate(self._sources[name]):
                 if (key := _key(name, number)) not in self._opened:
                     opened = source.open(self._seed, self._options)
-                    self._opened[key] = _equally_long(opened)
+                    self._opened[key] = equally_long(opened)
         if stage == "fit" and self.trainer is not None:
             # Otherwise Lightning ends every epoch after as many batches as the first one has.
             self.trainer.reload_dataloaders_every_n_epochs = 1
@@ -200,7 +200,7 @@ class DataModule(DataHooks, _Base):
         """
         return self._loaders("val")
 
-    def test_dataloader(self) -> list[Loader[Any]]:  # type: ignore[override]
+    def test_dataloader(self) -> list[Loader[Any]]:
         """Returns the loaders for tests.
 
         Returns:
@@ -208,7 +208,7 @@ class DataModule(DataHooks, _Base):
         """
         return self._loaders("test")
 
-    def predict_dataloader(self) -> list[Loader[Any]]:  # type: ignore[override]
+    def predict_dataloader(self) -> list[Loader[Any]]:
         """Returns the loaders for predictions.
 
         Returns:
