@@ -1,0 +1,345 @@
+"""SchNetPack: batches for its models, loaders, and a data module for its tasks.
+
+    data = DataModule("train.atp", "val.atp", batch_size=16, cutoff=5.0, remove_mean=["energy"])
+    trainer.fit(task, datamodule=data)  # schnetpack.task.AtomisticTask
+
+Needs the package ``schnetpack``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import dataloader
+
+if not hasattr(dataloader, "T_co"):  # SchNetPack 2.1 imports it, torch 2.13 has renamed it
+    dataloader.T_co = TypeVar("T_co", covariant=True)  # type: ignore[attr-defined]
+try:
+    import schnetpack as _schnetpack
+    from pytorch_lightning import LightningDataModule
+except ImportError as error:
+    raise ImportError("atompack_torch.trainers.schnetpack: install schnetpack") from error
+
+from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.loading.loader import Loader
+from atompack_torch.trainers._data_module import DataHooks, EpochLoader
+from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._labels import with_labels
+from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+
+__all__ = ["DataModule", "SchNetPackLayout", "batch", "loader"]
+
+del _schnetpack
+
+LABELS = ("energy", "forces")
+_N_ELEMENTS = 100  # entries of SchNetPack's tables of atomic references
+
+
+@dataclass(frozen=True)
+class SchNetPackLayout(Layout):
+    """Layout of the batches.
+
+    Attributes:
+        cutoff: of the neighbor lists, in Å.
+        properties: name in SchNetPack → field of the data.
+        offsets: property → energy of each element by atomic number, which is removed.
+        dtype: of all floating values.
+    """
+
+    cutoff: float
+    properties: Mapping[str, str]
+    offsets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def neighbors(self) -> NeighborList:
+        """All pairs within the cutoff, in both directions."""
+        return NeighborList(self.cutoff)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors from which the batch is made."""
+        made = [
+            Output("_positions", "value", self.dtype, "positions"),
+            Output("_atomic_numbers", "value", torch.int64, "atomic_numbers"),
+            Output("_offsets", "edge_offset", self.dtype),
+            Output("_cell", "cell", self.dtype),
+            Output("_pbc", "value", torch.bool, "pbc"),
+        ]
+        for name, stored in self.properties.items():
+            removed = self.offsets.get(name, ())
+            made.append(Output(name, "value", self.dtype, stored, references=removed))
+        return tuple(made)
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the batch of SchNetPack.
+
+        Args:
+            batch: gives edges, ``batch``, ``n_atoms`` and ``index``.
+            made: the outputs.
+
+        Returns:
+            The batch; see ``atompack_torch.trainers.schnetpack.batch``.
+        """
+        made["_pbc"] = made["_pbc"].view(-1)
+        made["_n_atoms"], made["_idx_m"] = batch.n_atoms, batch.batch
+        made["_idx_i"], made["_idx_j"] = batch.edge_index
+        made["_idx"] = batch.index
+        return made
+
+
+def batch(
+    molecules: MoleculeBatch,
+    cutoff: float,
+    *,
+    properties: Mapping[str, str] | Sequence[str] = LABELS,
+    offsets: Mapping[str, Mapping[int, float]] | None = None,
+    dtype: torch.dtype | None = torch.float32,
+) -> dict[str, Tensor]:
+    """Converts a batch with edges to the inputs of SchNetPack's models.
+
+    Args:
+        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        cutoff: of the model, in Å.
+        properties: names of labels, or name in SchNetPack → field.
+        offsets: property → energy of each element, removed in float64.
+        dtype: of floating values; None: torch's default one.
+
+    Returns:
+        For B structures, N atoms and E pairs: ``_positions`` (N, 3), ``_atomic_numbers`` (N,)
+        int64, ``_idx_m`` (N,), ``_idx_i`` and ``_idx_j`` (E,), ``_offsets`` (E, 3) = S·cell,
+        ``_cell`` (B, 3, 3), ``_pbc`` (3B,) bool, ``_n_atoms`` (B,), ``_idx`` (B,) the numbers of
+        the structures, and the properties: energies (B,), forces (N, 3). A missing value is NaN.
+
+    Raises:
+        FieldError: there are no edges or no such field, or an element has no offset.
+        ValueError: another dtype.
+    """
+    layout = _layout(cutoff, properties, offsets, dtype)
+    made: dict[str, Tensor] = layout.batch(molecules)
+    return made
+
+
+def loader(
+    data: Data,
+    cutoff: float,
+    *,
+    batch_size: int | None = None,
+    max_atoms: float | None = None,
+    batch_sampler: Iterable[Sequence[int]] | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    properties: Mapping[str, str] | Sequence[str] = LABELS,
+    offsets: Mapping[str, Mapping[int, float]] | None = None,
+    dtype: torch.dtype | None = torch.float32,
+    **options: Any,
+) -> Loader[Any]:
+    """Makes a loader of batches for SchNetPack.
+
+    Structures that lack one of the properties are left out, with a warning: SchNetPack's losses
+    know no missing labels. An epoch has every other structure once, shared by all ranks;
+    ``state_dict`` resumes inside an epoch.
+
+    Args:
+        data: a data set of molecules, or anything that ``apt.open`` takes.
+        cutoff: of the model, in Å.
+        batch_size: maximum number of structures in a batch.
+        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        batch_sampler: yields lists of numbers of the structures that are left.
+        shuffle: use a random order in every epoch.
+        seed: seed of these orders.
+        properties: as for ``batch``.
+        offsets: as for ``batch``.
+        dtype: as for ``batch``.
+        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+
+    Returns:
+        The loader.
+
+    Raises:
+        FieldError: no structure has all properties.
+        TypeError: the data are not molecules.
+        ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
+    """
+    layout = _layout(cutoff, properties, offsets, dtype)
+    dataset = with_labels(open_dataset(data), list(layout.properties.values()))
+    return epoch_loader(
+        dataset,
+        layout,
+        batch_size=batch_size,
+        max_atoms=max_atoms,
+        batch_sampler=batch_sampler,
+        shuffle=shuffle,
+        seed=seed,
+        **options,
+    )
+
+
+class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
+    """Data module for ``AtomisticTask``, also as ``_target_`` in a config of SchNetPack.
+
+    Structures that lack a property are left out, with a warning. ``AddOffsets`` of the model finds
+    mean and atomic references here; what it adds is removed from the batches in float64 first.
+
+    Args:
+        train: a data set of molecules, or anything that ``apt.open`` takes.
+        val: likewise; None: no validation.
+        test: likewise.
+        predict: likewise.
+        cutoff: of the model, in Å.
+        batch_size: maximum number of structures in a batch.
+        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        properties: names of labels, or name in SchNetPack → field.
+        remove_mean: properties whose mean of an atom is removed.
+        atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
+        dtype: of floating values.
+        **options: ``shuffle``, ``seed``, ``num_threads`` and ``prefetch`` as for Lightning's
+            module, and options of data sets that are opened here.
+
+    Raises:
+        ValueError: not exactly one of ``batch_size`` and ``max_atoms``.
+    """
+
+    def __init__(
+        self,
+        train: Data | None = None,
+        val: Data | None = None,
+        test: Data | None = None,
+        predict: Data | None = None,
+        *,
+        cutoff: float,
+        batch_size: int | None = None,
+        max_atoms: float | None = None,
+        properties: Mapping[str, str] | Sequence[str] = LABELS,
+        remove_mean: Sequence[str] = (),
+        atomrefs: Mapping[str, Mapping[Any, float]] | None = None,
+        dtype: torch.dtype | None = torch.float32,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            train, val, test, predict, batch_size=batch_size, max_atoms=max_atoms, **options
+        )
+        self._plain = _layout(cutoff, properties, None, dtype)
+        self._remove_mean = tuple(remove_mean)
+        self._references = {
+            name: {_number(element): float(energy) for element, energy in of_elements.items()}
+            for name, of_elements in (atomrefs or {}).items()
+        }
+        self._stats: dict[tuple[str, bool, bool], tuple[Tensor, Tensor]] = {}
+        self._is_complete: set[str] = set()
+
+    def setup(self, stage: str) -> None:
+        """Opens the data of a stage; see ``lightning.DataModule``.
+
+        Args:
+            stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
+
+        Raises:
+            FieldError: no structure has all properties.
+            ValueError: there is no data for the stage.
+        """
+        super().setup(stage)
+        for name, dataset in self._opened.items():
+            if name != "predict" and name not in self._is_complete:
+                self._opened[name] = with_labels(dataset, list(self._plain.properties.values()))
+                self._is_complete.add(name)
+        self._layout = self._with_offsets()
+
+    def _with_offsets(self) -> SchNetPackLayout:
+        offsets = {}
+        for name in {*self._references, *self._remove_mean}:
+            mean = 0.0
+            if name in self._remove_mean and "train" in self._opened:
+                mean = float(self.get_stats(name, True, name in self._references)[0])
+            energies = self._references.get(name) or dict.fromkeys(range(_N_ELEMENTS), 0.0)
+            offsets[name] = {number: energy + mean for number, energy in energies.items()}
+        return _layout(self._plain.cutoff, self._plain.properties, offsets, self._plain.dtype)
+
+    @property
+    def train_dataset(self) -> SimpleNamespace:
+        """The atomic references, as ``AddOffsets`` looks for them."""
+        tables = {}
+        for name, energies in self._references.items():
+            tables[name] = torch.zeros(_N_ELEMENTS, dtype=torch.float64)
+            for number, energy in energies.items():
+                tables[name][number] = energy
+        return SimpleNamespace(atomrefs=tables)
+
+    def get_stats(
+        self, name: str, divide_by_atoms: bool, remove_atomref: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Returns mean and standard deviation of a property of the structures to train on.
+
+        Args:
+            name: of a property with one number a structure.
+            divide_by_atoms: of the value for each atom.
+            remove_atomref: of the value without atomic references.
+
+        Returns:
+            Two float64 numbers, () each.
+        """
+        key = (name, divide_by_atoms, remove_atomref)
+        if key not in self._stats:
+            removed = {name: self._references[name]} if remove_atomref else None
+            layout = _layout(
+                self._plain.cutoff, {name: self._plain.properties[name]}, removed, None
+            )
+            values = _values(self._opened["train"], layout, name)
+            rows = torch.cat([v / n if divide_by_atoms else v for v, n in values])
+            self._stats[key] = rows.mean(), rows.std(correction=0)
+        return self._stats[key]
+
+    def _loader(self, name: str, shuffle: bool) -> EpochLoader:
+        if name == "predict":
+            self._layout = _layout(self._plain.cutoff, (), None, self._plain.dtype)
+        return super()._loader(name, shuffle)
+
+
+def _values(dataset: MoleculeDataset, layout: SchNetPackLayout, name: str) -> Any:
+    """Yields values in float64 and numbers of atoms, without neighbor lists."""
+    output = next(o for o in layout.outputs if o.name == name)
+    plain = _Values(output._replace(dtype=torch.float64))
+    yield from Loader(plain.dataset(dataset), 4096)
+
+
+@dataclass(frozen=True)
+class _Values(Layout):
+    """Layout of one property."""
+
+    output: Output
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return (self.output,)
+
+    @property
+    def neighbors(self) -> None:
+        return None
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return made[self.output.name], batch.n_atoms
+
+
+def _layout(
+    cutoff: float,
+    properties: Mapping[str, str] | Sequence[str],
+    offsets: Mapping[str, Mapping[int, float]] | None,
+    dtype: torch.dtype | None,
+) -> SchNetPackLayout:
+    named = properties if isinstance(properties, Mapping) else {name: name for name in properties}
+    tables = {name: by_atomic_number(of, math.nan) for name, of in (offsets or {}).items()}
+    return SchNetPackLayout(float(cutoff), dict(named), tables, float_dtype(dtype))
+
+
+def _number(element: Any) -> int:
+    return SYMBOLS.index(element) if isinstance(element, str) else int(element)

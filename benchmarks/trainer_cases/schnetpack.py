@@ -1,0 +1,94 @@
+"""SchNetPack: batches from ``.atp`` beside its ASE database with neighbor lists by matscipy."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import common
+
+sys.path.pop(0)  # this folder, whose modules are named like packages
+
+import torch
+
+import atompack_torch as apt
+from atompack_torch.trainers import schnetpack as trainer  # first: SchNetPack needs it to import
+
+import schnetpack as spk  # isort: skip
+import schnetpack.task  # isort: skip
+import schnetpack.transform as trn  # isort: skip
+
+N = 256
+BATCH = 64
+UNITS = {"energy": "eV", "forces": "eV/Ang"}
+DTYPE = torch.float32
+
+
+def write(folder: Path) -> tuple[Path, Any]:
+    made = common.structures(N)
+    with apt.AtpWriter(folder / "data.atp") as writer:
+        for atoms in made:
+            writer.write(apt.Molecule.from_ase(atoms))
+    path = str(folder / "data.db")
+    stock = spk.data.ASEAtomsData.create(path, distance_unit="Ang", property_unit_dict=UNITS)
+    labels = [
+        {"energy": [a.calc.results["energy"]], "forces": a.calc.results["forces"]} for a in made
+    ]
+    stock.add_systems(atoms_list=made, property_list=labels)
+    stock.transforms = [trn.MatScipyNeighborList(cutoff=common.CUTOFF), trn.CastTo32()]
+    return folder / "data.atp", stock
+
+
+def task() -> Any:
+    radial = spk.nn.GaussianRBF(n_rbf=20, cutoff=common.CUTOFF)
+    network = spk.model.NeuralNetworkPotential(
+        representation=spk.representation.PaiNN(
+            n_atom_basis=64,
+            n_interactions=3,
+            radial_basis=radial,
+            cutoff_fn=spk.nn.CosineCutoff(common.CUTOFF),
+        ),
+        input_modules=[spk.atomistic.PairwiseDistances()],
+        output_modules=[
+            spk.atomistic.Atomwise(n_in=64, output_key="energy"),
+            spk.atomistic.Forces(energy_key="energy", force_key="forces"),
+        ],
+    )
+    outputs = [
+        spk.task.ModelOutput(name, torch.nn.MSELoss(), 0.5, metrics={})
+        for name in ("energy", "forces")
+    ]
+    made = spk.task.AtomisticTask(model=network, outputs=outputs, optimizer_args={"lr": 1e-3})
+    made.log = lambda *_, **__: None
+    return made
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    shm = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as name:
+        path, stock = write(Path(name))
+        loader = trainer.loader(path, common.CUTOFF, batch_size=BATCH, shuffle=False, num_threads=1)
+        sides = {
+            "its ASE database": lambda: spk.data.AtomsLoader(stock, batch_size=BATCH),
+            "ours": lambda: loader,
+        }
+        seconds = common.seconds_of_epochs(sides)
+        beside = "its ASE database"
+        common.report("SchNetPack", beside, seconds[beside], seconds["ours"], N)
+        trained = task()
+        optimizer = trained.configure_optimizers()
+
+        def step(batch: Any) -> None:
+            optimizer.zero_grad()
+            trained.training_step(batch, 0).backward()
+            optimizer.step()
+
+        common.report_waiting("SchNetPack", "ours", common.waiting_share(loader, step))
+
+
+if __name__ == "__main__":
+    main()
