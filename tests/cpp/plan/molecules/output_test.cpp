@@ -21,7 +21,14 @@ TEST(Output, ShapesFollowTheField) {
   const Output value = made_of(OutputKind::value);
   EXPECT_EQ(output_shape(value, kDims, SourceField{Level::molecule, {}}), Sizes{2});
   EXPECT_EQ(output_shape(value, kDims, SourceField{Level::atom, {3}}), (Sizes{5, 3}));
-  EXPECT_EQ(output_shape(made_of(OutputKind::voigt), kDims, SourceField{Level::molecule, {3, 3}}), (Sizes{2, 6}));
+  Output voigt = made_of(OutputKind::voigt, "stress");
+  EXPECT_THROW(output_shape(voigt, kDims, SourceField{Level::molecule, {3, 3}}), InternalError);
+  voigt.order = {0, 4, 8, 5, 2, 1};
+  EXPECT_EQ(output_shape(voigt, kDims, SourceField{Level::molecule, {3, 3}}), (Sizes{2, 6}));
+  Output constant{.kind = OutputKind::constant, .dtype = DType::float32};
+  constant.level = Level::atom;
+  constant.row_shape = {2};
+  EXPECT_EQ(output_shape(constant, kDims, std::nullopt), (Sizes{5, 2}));
   EXPECT_EQ(output_shape({.kind = OutputKind::edge_reversed, .dtype = DType::int64}, kDims, std::nullopt),
             (Sizes{2, 7}));
 }
