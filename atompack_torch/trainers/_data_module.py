@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.utils.data import SequentialSampler
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import check_choice
+from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, Layout, open_dataset
 from atompack_torch.trainers._samplers import check_budget, once_each
 
@@ -58,6 +59,7 @@ class DataHooks:
     """
 
     trainer: Any = None  # attached by Lightning
+    _labels: Sequence[str] = ()  # fields without which structures are left out
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class DataHooks:
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
 
         Raises:
+            FieldError: the trainer wants labels that no structure has.
             ValueError: there is no data for the stage, or no such stage.
         """
         check_choice("stage", stage, list(NAMES_OF_STAGE))
@@ -105,7 +108,9 @@ class DataHooks:
             if data is not None and name not in self._opened:
                 is_open = isinstance(data, MoleculeDataset)
                 opened = open_dataset(data, **({} if is_open else self._options))
-                self._opened[name] = equally_long(opened)
+                needs_labels = bool(self._labels) and name != "predict"
+                complete = with_labels(opened, self._labels) if needs_labels else opened
+                self._opened[name] = equally_long(complete)
         if stage == "fit" and self.trainer is not None:
             # Otherwise Lightning ends every epoch after as many batches as the first one has.
             self.trainer.reload_dataloaders_every_n_epochs = 1

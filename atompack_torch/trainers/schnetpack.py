@@ -230,13 +230,13 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             train, val, test, predict, batch_size=batch_size, max_atoms=max_atoms, **options
         )
         self._plain = _layout(cutoff, properties, None, dtype)
+        self._labels = list(self._plain.properties.values())
         self._remove_mean = tuple(remove_mean)
         self._references = {
             name: {_number(element): float(energy) for element, energy in of_elements.items()}
             for name, of_elements in (atomrefs or {}).items()
         }
         self._stats: dict[tuple[str, bool, bool], tuple[Tensor, Tensor]] = {}
-        self._is_complete: set[str] = set()
 
     def setup(self, stage: str) -> None:
         """Opens the data of a stage; see ``lightning.DataModule``.
@@ -249,10 +249,6 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             ValueError: there is no data for the stage.
         """
         super().setup(stage)
-        for name, dataset in self._opened.items():
-            if name != "predict" and name not in self._is_complete:
-                self._opened[name] = with_labels(dataset, list(self._plain.properties.values()))
-                self._is_complete.add(name)
         self._layout = self._with_offsets()
 
     def _with_offsets(self) -> SchNetPackLayout:

@@ -234,7 +234,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         dtype: torch.dtype | None = torch.float32,
         **options: Any,
     ) -> None:
-        removed = atomref if remove_ref_energy else None
+        layout = _layout(energy, forces, box, atomref if remove_ref_energy else None, dtype)
         super().__init__(
             train,
             val,
@@ -242,29 +242,12 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             predict,
             batch_size=batch_size,
             max_atoms=max_atoms,
-            layout=_layout(energy, forces, box, removed, dtype),
+            layout=layout,
             **options,
         )
+        self._labels = layout.labels
         self._references = dict(atomref or {})
-        self._is_complete: set[str] = set()
         self._moments: tuple[Tensor, Tensor] | None = None
-
-    def setup(self, stage: str) -> None:
-        """Opens the data of a stage; see ``lightning.DataModule``.
-
-        Args:
-            stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-
-        Raises:
-            FieldError: no structure has all labels.
-            ValueError: there is no data for the stage.
-        """
-        super().setup(stage)
-        assert isinstance(self._layout, TorchMDNetLayout)
-        for name, dataset in self._opened.items():
-            if name not in self._is_complete and self._layout.labels:
-                self._opened[name] = with_labels(dataset, self._layout.labels)
-            self._is_complete.add(name)
 
     @property
     def atomref(self) -> Tensor | None:
