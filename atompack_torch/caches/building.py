@@ -231,10 +231,8 @@ class BuildJob:
             whole.finish()
 
     def sweep(self) -> None:
-        """Removes files left by an earlier build with another number of ranks."""
-        pattern = f".{glob.escape(self.target.name)}.part*of*[0-9].new"
-        for stale in self.target.parent.glob(pattern):
-            part = self.target.with_name(stale.name[1 : -len(".new")])
+        """Removes parts left by an earlier build, or begun after all were joined."""
+        for part in unfinished_parts(self.target):
             with suppress(WriterLockedError), self.open(part, resume=True) as builder:
                 builder.discard()
 
@@ -244,6 +242,20 @@ class BuildJob:
         made = self.descriptor.compute(batch, derivatives=self.header.force_derivatives)
         _check_whole(made, len(chunk), "compute()")
         return chunk, encode(made, self.header)
+
+
+def unfinished_parts(target: Path) -> list[Path]:
+    """Lists the parts of a cache that have files.
+
+    Args:
+        target: path of the cache.
+
+    Returns:
+        Their paths, which are those of unfinished builds.
+    """
+    pattern = f".{glob.escape(target.name)}.part*of*[0-9].new"
+    files = target.parent.glob(pattern)
+    return [target.with_name(file.name[1 : -len(".new")]) for file in files]
 
 
 class CachePart(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from atompack_torch._core import CacheBuilder
 from atompack_torch.caches.build_identity import BuildOptions, Descriptor
-from atompack_torch.caches.building import BuildJob, CachePart
+from atompack_torch.caches.building import BuildJob, CachePart, unfinished_parts
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.torch_cache import TorchCache
 from atompack_torch.errors import CorruptFileError, WriterLockedError
@@ -54,7 +54,7 @@ def build_part(
     if is_url(path):
         raise ValueError("part: expected a local path, got a URL: all parts build beside it")
     target = Path(absolute_path(path))
-    if target.exists():
+    if target.exists() and not unfinished_parts(target):
         return TorchCache(target)
     job = replace(BuildJob.of(dataset, descriptor, options), target=target)
     parts = [job.part(k, n_parts) for k in range(n_parts)]
@@ -112,9 +112,9 @@ def _join_if_complete(job: BuildJob, parts: list[CachePart]) -> list[int]:
             continue
         except FileExistsError:  # it has just joined
             break
-        if not missing:
-            job.sweep()
-        return missing
+        if missing:
+            return missing
+    job.sweep()
     return []
 
 

@@ -113,6 +113,24 @@ def test_parts_built_again_take_no_time(
     assert target.read_bytes() == whole
 
 
+def test_a_part_begun_after_all_were_joined(
+    path: Path, target: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second process with the same part, slow or killed, leaves no files behind."""
+    for number in range(3):
+        build(path, target, number, 3)
+    made = target.read_bytes()
+    target.unlink()
+    with monkeypatch.context() as slow:  # it looks before the others join, and goes on after that
+        slow.setattr(part_building, "_join_if_complete", lambda *_: [0, 2])
+        build(path, target, 1, 3)
+    assert left(target) == [".made.h5.part1of3.journal.new", ".made.h5.part1of3.new"]
+    target.write_bytes(made)
+    assert isinstance(build(path, target, 1, 3), apt.TorchCache)
+    assert left(target) == ["made.h5"]
+    assert target.read_bytes() == whole
+
+
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_any_moment(

@@ -441,7 +441,7 @@ print(status.split("VmHWM:")[1].split()[0])
 
 def test_memory_is_flat(tmp_path: Path) -> None:
     peaks = []
-    for n in (20_000, 120_000):
+    for n in (20_000, 220_000):
         rng = np.random.default_rng(n)
         offsets, threes = np.arange(n + 1) * 10, np.arange(n * 10 + 1) * 3
         leaf = pa.array(rng.normal(size=n * 30))
@@ -455,4 +455,4 @@ def test_memory_is_flat(tmp_path: Path) -> None:
         path = written(tmp_path / f"{n}.parquet", columns, row_group_size=10_000)
         run = [sys.executable, "-c", MEMORY, str(path), str(tmp_path / "out.atp")]
         peaks.append(int(subprocess.run(run, capture_output=True, check=True).stdout))
-    assert peaks[1] - peaks[0] < 12_000  # kB; the values of the larger file have 29 MB
+    assert peaks[1] - peaks[0] < 24_000  # kB; the larger file has 48 MB more of values
