@@ -4,7 +4,7 @@
         ...
 
 ``mtt train`` itself reads a folder that ``atompack-torch convert SRC DST --to metatrain`` writes;
-this module is for loops of one's own. Needs the package ``metatomic-torch``.
+this is for loops of one's own. Needs the package ``metatomic-torch``.
 """
 
 from __future__ import annotations
@@ -280,8 +280,7 @@ def layout(
         energy: name of the energy target; None: none.
         forces: add the gradients of the energy with respect to positions.
         stress: add its gradients with respect to strain.
-        targets: further targets: name → field of the data set. Fields with rows of shape (3,),
-            (3, 3) and so on are Cartesian, others scalars.
+        targets: further targets: name → field. Rows of shape (3,), (3, 3), ... are Cartesian.
         dtype: of all floating tensors; None: torch's default.
 
     Returns:
