@@ -180,7 +180,7 @@ def _complete(config: dict[str, Any], parts: dict[str, _Part]) -> None:
     for key in (keys.SHIFT, keys.SCALE, keys.CONV_DENOMINATOR):
         if isinstance(chosen := config[key], str):
             if not hasattr(DatasetStatistics, chosen):
-                raise NotImplementedError(chosen)
+                raise ValueError(f"{key}: expected a number or a statistic, got {chosen!r}")
             config[key] = getattr(found["trainset"], chosen)
             log.writeline(f"{key} is obtained from statistics")
 
