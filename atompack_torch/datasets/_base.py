@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import torch
@@ -20,6 +20,7 @@ from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._outputs import infos_of
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
+from atompack_torch.datasets._selecting import molecule_blocks
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -38,6 +39,7 @@ from atompack_torch.passes.gathering import gather
 from atompack_torch.passes.partial_statistics import PartialStatistics, gather_part
 from atompack_torch.passes.statistics import Statistics
 from atompack_torch.passes.sweeping import Report, available_threads, reporting
+from atompack_torch.selection.blocks import Block
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
@@ -93,6 +95,13 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         If a file is truncated meanwhile, it raises an error where a mapping would cause SIGBUS.
         """
         return self
+
+    def _stored_values(self: Self) -> Self:
+        """Returns a copy for passes over stored values: no transform, casts, edges, features."""
+        part = copy.copy(self._without_mapping())
+        part._request = self._request.of_stored_values()
+        part._computer, part._native, part._table = None, None, None
+        return part
 
     def _source(self) -> MoleculeSource:
         """Opens the whole data set, with the forces of the chosen molecules."""
@@ -340,6 +349,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
                 "'features')"
             )
         return batcher
+
+    def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
+        return molecule_blocks(self, fields)
 
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)

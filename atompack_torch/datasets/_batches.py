@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -16,13 +17,16 @@ from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
 from atompack_torch.fields import FieldSpec
+from atompack_torch.passes.sweeping import Report, reporting
+from atompack_torch.selection.blocks import Array, Block
+from atompack_torch.selection.dealing import deal, sizes_of
+from atompack_torch.selection.expressions import Expression
+from atompack_torch.selection.grouping import GroupBy
 
 Item = TypeVar("Item", covariant=True)
 Batch = TypeVar("Batch", covariant=True)
 Made = TypeVar("Made")
 Self = TypeVar("Self", bound="BatchDataset[Any, Any]")
-
-_ROUNDING = 1e-6  # of fractions that should add up to 1
 
 
 class BatchPrefetcher(Protocol):
@@ -151,26 +155,108 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         part._selection = numbers
         return part
 
-    def split(self: Self, fractions: Sequence[float], seed: int) -> list[Self]:
+    def split(
+        self: Self, fractions: Sequence[float], seed: int, by: str | None = None
+    ) -> list[Self]:
         """Splits the data set at random.
+
+        With ``by`` all items of a group get into the same part, so that frames of one trajectory,
+        say, are not in the training and in the test set. The sizes are then as near to the
+        fractions as whole groups permit. The values are read in blocks; memory grows by a few
+        bytes per item.
 
         Args:
             fractions: sizes of the parts, which add up to 1.
             seed: the same seed gives the same parts.
+            by: None; ``"name"`` or the name of another field with one string or number per
+                molecule, equal in a group; or ``"formula"`` for groups of equal composition (a
+                property of that name is ``"properties/formula"``).
 
         Returns:
-            One subset per fraction; together they have every item exactly once.
+            One subset per fraction; together they have every item exactly once, with ``by`` in
+            their order here, else in random order.
 
         Raises:
             ValueError: a fraction is negative, or they do not add up to 1.
+            FieldError: there is no field ``by``, or an item lacks it, or it is NaN.
+            TypeError: items have no fields to group by.
         """
-        if min(fractions, default=0) < 0 or abs(sum(fractions) - 1) > _ROUNDING:
-            raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
+        if by is not None:
+            return self._split(deal(self._groups(by), fractions, seed))
+        sizes = sizes_of(len(self), fractions)
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
-        sizes = [int(len(self) * fraction) for fraction in fractions]
-        for i in range(len(self) - sum(sizes)):
-            sizes[i % len(sizes)] += 1
         return self._split(list(torch.split(order, sizes)))
+
+    def _groups(self, by: str) -> Array:
+        """Returns the number of the group of each item, (len(self),) uint64."""
+        groups = GroupBy(by)
+        if not len(self):
+            return np.zeros(0, np.uint64)
+        groups.check(self._selectable())
+        blocks = self._blocks(groups.fields)
+        return np.concatenate([groups.numbers(block, first) for block, first in blocks])
+
+    def filter(self: Self, expression: str, *, progress: bool | Report = False) -> Self:
+        """Selects the items for which an expression is true.
+
+            stable = ds.filter("energy / n_atoms < -3 and n_atoms <= 200 and 'Fe' in elements")
+
+        The expression has the syntax of Python; it is parsed, not executed. It knows numbers,
+        strings, comparisons, ``and``, ``or``, ``not``, ``in``, arithmetic (in float64), and:
+
+        - fields with one number or string per molecule, by name, and
+          ``field("any name")`` for names that are no identifiers;
+        - ``n_atoms``, ``n_elements``, ``elements`` (``'Fe' in elements``, ``elements <= {'C',
+          'H'}``), ``count('Fe')``, ``formula`` (in Hill order), ``volume`` (Å³), ``periodic``,
+          ``max_force``, ``rms_force`` (of the components; units of the file), ``index``;
+        - for values of atoms and vectors ``max``, ``min``, ``mean``, ``sum`` (over all values of
+          a molecule), ``any``, ``all`` (of conditions) and ``norm`` (over the last axis), as in
+          ``max(norm(forces)) < 10``;
+        - ``abs``, ``sqrt``, ``exp``, ``log``, ``isnan``, ``startswith(name, 'a')``, ``endswith``.
+
+        Every comparison with a missing or NaN value is False, ``!=`` too; ``has(energy)`` tells
+        which molecules have a label. Only the fields that occur are read, in blocks; values are
+        as stored, whatever ``dtype`` and ``fields`` are.
+
+        Args:
+            expression: the expression.
+            progress: True for a progress bar, or a function that is called with the number of
+                further items that are done.
+
+        Returns:
+            The subset, in the same order.
+
+        Raises:
+            FieldError: the expression is wrong; the message has the position.
+            CorruptFileError: a record or a requested value is damaged.
+            TypeError: items are no molecules.
+        """
+        parsed = Expression(expression)
+        if not len(self):
+            return self.subset(range(0))
+        known = self._selectable()
+        parsed.check(known)
+        fields = parsed.fields_of(known) if parsed.needs_structures else None
+        keep = np.zeros(len(self), bool)
+        with reporting(progress, len(self), "filter", f"{self._item}s") as report:
+            for block, first in self._blocks(fields):
+                found = parsed.evaluate(block)
+                keep[first : first + len(found)] = found
+                if report is not None:
+                    report(len(found))
+        return self.subset(torch.from_numpy(keep))
+
+    def _selectable(self) -> set[str]:
+        """Returns the names of the fields that ``split`` and ``filter`` may read."""
+        return {*self.schema, "index"}
+
+    def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
+        """Yields all items in order with these fields, and the number of the first in each block.
+
+        None: only the numbers of atoms.
+        """
+        kind = type(self).__name__
+        raise TypeError(f"expected a data set of molecules, got {kind}, which has no labels")
 
     def _split(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
         """Returns subsets, of which the first is for training."""

@@ -6,7 +6,7 @@ import copy
 import errno
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import ExampleBatcher, resolve_index, resolve_indices
 from atompack_torch.batch.indices import Indices, is_batch
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._arena_payload import as_payload
 from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher, apply_transform
 from atompack_torch.datasets._examples import (
@@ -43,9 +44,12 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.options import absolute_location, check_choice, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
+from atompack_torch.selection.blocks import BatchBlock, Block
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
+
+_AT_ONCE = 1024  # examples per batch in passes of the data set itself
 
 
 class ShardDataset(BatchDataset[object, object]):
@@ -336,6 +340,16 @@ class ShardDataset(BatchDataset[object, object]):
         arena, batch = self._collate_examples(indices)
         shared = arena if self._options.transform is None else None
         return as_payload(shared, self._apply_transform(batch))
+
+    def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
+        plain = copy.copy(self)
+        plain._options = DatasetOptions(num_threads=self._options.num_threads)
+        for first in range(0, len(self), _AT_ONCE):
+            batch = plain._collate_examples(range(first, min(first + _AT_ONCE, len(self))))[1]
+            if not isinstance(batch, MoleculeBatch):
+                kind = type(batch).__name__
+                raise TypeError(f"expected examples of molecules, got a {kind} of other examples")
+            yield BatchBlock(batch), first
 
     def _apply_transform(self, batch: object) -> object:
         return apply_transform(self._options.transform, batch)

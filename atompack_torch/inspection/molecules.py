@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from atompack_torch.batch.elements import formula as hill_formula
 from atompack_torch.batch.elements import symbol
 from atompack_torch.inspection.text import first_of, plain, printable, table
 
@@ -17,11 +18,8 @@ _WIDTH = 40
 
 
 def formula(atomic_numbers: list[int]) -> str:
-    """Formula in Hill order: carbon, hydrogen, then by symbol; without carbon all by symbol."""
-    counts = Counter(symbol(number) for number in atomic_numbers)
-    first = ["C", "H"] if "C" in counts else []
-    order = sorted(counts, key=lambda s: (first.index(s) if s in first else len(first), s))
-    return "".join(s + (str(counts[s]) if counts[s] > 1 else "") for s in order)
+    """Formula in Hill order of the atoms."""
+    return hill_formula(Counter(map(symbol, atomic_numbers)))
 
 
 def molecule_text(number: int, molecule: Molecule) -> str:

@@ -220,18 +220,32 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
 
 # Package -> those of ours that it may import from, besides itself and the modules at the top.
 BELOW = {
-    "batch": set(),
+    "display": set(),
+    "batch": {"display"},
     "descriptors": {"batch"},
     "parsed": {"batch", "remote"},
-    "passes": {"batch", "remote"},
+    "passes": {"batch", "display", "remote"},
     "writers": {"batch", "passes", "remote"},
-    "stores": {"batch", "writers", "remote"},
-    "datasets": {"batch", "descriptors", "parsed", "passes", "remote", "stores"},
+    "stores": {"batch", "display", "writers", "remote"},
+    "selection": {"batch"},
+    "datasets": {
+        "batch",
+        "descriptors",
+        "display",
+        "parsed",
+        "passes",
+        "remote",
+        "selection",
+        "stores",
+    },
     "loading": {"batch", "datasets"},
     "caches": {"batch", "descriptors", "passes", "datasets", "remote"},
-    "conversion": {"batch", "writers", "stores", "datasets", "parsed", "remote"},
+    "conversion": {"batch", "writers", "stores", "datasets", "parsed", "remote", "selection"},
     "inspection": {
         *("batch", "parsed", "passes", "writers", "stores", "datasets", "caches", "remote"),
+    },
+    "reports": {
+        *("batch", "display", "passes", "datasets", "writers", "inspection", "remote"),
     },
     "ray": {"batch", "passes", "writers", "datasets", "conversion"},
     "trainers": {"batch", "passes", "datasets", "loading", "inspection"},

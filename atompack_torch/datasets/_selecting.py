@@ -1,0 +1,83 @@
+"""Reading of molecules in blocks, with the few fields that a selection depends on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from atompack_torch.fields import STRUCTURE
+from atompack_torch.selection.blocks import Array, BatchBlock, Block, CountsBlock
+
+if TYPE_CHECKING:
+    from atompack_torch.datasets._base import MoleculeDataset
+
+# A block is complete when it reaches either limit.
+_BLOCK_MOLECULES = 4096
+_BLOCK_ATOMS = 1 << 18
+
+
+def molecule_blocks(
+    dataset: MoleculeDataset, fields: Sequence[str] | None
+) -> Iterator[tuple[Block, int]]:
+    """Yields the molecules of a data set in blocks of bounded size, in order, values as stored.
+
+    Args:
+        dataset: the data set.
+        fields: names of the fields to read; None: only the numbers of atoms, without any record.
+
+    Yields:
+        A block, and the number of its first molecule.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    n_atoms = dataset.n_atoms.numpy()
+    if fields is None:
+        yield CountsBlock(n_atoms), 0
+        return
+    plain = _plain(dataset, fields)
+    try:
+        for first, last in ranges(n_atoms):
+            yield BatchBlock(plain.batch(range(first, last))), first
+    finally:
+        plain.close()
+
+
+def ranges(n_atoms: Array) -> Iterator[tuple[int, int]]:
+    """Yields the bounds of blocks of limited size.
+
+    Args:
+        n_atoms: (number of molecules,) int64.
+
+    Yields:
+        The first molecule of a block, and one past its last.
+    """
+    ends = np.cumsum(n_atoms)
+    first = 0
+    while first < len(ends):
+        before = ends[first] - n_atoms[first]
+        by_atoms = int(np.searchsorted(ends, before + _BLOCK_ATOMS, side="right"))
+        last = max(min(by_atoms, first + _BLOCK_MOLECULES), first + 1)
+        yield first, last
+        first = last
+
+
+def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
+    """Returns a copy that reads these fields alone, as stored, of every molecule."""
+    plain = copy.copy(dataset)
+    plain._request = dataset._request._replace(
+        fields=tuple(name for name in fields if name not in STRUCTURE),
+        exclude=(),
+        dtype=None,
+        missing="nan",
+        neighbors=None,
+        transform=None,
+        outputs=(),
+        optional=True,
+    )
+    plain._computer = plain._forces = None
+    plain._native = plain._table = plain._structures = None
+    return plain
