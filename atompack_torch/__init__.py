@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
     from atompack_torch.caches.building import build_cache
     from atompack_torch.caches.verification import CacheVerification, verify_cache
+    from atompack_torch.conversion.comparing import Difference, FieldDifference, diff
     from atompack_torch.conversion.pipeline import convert
+    from atompack_torch.conversion.selecting import drop, rename, sample, split
+    from atompack_torch.conversion.selecting import filter as filter  # noqa: A004
     from atompack_torch.datasets._collated import collate_identity
     from atompack_torch.datasets.aselmdb import AseLmdbDataset
     from atompack_torch.datasets.atlas_shards import ShardDataset
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     )
     from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.verification import Verification
+    from atompack_torch.reports.building import Report, report
     from atompack_torch.stores.array_file import ArrayFile
     from atompack_torch.stores.array_schema import ArraySchema
     from atompack_torch.stores.array_statistics import ArrayStatistics
@@ -97,6 +101,7 @@ else:
         "Molecule": "batch.molecule_batch",
         "MoleculeBatch": "batch.molecule_batch",
         "NeighborList": "datasets.neighbors",
+        "Report": "reports.building",
         "ShardDataset": "datasets.atlas_shards",
         "ShardWriter": "writers.shards",
         "Statistics": "passes.statistics",
@@ -112,9 +117,18 @@ else:
         "compact": "inspection.dispatch",
         "contract_forces": "descriptors.contraction",
         "convert": "conversion.pipeline",
+        "diff": "conversion.comparing",
+        "Difference": "conversion.comparing",
+        "drop": "conversion.selecting",
+        "FieldDifference": "conversion.comparing",
+        "filter": "conversion.selecting",
         "head": "inspection.dispatch",
         "info": "inspection.dispatch",
         "open": "inspection.dispatch",
+        "report": "reports.building",
+        "rename": "conversion.selecting",
+        "sample": "conversion.selecting",
+        "split": "conversion.selecting",
         "statistics": "inspection.dispatch",
         "verify": "inspection.dispatch",
         "verify_cache": "caches.verification",
@@ -189,9 +203,11 @@ __all__ = [
     "ChebyshevDescriptor",
     "ColumnScan",
     "CorruptFileError",
+    "Difference",
     "DistributedMoleculeSampler",
     "EqualSizeBatchSampler",
     "ExtxyzDataset",
+    "FieldDifference",
     "FieldError",
     "FieldSpec",
     "Loader",
@@ -199,6 +215,7 @@ __all__ = [
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
+    "Report",
     "ShardDataset",
     "ShardWriter",
     "Statistics",
@@ -215,9 +232,15 @@ __all__ = [
     "compact",
     "contract_forces",
     "convert",
+    "diff",
+    "drop",
     "head",
     "hub",
     "info",
+    "rename",
+    "report",
+    "sample",
+    "split",
     "statistics",
     "verify",
     "verify_cache",

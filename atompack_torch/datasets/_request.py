@@ -20,6 +20,7 @@ from atompack_torch.fields import (
     BUILTINS,
     CANONICAL,
     DERIVATIVES,
+    DERIVED,
     GEOMETRY,
     MOLECULE_PROPERTY,
     RESERVED,
@@ -89,6 +90,20 @@ class Request(NamedTuple):
             transform=options.transform,
             num_threads=options.num_threads,
             nan_is_missing=nan_is_missing,
+        )
+
+    def of_stored_values(self) -> Request:
+        """Returns a request for the same labels as stored, without anything that is derived."""
+        derived = (*DERIVED, FORCE_DERIVATIVES)
+        fields = None if self.fields is None else tuple(f for f in self.fields if f not in derived)
+        return self._replace(
+            fields=fields,
+            exclude=(*self.exclude, "features", FORCE_DERIVATIVES),
+            dtype=None,
+            missing="nan",
+            neighbors=None,
+            transform=None,
+            outputs=(),
         )
 
     @property

@@ -79,7 +79,7 @@ def guess_of(
         sample = selection[sample]
     no_references = [0.0] * N_ELEMENTS
     first = StatisticsPass(source, request, sample, no_references, None, n_threads)
-    return _solve_normal(found_by(first, None)["equations"])[0]
+    return solve_normal(found_by(first, None)["equations"])[0]
 
 
 def statistics_of(
@@ -117,7 +117,9 @@ def statistics_of(
         energy_per_atom=_spread(found["energy_per_atom"]),
         forces=forces,
         max_force=found["largest_force"] if finite_forces else None,
-        reference_energies=_fit(found, guess),
+        reference_energies=fit_reference_energies(
+            found["equations"], found["equations_per_atom"], found["energy_per_atom"][0], guess
+        ),
         coverage=_coverage(found["coverage"]),
         max_force_molecule=_place_of(found["largest_force_at"], selection),
         isolated_atoms={
@@ -169,8 +171,11 @@ def _coverage(fields: list[tuple[int, str, str, int]]) -> dict[str, int]:
 
 
 # NumPy, because torch's parallel regions would hang in a forked child.
-def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
+def solve_normal(equations: Equations) -> tuple[Array, int, Array]:
     """Solves G x = b where G may be singular.
+
+    Args:
+        equations: G (256, 256), b (256,) and a number that is not used.
 
     Returns:
         A solution (256,), the rank, and an orthonormal basis (256, k) of the null space.
@@ -189,21 +194,33 @@ def _solve_normal(equations: Equations) -> tuple[Array, int, Array]:
     return solution, int(is_kept.sum()), free
 
 
-def _fit(found: Mapping[str, Any], guess: Array) -> ReferenceEnergies | None:
-    """Fits the reference energies; the equations describe the residuals of the guess."""
-    n_molecules = found["energy_per_atom"][0]
+def fit_reference_energies(
+    equations: Equations, equations_per_atom: Equations, n_molecules: int, guess: Array
+) -> ReferenceEnergies | None:
+    """Fits the reference energies to what is left of the energies after a guess.
+
+    Args:
+        equations: sums over molecules with atoms and a finite energy.
+        equations_per_atom: the same, with each composition and energy divided by the number of
+            atoms.
+        n_molecules: number of these molecules.
+        guess: (256,) energies that were subtracted before the sums were formed.
+
+    Returns:
+        The fit; None without molecules.
+    """
     if n_molecules == 0:
         return None
-    change, rank, free = _solve_normal(found["equations"])
+    change, rank, free = solve_normal(equations)
     energies = guess + change
     energies = energies - free @ (free.T @ energies)  # the minimum-norm solution
-    present = found["equations"][0].diagonal() > 0
+    present = equations[0].diagonal() > 0
     return ReferenceEnergies(
         energies={int(z): float(energies[z]) for z in np.flatnonzero(present)},
         rank=rank,
         n_molecules=n_molecules,
-        residual_rms=_residual(found["equations"], change, n_molecules),
-        residual_rms_per_atom=_residual(found["equations_per_atom"], change, n_molecules),
+        residual_rms=_residual(equations, change, n_molecules),
+        residual_rms_per_atom=_residual(equations_per_atom, change, n_molecules),
     )
 
 

@@ -1,0 +1,1 @@
+"""HTML for notebooks and reports: escaped markup, small charts, chips of elements."""

@@ -1,0 +1,227 @@
+"""Histograms and bars as inline SVG; axes are HTML, so that labels stay readable at any width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from atompack_torch.display.markup import Markup, number, tag
+
+_WIDTH, _HEIGHT = 1000, 200  # of the drawing, which is stretched to the page
+_MIN_BAR = 2  # height of a bar that is not empty
+_TICKS = 4
+
+
+class Series(NamedTuple):
+    """Counts of one data set by bin.
+
+    Attributes:
+        name: name of the data set.
+        counts: one count per bin.
+    """
+
+    name: str
+    counts: Sequence[int]
+
+
+def histogram(
+    edges: Sequence[float],
+    series: Sequence[Series],
+    *,
+    label: str,
+    log_x: bool = False,
+    unit: str = "structures",
+) -> Markup:
+    """Draws a histogram of one or two data sets; two are drawn as shares.
+
+    Args:
+        edges: (n + 1) ascending limits of the bins; their logarithms (base 10) with ``log_x``.
+        series: one or two, with n counts each.
+        label: name of the axis, with its unit.
+        log_x: ``edges`` are logarithms.
+        unit: what is counted, in the plural.
+
+    Returns:
+        A figure; an empty string without any counts.
+    """
+    series = [one for one in series if sum(one.counts)]
+    if not series or len(edges) < 2:
+        return Markup()
+    as_shares = len(series) > 1
+    heights = [
+        [count / sum(one.counts) if as_shares else float(count) for count in one.counts]
+        for one in series
+    ]
+    top = max(map(max, heights))
+    low, high = edges[0], edges[-1]
+    scale = _WIDTH / (high - low)
+    drawn = [_bars(edges, heights[0], series[0], top, low, scale, log_x, unit, not as_shares)]
+    drawn += [
+        _steps(edges, one, top, low, scale, f"apt-line{i}")
+        for i, one in enumerate(heights[1:], start=2)
+    ]
+    svg = tag(
+        "svg",
+        *drawn,
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=f"Histogram of {label}",
+    )
+    ceiling = f"{100 * top:.3g} %" if as_shares else f"{round(top):,}"
+    y_axis = tag("div", tag("span", ceiling), tag("span", "0"), class_="apt-y")
+    ticks = [
+        tag("span", _tick(value, log_x), style=f"left:{100 * (value - low) / (high - low):.2f}%")
+        for value in ticks_of(low, high, integers=log_x)
+    ]
+    x_axis = tag("div", *ticks, class_="apt-x")
+    plot = tag("div", y_axis, tag("div", svg, x_axis, class_="apt-area"), class_="apt-plot")
+    counted = f"share of {unit}" if as_shares else f"number of {unit}"
+    caption = tag("figcaption", f"{label} — {counted}", *_legend(series))
+    return tag("figure", plot, caption, class_="apt-figure")
+
+
+def _legend(series: Sequence[Series]) -> list[Markup]:
+    if len(series) < 2:
+        return []
+    keys = [
+        tag("span", tag("i", class_=f"apt-key{i}"), " ", one.name, class_="apt-key")
+        for i, one in enumerate(series, start=1)
+    ]
+    return [tag("span", *keys, class_="apt-legend")]
+
+
+def _bars(
+    edges: Sequence[float],
+    heights: Sequence[float],
+    series: Series,
+    top: float,
+    low: float,
+    scale: float,
+    log_x: bool,
+    unit: str,
+    is_alone: bool,
+) -> Markup:
+    bars = []
+    for i, height in enumerate(heights):
+        if height <= 0:
+            continue
+        left, right = (edges[i] - low) * scale, (edges[i + 1] - low) * scale
+        tall = max(height / top * _HEIGHT, _MIN_BAR)
+        first, last = (_tick(edge, log_x) for edge in edges[i : i + 2])
+        hint = tag("title", f"{first} to {last}: {series.counts[i]:,} {unit}")
+        bars.append(
+            tag(
+                "rect",
+                hint,
+                x=f"{left:.1f}",
+                y=f"{_HEIGHT - tall:.1f}",
+                width=f"{max(right - left - 1.5, 1):.1f}",
+                height=f"{tall:.1f}",
+            )
+        )
+    return tag("g", *bars, class_="apt-bars" if is_alone else "apt-bars apt-behind")
+
+
+def _steps(
+    edges: Sequence[float],
+    heights: Sequence[float],
+    top: float,
+    low: float,
+    scale: float,
+    class_: str,
+) -> Markup:
+    points = [f"{(edges[0] - low) * scale:.1f},{_HEIGHT}"]
+    for i, height in enumerate(heights):
+        y = _HEIGHT * (1 - height / top)
+        points += [f"{(edge - low) * scale:.1f},{y:.1f}" for edge in edges[i : i + 2]]
+    points.append(f"{(edges[-1] - low) * scale:.1f},{_HEIGHT}")
+    return tag("polyline", points=" ".join(points), class_=class_)
+
+
+def ticks_of(low: float, high: float, *, integers: bool = False) -> list[float]:
+    """Returns round numbers between two limits, for an axis.
+
+    Args:
+        low: smaller limit.
+        high: larger limit.
+        integers: only whole numbers, as for logarithms.
+
+    Returns:
+        One to six ascending numbers; none if there is no room for any.
+    """
+    span = high - low
+    if not (span > 0 and math.isfinite(span)):
+        return []
+    raw = span / _TICKS
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
+    if integers:
+        step = max(1.0, math.ceil(step))
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def _tick(value: float, is_log: bool) -> str:
+    if is_log:
+        value = 10.0**value
+    text = f"{value:,.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def bins_of(low: float, high: float, n: int = 48) -> list[float]:
+    """Returns limits of bins of one width that cover all values.
+
+    Args:
+        low: smallest value.
+        high: largest value.
+        n: number of bins.
+
+    Returns:
+        (n + 1) limits; the range is widened if all values are equal.
+    """
+    if high <= low:
+        margin = max(abs(low) * 1e-3, 0.5)
+        low, high = low - margin, low + margin
+    return [low + (high - low) * i / n for i in range(n)] + [high]
+
+
+def integer_bins(low: int, high: int, most: int = 48) -> list[float]:
+    """Returns limits of bins for integers, each of which is in the middle of its share.
+
+    Args:
+        low: smallest value.
+        high: largest value.
+        most: maximum number of bins.
+
+    Returns:
+        Limits between integers.
+    """
+    step = -(-(high - low + 1) // most)
+    n = -(-(high - low + 1) // step)
+    return [low - 0.5 + step * i for i in range(n + 1)]
+
+
+def meter(part: int, whole: int, text: str) -> Markup:
+    """Draws a share as a bar with its text beside it.
+
+    Args:
+        part: count.
+        whole: count that fills the bar.
+        text: the share in words.
+
+    Returns:
+        The HTML.
+    """
+    width = 0.0 if whole == 0 else 100 * part / whole
+    if part > 0:
+        width = max(width, 1.0)
+    bar = tag("span", tag("span", style=f"width:{width:.4g}%"), class_="apt-meter")
+    return tag("span", bar, " ", tag("span", text, class_="apt-share"), class_="apt-cover")
+
+
+def spread_row(values: Sequence[float | None]) -> list[str]:
+    """Formats statistics for the cells of a table."""
+    return [number(value) for value in values]

@@ -1,0 +1,1 @@
+"""Reports: one pass over a data set, shown as one page of HTML."""

@@ -1,0 +1,224 @@
+"""The public function for reports."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.display.markup import Markup, short, tag
+from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.options import PathLike, checked_path, is_url
+from atompack_torch.passes.sweeping import Report as ProgressReport
+from atompack_torch.passes.sweeping import reporting
+from atompack_torch.remote.urls import shown_url
+from atompack_torch.reports.collection import Collector
+from atompack_torch.reports.findings import Findings
+from atompack_torch.reports.neighborhoods import search
+from atompack_torch.reports.page import page_of
+from atompack_torch.reports.summary import document_of
+
+_ATOMS, _STRUCTURES = 65_536, 4096  # at once
+_EXAMPLES = 256  # of a data set that does not know their numbers of atoms
+
+Source = BatchDataset[Any, Any] | PathLike | Sequence[PathLike]
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A page about one or two data sets; notebooks show it in a frame.
+
+    Attributes:
+        html: the page, which needs nothing outside it.
+    """
+
+    html: str
+    _findings: tuple[Findings, ...]
+
+    def save(self, path: PathLike) -> Path:
+        """Writes the page; it replaces an old one when it is complete.
+
+        Args:
+            path: the file, usually ``NAME.html``.
+
+        Returns:
+            The path.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        target = Path(checked_path(path))
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        staged = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self.html)
+            mask = os.umask(0)
+            os.umask(mask)
+            staged.chmod(0o666 & ~mask)
+            staged.replace(target)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+        return target
+
+    def as_dict(self) -> dict[str, object]:
+        """Returns the numbers of the page as plain values, for JSON.
+
+        Returns:
+            ``"datasets"``: a list with one document per data set, and ``"n_shared"``: the number of
+            structures of the second whose geometry is in the first too (None for one data set).
+        """
+        return document_of(self._findings)
+
+    def __repr__(self) -> str:
+        names = " and ".join(found.name for found in self._findings)
+        return f"Report({names}: {len(self.html) / 1024:,.0f} KiB of HTML)"
+
+    def _repr_html_(self) -> str:
+        return tag(
+            "iframe",
+            Markup(),
+            srcdoc=self.html,
+            sandbox="allow-same-origin",
+            style="width:100%;height:42rem;border:1px solid #8886;border-radius:.5rem",
+            title="Report",
+        )
+
+
+def report(
+    source: Source,
+    other: Source | None = None,
+    *,
+    output: PathLike | None = None,
+    cutoff: float = 5.0,
+    progress: bool | ProgressReport = False,
+    storage_options: Mapping[str, object] | None = None,
+) -> Report:
+    """Describes a data set of molecules, or two side by side, on one page of HTML.
+
+        apt.report("train.atp", "test.atp", output="report.html")
+
+    The page shows sizes, elements, which structures have which label, energies per atom before and
+    after reference energies, force norms and the structures with the largest forces, cells,
+    neighbors within a cutoff, structures with equal geometry, values that are not finite, and notes
+    on units. It contains styles and drawings itself and requests nothing.
+
+    All structures are read once, in bounded memory. Counts, extremes and force norms are exact;
+    histograms of energies and volumes show at most 32,768 structures at even distances, neighbors
+    at most 4,096. Labels are those of the data set as stored; ``transform``, ``dtype`` and
+    ``missing`` are ignored.
+
+    Args:
+        source: a data set of molecules, or a path of one for ``open``.
+        other: a second one to compare with, also for geometries that are in both.
+        output: file for the page, usually ``NAME.html``; None: it is only returned.
+        cutoff: radius for neighbor counts, in the unit of the positions (Å).
+        progress: True for a progress bar, or a function that is called with the number of further
+            structures that are done.
+        storage_options: options of the store of URLs, as for ``AtpDataset``.
+
+    Returns:
+        The page; ``.html`` is its text.
+
+    Raises:
+        UnsupportedFormatError: the data are no molecules.
+        CorruptFileError: a record or a value is damaged.
+        ValueError: the cutoff is not finite, or below 0.001.
+        OSError: a file cannot be opened or written.
+    """
+    cutoff = NeighborList(cutoff).as_tuple()[0]
+    if output is not None and not Path(checked_path(output)).parent.is_dir():
+        raise FileNotFoundError(f"{Path(checked_path(output)).parent}: no such folder")
+    given = [source] if other is None else [source, other]
+    datasets = [_opened(one, storage_options) for one in given]
+    with reporting(progress, sum(len(one) for one in datasets), "report", "structures") as step:
+        names = _distinct([_name_of(one) for one in datasets])
+        found = tuple(
+            _collect(dataset, name, cutoff, step)
+            for dataset, name in zip(datasets, names, strict=True)
+        )
+    made = Report(page_of(found), found)
+    if output is not None:
+        made.save(output)
+    return made
+
+
+def _opened(source: Source, storage_options: Mapping[str, object] | None) -> BatchDataset[Any, Any]:
+    if isinstance(source, BatchDataset):
+        return source
+    options = {} if storage_options is None else {"storage_options": storage_options}
+    try:
+        dataset = open_path(source, **options)
+    except TypeError as error:
+        if "arrays" not in str(error):
+            raise
+        raise UnsupportedFormatError(
+            f"{source}: expected molecules, got an ATLAS store, whose columns have no report"
+        ) from None
+    return dataset
+
+
+def _collect(
+    dataset: BatchDataset[Any, Any],
+    name: str,
+    cutoff: float,
+    step: Callable[[int], object] | None,
+) -> Findings:
+    if isinstance(dataset, MoleculeDataset):
+        dataset = dataset._stored_values()
+    collector = Collector()
+    for part in _parts(dataset):
+        batch = dataset.batch(part)
+        if not isinstance(batch, MoleculeBatch):
+            raise UnsupportedFormatError(
+                f"{name}: expected batches of molecules, got {type(batch).__name__}"
+            )
+        collector.add(batch)
+        if step is not None:
+            step(len(part))
+    return collector.findings(name, search(dataset, cutoff))
+
+
+def _parts(dataset: BatchDataset[Any, Any]) -> Iterator[range]:
+    """Yields ranges of structures that fit into memory together."""
+    n = len(dataset)
+    if not isinstance(dataset, MoleculeDataset):
+        yield from (range(i, min(i + _EXAMPLES, n)) for i in range(0, n, _EXAMPLES))
+        return
+    ends = np.cumsum(dataset.n_atoms.numpy())
+    first = 0
+    while first < n:
+        done = ends[first - 1] if first else 0
+        last = max(int(np.searchsorted(ends, done + _ATOMS, side="right")), first + 1)
+        last = min(last, first + _STRUCTURES, n)
+        yield range(first, last)
+        first = last
+
+
+def _name_of(dataset: BatchDataset[Any, Any]) -> str:
+    path = dataset.path
+    if isinstance(path, tuple):
+        return f"{_last_part(path[0])} and {len(path) - 1} more" if path else "no files"
+    return _last_part(path)
+
+
+def _last_part(path: Path | str) -> str:
+    shown = shown_url(path) if isinstance(path, str) and is_url(path) else str(path)
+    return short(Path(shown).name or shown)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} ({i})" for i, name in enumerate(names, start=1)]

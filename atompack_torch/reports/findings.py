@@ -1,0 +1,207 @@
+"""What a report is made of: counts, samples and extremes of one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.passes.statistics import ElementCount, ReferenceEnergies
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class Label:
+    """Occurrence and values of one field.
+
+    Attributes:
+        dtype: dtype in a batch.
+        level: ``"molecule"`` or ``"atom"``.
+        shape: shape of one row as text.
+        n_present: number of structures that have it.
+        n_non_finite: number of structures with values of it that are NaN or infinite.
+        first_non_finite: numbers of the first of them.
+        count: finite values.
+        total: sum of these values.
+        squares: sum of their squares.
+        low: smallest value.
+        high: largest value.
+    """
+
+    dtype: str
+    level: str
+    shape: str
+    n_present: int = 0
+    n_non_finite: int = 0
+    first_non_finite: list[int] = field(default_factory=list)
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
+
+    @property
+    def mean(self) -> float | None:
+        """Arithmetic mean of the finite values; None without any."""
+        return self.total / self.count if self.count else None
+
+    @property
+    def rms(self) -> float | None:
+        """Square root of the mean square of the finite values; None without any."""
+        return float(np.sqrt(self.squares / self.count)) if self.count else None
+
+
+@dataclass(frozen=True)
+class Neighborhoods:
+    """Neighbors within a cutoff, of evenly chosen structures.
+
+    Attributes:
+        cutoff: radius, in the unit of the positions.
+        n_structures: number of structures that were searched.
+        counts: number of neighbors → number of atoms.
+        nearest: logarithmic histogram of the distance from each atom to its nearest neighbor.
+        closest: structures with the shortest distances: (minus the distance, number, formula).
+        fault: why the search failed; None if it did not.
+    """
+
+    cutoff: float
+    n_structures: int = 0
+    counts: Mapping[int, int] = field(default_factory=dict)
+    nearest: Array | None = None
+    closest: Sequence[tuple[float, int, str]] = ()
+    hydrogen: float | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Structures with equal stored geometry.
+
+    Attributes:
+        hashes: sorted hashes of the structures, or of a share of them.
+        numbers: numbers of their structures.
+        share: one in so many possible hashes was kept.
+    """
+
+    hashes: Array
+    numbers: Array
+    share: int
+
+    @property
+    def n_surplus(self) -> int:
+        """Number of structures that are copies of an earlier one; an estimate if share > 1."""
+        return (len(self.hashes) - len(np.unique(self.hashes))) * self.share
+
+    def groups(self, most: int) -> list[list[int]]:
+        """Returns the numbers of equal structures, the largest groups first.
+
+        Args:
+            most: maximum number of groups.
+
+        Returns:
+            Groups of two or more numbers.
+        """
+        unique, first, counts = np.unique(self.hashes, return_index=True, return_counts=True)
+        repeated = np.flatnonzero(counts > 1)
+        order = repeated[np.argsort(-counts[repeated], kind="stable")[:most]]
+        del unique
+        return [self.numbers[first[i] : first[i] + counts[i]].tolist() for i in order]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that a report shows of one data set; values are in the units of the file.
+
+    Attributes:
+        name: name of the data set.
+        n_structures: number of structures.
+        n_atoms: number of their atoms.
+        sizes: number of atoms → number of structures.
+        elements: atomic number → counts of atoms and structures.
+        labels: name → occurrence and values.
+        reference_energies: fitted energies of the elements, or None.
+        sample: columns of some structures: ``number``, ``n_atoms``, ``energy`` (NaN without one),
+            ``composition`` (n, 256), ``volume`` (NaN without a cell).
+        stride: distance between the structures of the sample.
+        force_norms: logarithmic histogram of the lengths of force vectors.
+        n_zero_forces: number of force vectors of length 0.
+        n_force_vectors: number of finite force vectors.
+        worst_forces: (longest force, number, formula), the largest first.
+        periodicity: flags such as ``"TTF"`` → number of structures.
+        n_cells: number of structures with a cell.
+        n_flat_cells: periodic structures whose cell has no volume.
+        n_left_handed: structures whose cell vectors are left-handed.
+        duplicates: structures with equal geometry.
+        neighborhoods: neighbors within a cutoff; None if they were not searched.
+    """
+
+    name: str
+    n_structures: int
+    n_atoms: int
+    sizes: dict[int, int]
+    elements: dict[int, ElementCount]
+    labels: dict[str, Label]
+    reference_energies: ReferenceEnergies | None
+    sample: dict[str, Array]
+    stride: int
+    force_norms: Array
+    n_zero_forces: int
+    n_force_vectors: int
+    worst_forces: list[tuple[float, int, str]]
+    periodicity: dict[str, int]
+    n_cells: int
+    n_flat_cells: int
+    n_left_handed: int
+    duplicates: Duplicates
+    neighborhoods: Neighborhoods | None
+
+    def energies(self) -> tuple[Array, Array, Array]:
+        """Returns energies per atom of the sample, before and after reference energies.
+
+        Returns:
+            (n,) numbers of structures, (n,) energies per atom, (n,) what is left of them after the
+            reference energies are subtracted.
+        """
+        if not self.sample:
+            empty = np.zeros(0)
+            return np.zeros(0, np.int64), empty, empty
+        n_atoms, energy = self.sample["n_atoms"], self.sample["energy"]
+        there = np.isfinite(energy) & (n_atoms > 0)
+        raw = energy[there] / n_atoms[there]
+        left = raw.copy()
+        if self.reference_energies is not None:
+            references = np.zeros(256)
+            for z, value in self.reference_energies.energies.items():
+                references[z] = value
+            left = (energy[there] - self.sample["composition"][there] @ references) / n_atoms[there]
+        return self.sample["number"][there], raw, left
+
+
+# Bins of logarithmic histograms: 12 per power of ten.
+LOG_LOW, LOG_HIGH, PER_DECADE = -9, 9, 12
+LOG_EDGES = np.linspace(LOG_LOW, LOG_HIGH, (LOG_HIGH - LOG_LOW) * PER_DECADE + 1)
+
+
+def log_histogram(values: Array) -> Array:
+    """Counts positive values by the bins of ``LOG_EDGES``; values beyond count in the end bins."""
+    logs = np.log10(values[values > 0])
+    bins = np.floor((logs - LOG_LOW) * PER_DECADE).astype(np.int64)
+    return np.bincount(bins.clip(0, len(LOG_EDGES) - 2), minlength=len(LOG_EDGES) - 1)
+
+
+def shared_geometries(first: Duplicates, second: Duplicates) -> tuple[int, int]:
+    """Counts the structures of a data set whose geometry is in another one too.
+
+    Args:
+        first: structures of the other data set.
+        second: structures of this data set.
+
+    Returns:
+        Their number, and one in how many hashes it was estimated from.
+    """
+    share = max(first.share, second.share)
+    hashes = second.hashes[second.hashes % np.uint64(share) == 0]
+    return int(np.isin(hashes, first.hashes).sum()) * share, share

@@ -1,0 +1,154 @@
+"""Neighbor counts and shortest distances of evenly chosen structures."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from atompack_torch._core import MoleculeBatcher
+from atompack_torch._native import BatchRequest
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.display.markup import short
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import EDGES, STRUCTURE
+from atompack_torch.inspection.molecules import formula
+from atompack_torch.reports.findings import LOG_EDGES, Array, Neighborhoods, log_histogram
+from atompack_torch.reports.sampling import Extremes
+from atompack_torch.writers.atp import AtpWriter
+
+_STRUCTURES, _ATOMS = 4096, 100_000
+_ATOMS_AT_ONCE = 4096
+_CLOSEST = 8
+
+
+def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
+    """Counts neighbors in at most 4,096 structures.
+
+    Args:
+        dataset: a data set of molecules.
+        cutoff: radius, in the unit of the positions.
+
+    Returns:
+        What was found; ``fault`` names the first structure whose search failed.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    found = _Search(cutoff)
+    if isinstance(dataset, MoleculeDataset):
+        found.run(dataset, chosen(dataset.n_atoms.numpy()))
+        return found.result()
+    # Other data sets have no search of their own: the chosen structures pass through a file.
+    numbers = np.arange(0, len(dataset), max(1, -(-len(dataset) // _STRUCTURES)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sample.atp"
+        with AtpWriter(path) as writer:
+            for part in np.array_split(numbers, max(1, len(numbers) // 64)):
+                writer.write(dataset.batch(part.tolist()))
+        with AtpDataset(path) as copy:
+            found.run(copy, chosen(copy.n_atoms.numpy()), numbers)
+    return found.result()
+
+
+def chosen(n_atoms: Array) -> Array:
+    """Chooses structures at even distances.
+
+    Args:
+        n_atoms: (n,) atoms of each structure.
+
+    Returns:
+        Ascending numbers, at least one if there are structures.
+    """
+    mean = max(1.0, float(n_atoms.mean()) if len(n_atoms) else 1.0)
+    most = max(1, min(_STRUCTURES, int(_ATOMS / mean)))
+    return np.arange(0, len(n_atoms), max(1, -(-len(n_atoms) // most)), dtype=np.int64)
+
+
+class _Search:
+    """Sums over batches that consist only of edges."""
+
+    def __init__(self, cutoff: float) -> None:
+        self._cutoff = cutoff
+        self._request = BatchRequest(
+            fields=[], neighbors=NeighborList(cutoff, vectors=True).as_tuple()
+        )
+        self._n = 0
+        self._counts: Counter[int] = Counter()
+        self._nearest = np.zeros(len(LOG_EDGES) - 1, np.int64)
+        self._hydrogen: list[float] = []
+        self._closest = Extremes(_CLOSEST)
+        self._fault: str | None = None
+
+    def run(self, dataset: MoleculeDataset, rows: Array, numbers: Array | None = None) -> None:
+        source = dataset._batcher().source
+        batcher = MoleculeBatcher(source, self._request)
+        for part in _parts(rows, dataset.n_atoms.numpy()[rows]):
+            shown = part if numbers is None else numbers[part]
+            try:
+                self._add(batcher.collate(part, dataset._selection, False)[2], shown)
+            except FieldError:
+                self._add_each(batcher, dataset, part, shown)
+
+    def _add_each(
+        self, batcher: MoleculeBatcher, dataset: MoleculeDataset, part: Array, shown: Array
+    ) -> None:
+        for row, number in zip(part, shown, strict=True):
+            try:
+                made = batcher.collate([int(row)], dataset._selection, False)[2]
+            except FieldError as error:
+                self._fault = self._fault or str(error)
+            else:
+                self._add(made, np.array([number]))
+
+    def _add(self, values: list[Any], shown: Array) -> None:
+        made = {
+            name: value.numpy() for name, value in zip((*STRUCTURE, *EDGES), values, strict=True)
+        }
+        n = len(made["atomic_numbers"])
+        self._n += len(shown)
+        centers = made["edge_index"][0]
+        counts, times = np.unique(np.bincount(centers, minlength=n), return_counts=True)
+        self._counts.update(dict(zip(counts.tolist(), times.tolist(), strict=True)))
+        lengths = np.linalg.norm(made["edge_vector"].astype(np.float64), axis=1)
+        nearest = np.full(n, np.inf)
+        np.minimum.at(nearest, centers, lengths)
+        there = np.isfinite(nearest)
+        self._nearest += log_histogram(nearest[there])
+        self._hydrogen += nearest[there & (made["atomic_numbers"] == 1)].tolist()
+        shortest = np.full(len(shown), np.inf)
+        np.minimum.at(shortest, made["batch"][there], nearest[there])
+        ptr = made["ptr"]
+
+        def describe(row: int) -> str:
+            return short(formula(made["atomic_numbers"][ptr[row] : ptr[row + 1]].tolist()), 60)
+
+        self._closest.add(-shortest, shown, describe)
+
+    def result(self) -> Neighborhoods:
+        return Neighborhoods(
+            cutoff=self._cutoff,
+            n_structures=self._n,
+            counts=dict(sorted(self._counts.items())),
+            nearest=self._nearest,
+            closest=self._closest.rows(),
+            hydrogen=float(np.median(self._hydrogen)) if self._hydrogen else None,
+            fault=self._fault,
+        )
+
+
+def _parts(rows: Array, n_atoms: Array) -> Iterator[Array]:
+    ends = np.cumsum(n_atoms)
+    first = 0
+    while first < len(rows):
+        done = ends[first - 1] if first else 0
+        last = max(int(np.searchsorted(ends, done + _ATOMS_AT_ONCE, side="right")), first + 1)
+        yield rows[first:last]
+        first = last
