@@ -12,6 +12,7 @@ import numpy as np
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.checks import checked
 from atompack_torch.conversion.converter import Source, TargetOptions
+from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_target
 from atompack_torch.conversion.hints import name_warnings, no_labels_warning
 from atompack_torch.conversion.keys import KeyMap, label_of
@@ -46,6 +47,7 @@ class Job(NamedTuple):
         on_error: treatment of structures that cannot be read.
         part: the part of all structures to convert; None: all.
         counts: number of structures of each source; None where it is unknown, which no part is.
+        edits: made after all else, in this order.
     """
 
     sources: list[Source]
@@ -62,6 +64,7 @@ class Job(NamedTuple):
     on_error: OnError
     part: Part | None
     counts: Sequence[int | None]
+    edits: Sequence[Edit] = ()
 
     def convert(self, fit: SchemaUnifier | None) -> Report:
         """Converts everything.
@@ -123,8 +126,9 @@ class Job(NamedTuple):
             except _TooNarrowError:
                 assert fit is not None
                 for block in blocks:
-                    fit.learn(block.columns)
-                    bar.update(len(block.columns.ptr) - 1)
+                    if len(block.columns.ptr) > 1:
+                        fit.learn(block.columns)
+                    bar.update(block.n_read)
                 return False
         self._say(report)
         report.bytes_read = sum(source.n_bytes() for source in self.sources)
@@ -160,17 +164,20 @@ class Job(NamedTuple):
     ) -> None:
         options = TargetOptions(report, self.append, self.codec, self.level, self.shards)
         with open_target(self.dst, self.target, options) as target:
-            for columns, _, is_inside in blocks:
-                if fit is not None and fit.learn(columns):
+            for columns, _, is_inside, n_read in blocks:
+                has_structures = len(columns.ptr) > 1  # edits may have left out all
+                if fit is not None and has_structures and fit.learn(columns):
                     raise _TooNarrowError
-                if is_inside:
+                if is_inside and has_structures:
                     fitted = columns if fit is None else fit.fit(columns, report)
                     target.write(fitted)
                     _count(fitted, report)
-                bar.update(len(columns.ptr) - 1)
+                bar.update(n_read)
 
     def _blocks(self, report: Report) -> Iterator[Block]:
         """Yields the blocks of all sources, checked and changed; of a part also those outside."""
+        total = None if None in self.counts else sum(filter(None, self.counts))
+        edits = [edit.begin(report, total) for edit in self.edits]
         for source, span in zip(self.sources, self._spans(), strict=True):
             outside = Report(report.on_error)  # of no interest
             keys = {own: KeyMap(self._keys_of(source), own) for own in (report, outside)}
@@ -178,7 +185,7 @@ class Job(NamedTuple):
                 report.note(source.note)
             n_inside = 0
             fields: dict[str, None] = {}
-            for columns, first, is_inside in self._read(source, span, report):
+            for columns, first, is_inside, _ in self._read(source, span, report):
                 own = report if is_inside else outside
                 n = len(columns.ptr) - 1
                 own.structures_read += n
@@ -187,14 +194,20 @@ class Job(NamedTuple):
                 if self.nan_is_missing:
                     columns = nan_as_missing(columns, own)
                 _count_changes(columns, changed := self.changes.apply(columns, own), own)
+                edited = changed
+                for edit in edits:
+                    edited = edit.apply(edited)
                 if is_inside:
-                    fields |= {label_of(column): None for column in changed.fields}
-                yield Block(changed, first, is_inside)
+                    found = (*changed.fields, *edited.fields)
+                    fields |= {label_of(column): None for column in found}
+                yield Block(edited, first, is_inside, n)
             if self.part is None or source.read_range is None:
                 keys[report].check_all_found(keys[outside])
             warning = no_labels_warning(fields, report.skipped, is_arrays=source.is_arrays)
             if n_inside and warning:
                 report.warn(f"{source.path}: {warning}")
+        for edit in edits:
+            edit.finish()
 
     def _read(self, source: Source, span: Span, report: Report) -> Iterator[Block]:
         """Yields the blocks of a source: those of the span alone where the source can seek."""

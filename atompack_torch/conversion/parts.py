@@ -31,11 +31,13 @@ class Block(NamedTuple):
         columns: the structures.
         first: number of the first one in its source.
         is_inside: True if they belong to the part; otherwise only their types count.
+        n_read: number of structures that were read for it; edits may leave some out.
     """
 
     columns: Columns
     first: int
     is_inside: bool
+    n_read: int = 0
 
 
 class Span(NamedTuple):

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from atompack_torch.conversion.additions import Addition, Values
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.converter import Mode, TargetTraits
+from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_source, target_format, traits_of
 from atompack_torch.conversion.job import Job, count_structures
 from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_path, warn_of_types
@@ -45,6 +47,8 @@ def convert(
     progress: bool = True,
     storage_options: Mapping[str, object] | None = None,
     part: tuple[int, int] | None = None,
+    add: Values | None = None,
+    replace_labels: bool = False,
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to the formats of other programs.
 
@@ -98,6 +102,11 @@ def convert(
         storage_options: options of the store of URLs; see ``AtpDataset``.
         part: number of this part, from 0, and number of parts; None: everything is converted to
             one file.
+        add: an ``.npz`` file, a list of them, or a dict of arrays or tensors, whose arrays become
+            fields of the structures, in the order of the sources: (M, ...) for M structures, or
+            (N, ...) for N atoms in all. Names are those of new fields (``energy_pred``); where the
+            lengths are equal, ``atom_properties/NAME`` is a property of atoms.
+        replace_labels: let ``add`` replace fields that the sources have already.
 
     Returns:
         Counts of what was read, written, changed and left out, with warnings.
@@ -107,10 +116,83 @@ def convert(
         CorruptFileError: a structure cannot be read.
         UnsupportedFormatError: a source is a socket or a device, or a pipe with another format than
             extended XYZ.
-        FieldError: a label has the wrong shape, or a name in ``keys`` occurs in no structure.
+        FieldError: a label has the wrong shape, a name in ``keys`` occurs in no structure, or an
+            array of ``add`` has another length or the name of a field that exists.
         WriterLockedError: another process is converting the same part.
         ValueError: an option does not suit the formats, or ``dst`` holds parts of another
             conversion.
+    """
+    edits: list[Edit] = [] if add is None else [Addition(add, replace=replace_labels)]
+    if edits and (part is not None or on_error != "raise"):
+        raise ValueError("add: expected neither a part nor on_error='skip' with it")
+    return convert_edited(
+        src,
+        dst,
+        edits,
+        format=format,
+        target=target,
+        codec=codec,
+        level=level,
+        shards=shards,
+        mode=mode,
+        keys=keys,
+        padding=padding,
+        changes=changes,
+        nan_is_missing=nan_is_missing,
+        on_error=on_error,
+        progress=progress,
+        storage_options=storage_options,
+        part=part,
+    )
+
+
+def convert_edited(
+    src: _Path | Sequence[_Path],
+    dst: _Path,
+    edits: Sequence[Edit],
+    *,
+    format: str | None = None,  # noqa: A002
+    target: str | None = None,
+    codec: Codec | None = None,
+    level: int = 3,
+    shards: tuple[int, int, int] | None = None,
+    mode: Literal["x", "w", "a"] = "x",
+    keys: Mapping[str, str] | None = None,
+    padding: int | None = None,
+    changes: Changes | None = None,
+    nan_is_missing: bool = False,
+    on_error: OnError = "raise",
+    progress: bool = True,
+    storage_options: Mapping[str, object] | None = None,
+    part: tuple[int, int] | None = None,
+) -> Report:
+    """Converts with edits; see ``convert`` for the other arguments.
+
+    Args:
+        src: the sources.
+        dst: the target.
+        edits: edits of the structures, made in this order.
+        format: format of the sources.
+        target: format of the target.
+        codec: codec of the target.
+        level: compression level.
+        shards: sizes and strategy of shards.
+        mode: what becomes of an existing target.
+        keys: renamings.
+        padding: atomic number of padding rows.
+        changes: changes of values.
+        nan_is_missing: treatment of labels that are all NaN.
+        on_error: treatment of structures that cannot be read.
+        progress: show a progress bar.
+        storage_options: options of the store of URLs.
+        part: number of the part, and number of parts.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: an option does not suit the formats.
+        FieldError: an edit does not suit the structures.
     """
     if mode not in ("x", "w", "a"):
         raise ValueError(f"mode: expected x, w or a, got {mode!r}")
@@ -160,7 +242,8 @@ def convert(
                 progress,
                 on_error,
                 part,
-                count_structures(sources, on_error, exact=part is not None),
+                count_structures(sources, on_error, exact=part is not None or _need_count(edits)),
+                edits,
             )
             fit = None
             if traits.has_schema:
@@ -172,6 +255,10 @@ def convert(
         finally:
             for source in sources:
                 source.close()
+
+
+def _need_count(edits: Sequence[Edit]) -> bool:
+    return any(isinstance(edit, Addition) for edit in edits)
 
 
 def _convert_part(

@@ -13,6 +13,7 @@ from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
+    BUILTIN,
     BUILTINS,
     CANONICAL,
     GEOMETRY,
@@ -151,8 +152,8 @@ def one_of(name: str, ids: Iterable[FieldId], names: Iterable[str]) -> str | Non
     Raises:
         FieldError: atoms and structures both have a property of that key.
     """
-    wanted = prefixed_id(name)
-    by_key = wanted is None and name not in CANONICAL
+    wanted = FieldId(BUILTIN, name) if name in CANONICAL else prefixed_id(name)
+    by_key = wanted is None
     pairs = [*zip(names, ids, strict=True)]
     found = [known for known, field in pairs if field == wanted or (by_key and field.key == name)]
     if by_key and not found:

@@ -1,0 +1,175 @@
+"""Values from arrays, such as predictions, added to structures on their way to the target."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from atompack_torch.conversion.edits import EditRun
+from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.rows import HeldRows, NpzRows, Rows
+from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    FieldId,
+    check_target,
+    prefixed_id,
+)
+from atompack_torch.options import PathLike
+from atompack_torch.writers.columns import Array, Column, Columns, array_of
+
+Values = PathLike | Mapping[str, object] | Sequence[PathLike]
+
+
+class Addition:
+    """Adds arrays to structures, as fields of their names.
+
+    Args:
+        values: an ``.npz`` file, a list of them, or a dict from names to arrays or tensors.
+        replace: replace fields that exist already.
+
+    Raises:
+        ValueError: a name occurs twice, or is that of a part of every structure; or there is none.
+        FieldError: an array has a type or shape that a field cannot have.
+        CorruptFileError: a file is no ``.npz``.
+    """
+
+    def __init__(self, values: Values, *, replace: bool) -> None:
+        self._values, self._replace = values, replace
+        rows = self._rows()
+        if not rows:
+            raise ValueError("add: expected at least one array, got none")
+        for name, array in rows.items():
+            check_target(name, name)
+            _check_array(name, array)
+
+    def begin(self, report: Report, n_structures: int | None) -> EditRun:
+        """See ``Edit``."""
+        assert n_structures is not None
+        rows = self._rows()
+        fields = {name: _field(name, array, n_structures) for name, array in rows.items()}
+        for name, field in fields.items():
+            unit = "atom" if _is_per_atom(field) else "structure"
+            report.note(f"{name}: added, one row per {unit}")
+        return _Adding(rows, fields, n_structures, self._replace)
+
+    def _rows(self) -> dict[str, Rows]:
+        """Returns the arrays by name."""
+        values = self._values
+        if isinstance(values, Mapping):
+            return {name: HeldRows(_as_array(name, value)) for name, value in values.items()}
+        paths = [values] if isinstance(values, (str, os.PathLike)) else values
+        rows: dict[str, Rows] = {}
+        for path in paths:
+            for name, array in _rows_of_file(os.fspath(path)).items():
+                if name in rows:
+                    raise ValueError(f"add: expected each name once, got {name!r} twice")
+                rows[name] = array
+        return rows
+
+
+def _as_array(name: str, value: object) -> Array:
+    import torch
+
+    array = array_of(value) if isinstance(value, torch.Tensor) else np.asarray(value)
+    if not isinstance(name, str):
+        raise TypeError(f"add: expected names (str), got {name!r}")
+    return array
+
+
+def _rows_of_file(path: str) -> dict[str, Rows]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise CorruptFileError(f"{path}: expected an .npz file: {described(error)}") from None
+    members = [name for name in archive.namelist() if name.endswith(".npy")]
+    return {name.removesuffix(".npy"): NpzRows(path, archive, name) for name in members}
+
+
+def _check_array(name: str, array: Rows) -> None:
+    if array.dtype.kind not in "biufU":
+        raise FieldError(f"add: {name!r}: expected numbers or strings, got {array.dtype}")
+    if not array.shape:
+        raise FieldError(f"add: {name!r}: expected one row per structure or atom, got one value")
+    builtin = BUILTINS.get(name)
+    if builtin is not None and array.shape[1:] != builtin.shape:
+        expected = ("rows", *builtin.shape)
+        raise FieldError(f"add: {name!r}: expected shape {expected}, got {array.shape}")
+
+
+def _field(name: str, array: Rows, n_structures: int) -> FieldId:
+    """Returns the field that an array becomes; its length decides where the name does not."""
+    if name in BUILTINS:
+        return FieldId(BUILTIN, name)
+    scope = MOLECULE_PROPERTY if array.shape[0] == n_structures else ATOM_PROPERTY
+    return prefixed_id(name) or FieldId(scope, name)
+
+
+def _is_per_atom(field: FieldId) -> bool:
+    if field.scope == BUILTIN:
+        return BUILTINS[field.key].level == "atom"
+    return field.scope == ATOM_PROPERTY
+
+
+class _Adding:
+    def __init__(
+        self,
+        rows: Mapping[str, Rows],
+        fields: Mapping[str, FieldId],
+        n_structures: int,
+        replace: bool,
+    ) -> None:
+        self._rows, self._fields, self._replace = rows, fields, replace
+        self._n_structures = n_structures
+        self._structures = self._atoms = 0
+
+    def apply(self, columns: Columns) -> Columns:
+        """Adds the rows of a block."""
+        structures = self._structures + len(columns.ptr) - 1
+        atoms = self._atoms + len(columns.positions)
+        kept = [column for column in columns.fields if not self._is_replaced(column)]
+        for name, field in self._fields.items():
+            first, last = self._structures, structures
+            if _is_per_atom(field):
+                first, last = self._atoms, atoms
+            if last > self._rows[name].shape[0]:
+                self._refuse(name, f"at least {atoms:,}")
+            kept.append(Column(*field, _column_values(self._rows[name].read(first, last))))
+        self._structures, self._atoms = structures, atoms
+        return columns._replace(fields=kept)
+
+    def _is_replaced(self, column: Column) -> bool:
+        new = [
+            name
+            for name, field in self._fields.items()
+            if field.key == column.key and (field.scope == BUILTIN) == (column.scope == BUILTIN)
+        ]
+        if new and not self._replace and (column.mask is None or column.mask.any()):
+            raise FieldError(
+                f"add: {new[0]!r} exists already: choose another name such as '{column.key}_pred', "
+                "or ask to replace labels"
+            )
+        return bool(new)
+
+    def finish(self) -> None:
+        """Checks that there is no row left."""
+        for name, field in self._fields.items():
+            done = self._atoms if _is_per_atom(field) else self._structures
+            if self._rows[name].shape[0] != done:
+                self._refuse(name, f"{self._atoms:,}")
+
+    def _refuse(self, name: str, atoms: str) -> None:
+        raise FieldError(
+            f"add: {name!r}: expected {self._n_structures:,} rows, one per structure, or {atoms}, "
+            f"one per atom, got {self._rows[name].shape[0]:,}"
+        )
+
+
+def _column_values(values: Array) -> Array | list[Array | str | None]:
+    return values if values.dtype.kind != "U" else [str(value) for value in values]

@@ -1,0 +1,328 @@
+"""Comparison of two data sets, structure by structure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.conversion.converter import Source
+from atompack_torch.conversion.formats import open_source
+from atompack_torch.conversion.job import count_structures
+from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.records import is_per_atom, select
+from atompack_torch.conversion.remote_ends import RemoteEnds
+from atompack_torch.conversion.report import Report
+from atompack_torch.fields import BUILTIN
+from atompack_torch.progress import Progress
+from atompack_torch.writers.columns import Array, Column, Columns
+
+_Path = str | os.PathLike[str]
+
+
+@dataclass
+class FieldDifference:
+    """Difference of one field.
+
+    Attributes:
+        n_compared: number of structures that have it in both data sets.
+        n_different: number of those whose values differ.
+        n_only_a: number of structures that have it in the first only.
+        n_only_b: number of structures that have it in the second only.
+        max_difference: largest absolute difference of two finite numbers.
+        first: numbers of the first structures that differ in any of these ways, from 0.
+        dtypes: dtypes in both, where they differ; values are compared in float64.
+    """
+
+    n_compared: int = 0
+    n_different: int = 0
+    n_only_a: int = 0
+    n_only_b: int = 0
+    max_difference: float = 0.0
+    first: list[int] = field(default_factory=list)
+    dtypes: tuple[str, str] | None = None
+
+    @property
+    def equal(self) -> bool:
+        """True if no structure differs."""
+        return not (self.n_different or self.n_only_a or self.n_only_b)
+
+
+@dataclass
+class Difference:
+    """Result of ``diff``; ``print`` shows it.
+
+    Attributes:
+        n_structures: number of structures in both data sets.
+        fields: field → how it differs, for all fields of either.
+    """
+
+    n_structures: tuple[int, int]
+    fields: dict[str, FieldDifference]
+
+    @property
+    def equal(self) -> bool:
+        """True if there is no difference."""
+        a, b = self.n_structures
+        return a == b and all(found.equal for found in self.fields.values())
+
+    def as_dict(self) -> dict[str, object]:
+        """Converts the result to plain values, for JSON.
+
+        Returns:
+            Name of the attribute → value.
+        """
+        fields = {
+            name: {**vars(found), "dtypes": found.dtypes and [*found.dtypes]}
+            for name, found in self.fields.items()
+        }
+        return {"equal": self.equal, "n_structures": [*self.n_structures], "fields": fields}
+
+    def __str__(self) -> str:
+        a, b = self.n_structures
+        lines = [f"{a:,} structures" if a == b else f"{a:,} structures in A, {b:,} in B"]
+        for name, found in self.fields.items():
+            lines += [f"{name}: {text}" for text in _texts(found)]
+        return "\n".join([*lines, "equal" if self.equal else "different"])
+
+
+def _texts(found: FieldDifference) -> list[str]:
+    texts = []
+    for n, where in ((found.n_only_a, "only in A"), (found.n_only_b, "only in B")):
+        if n:
+            texts.append(f"{where}, in {n:,} structures")
+    if found.n_different:
+        largest = f", by up to {found.max_difference:.6g}" if found.max_difference else ""
+        texts.append(f"differs in {found.n_different:,} of {found.n_compared:,}{largest}")
+    if texts:
+        texts[-1] += f"; first {', '.join(map(str, found.first))}"
+    if found.dtypes:
+        texts.append(f"{found.dtypes[0]} in A, {found.dtypes[1]} in B")
+    return texts
+
+
+def diff(
+    a: _Path,
+    b: _Path,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    fields: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    max_numbers: int = 5,
+    progress: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+) -> Difference:
+    """Compares two data sets, structure by structure in their order.
+
+    Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
+    most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
+    ``convert`` would write.
+
+    Args:
+        a: a file or folder of any format that ``convert`` reads.
+        b: another one.
+        rtol: relative tolerance.
+        atol: absolute tolerance, in the unit of the field.
+        fields: compare these only; None: all, with ``positions`` and ``atomic_numbers``.
+        exclude: fields to leave out.
+        max_numbers: list the numbers of at most this many structures for each field.
+        progress: show a progress bar on stderr.
+        storage_options: options of the store of URLs; see ``AtpDataset``.
+
+    Returns:
+        Counts, and the differences of each field.
+
+    Raises:
+        ValueError: a tolerance is negative or NaN.
+        FileNotFoundError: there is no such file.
+        CorruptFileError: a structure cannot be read.
+    """
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise ValueError(f"{name}: expected a number from 0, got {tolerance}")
+    remote = RemoteEnds(storage_options, progress=progress)
+    with remote:
+        sources = []
+        try:
+            for path in (a, b):
+                local = remote.source(path, None)
+                sources.append(open_source(local, None, {}, None, storage_options))
+            comparison = _Comparison((rtol, atol), fields, exclude, max_numbers)
+            return comparison.run(sources[0], sources[1], progress=progress)
+        finally:
+            for source in sources:
+                source.close()
+
+
+class _Comparison:
+    def __init__(
+        self,
+        tolerance: tuple[float, float],
+        fields: Collection[str] | None,
+        exclude: Collection[str],
+        max_numbers: int,
+    ) -> None:
+        self._rtol, self._atol = tolerance
+        self._fields, self._exclude = fields, exclude
+        self._max_numbers = max_numbers
+        self._found: dict[str, FieldDifference] = {}
+
+    def run(self, a: Source, b: Source, *, progress: bool) -> Difference:
+        counts = count_structures([a, b], "raise", exact=False)
+        total = None if None in counts else min(filter(None, counts), default=0)
+        done, rest = 0, [0, 0]
+        with Progress(total, "structures", label="comparing", enabled=progress) as bar:
+            for pair in _paired(a.read(Report()), b.read(Report())):
+                n = len((pair[0] or pair[1]).ptr) - 1  # type: ignore[union-attr]
+                if pair[0] is None or pair[1] is None:
+                    rest[pair[0] is None] += n
+                    continue
+                self._compare(pair[0], pair[1], done)
+                done += n
+                bar.update(n)
+        return Difference((done + rest[0], done + rest[1]), self._found)
+
+    def _compare(self, a: Columns, b: Columns, first: int) -> None:
+        same_size = np.diff(a.ptr) == np.diff(b.ptr)
+        if not same_size.all():
+            everywhere = np.ones(len(same_size), bool)
+            self._add("atomic_numbers", everywhere, everywhere, ~same_size, 0.0, first)
+            numbers = first + np.flatnonzero(same_size)
+            a, b = select(a, same_size), select(b, same_size)
+        else:
+            numbers = first + np.arange(len(same_size))
+        if not len(numbers):
+            return
+        for name in ("atomic_numbers", "positions"):
+            pair = [Column(BUILTIN, name, getattr(columns, name)) for columns in (a, b)]
+            self._compare_columns(name, pair[0], pair[1], a.ptr, numbers)
+        by_name = [{label_of(c): c for c in columns.fields} for columns in (a, b)]
+        for name in {**by_name[0], **by_name[1]}:
+            self._compare_columns(name, by_name[0].get(name), by_name[1].get(name), a.ptr, numbers)
+
+    def _compare_columns(
+        self, name: str, a: Column | None, b: Column | None, ptr: Array, numbers: Array
+    ) -> None:
+        if name in self._exclude or (self._fields is not None and name not in self._fields):
+            return
+        n = len(ptr) - 1
+        has = [_present(column, n) for column in (a, b)]
+        differs, largest = np.zeros(n, bool), 0.0
+        both = has[0] & has[1]
+        if a is not None and b is not None and both.any():
+            differs, largest = self._values(a, b, ptr, both)
+            self._note_dtypes(name, a, b)
+        self._add(name, has[0], has[1], differs & both, largest, numbers)
+
+    def _note_dtypes(self, name: str, a: Column, b: Column) -> None:
+        if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
+            dtypes = str(a.values.dtype), str(b.values.dtype)
+            if dtypes[0] != dtypes[1]:
+                self._found.setdefault(name, FieldDifference()).dtypes = dtypes
+
+    def _values(self, a: Column, b: Column, ptr: Array, both: Array) -> tuple[Array, float]:
+        """Returns which structures differ, (B,) bool, and the largest difference."""
+        rows = ptr if a.key in ("atomic_numbers", "positions") or is_per_atom(a) else None
+        x, y = a.values, b.values
+        if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape[1:] == y.shape[1:]:
+            keep = both if rows is None else np.repeat(both, np.diff(ptr))
+            unequal, largest = self._numbers(x, y, keep)
+            each = unequal.reshape(len(unequal), -1).any(axis=1)
+            if rows is None:
+                return np.asarray(each), largest
+            sums = np.concatenate([[0], np.cumsum(each)])
+            return sums[ptr[1:]] > sums[ptr[:-1]], largest
+        differs, largest = np.zeros(len(both), bool), 0.0
+        for i in np.flatnonzero(both).tolist():
+            part = slice(i, i + 1) if rows is None else slice(int(ptr[i]), int(ptr[i + 1]))
+            x, y = (
+                np.asarray(c.values[part] if isinstance(c.values, np.ndarray) else c.values[i])
+                for c in (a, b)
+            )
+            if rows is None:  # an array of one structure has an axis more than an entry of a list
+                x, y = (
+                    value[0] if isinstance(c.values, np.ndarray) else value
+                    for c, value in ((a, x), (b, y))
+                )
+            if np.shape(x) != np.shape(y):
+                differs[i] = True
+                continue
+            unequal, by = self._numbers(np.atleast_1d(x), np.atleast_1d(y), np.True_)
+            differs[i], largest = bool(unequal.any()), max(largest, by)
+        return differs, largest
+
+    def _numbers(self, x: Array, y: Array, keep: Any) -> tuple[Array, float]:
+        """Returns which values differ, and the largest difference where ``keep`` is True."""
+        if x.dtype.kind not in "biuf" or y.dtype.kind not in "biuf":
+            return np.asarray(x != y), 0.0
+        if x.dtype.kind in "biu" and y.dtype.kind in "biu" and not (self._rtol or self._atol):
+            unequal = np.asarray(x != y)
+        else:
+            p, q = x.astype(np.float64), y.astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                limit = self._atol + self._rtol * np.maximum(np.abs(p), np.abs(q))
+                close = (np.abs(p - q) <= limit) | (p == q) | (np.isnan(p) & np.isnan(q))
+            unequal = ~close
+        with np.errstate(invalid="ignore"):
+            gaps = np.abs(x.astype(np.float64) - y.astype(np.float64))[keep]
+        finite = gaps[np.isfinite(gaps)]
+        return unequal, float(finite.max()) if finite.size else 0.0
+
+    def _add(
+        self,
+        name: str,
+        in_a: Array,
+        in_b: Array,
+        differs: Array,
+        largest: float,
+        numbers: Array | int,
+    ) -> None:
+        found = self._found.setdefault(name, FieldDifference())
+        found.n_compared += int((in_a & in_b).sum())
+        found.n_different += int(differs.sum())
+        found.n_only_a += int((in_a & ~in_b).sum())
+        found.n_only_b += int((in_b & ~in_a).sum())
+        found.max_difference = max(found.max_difference, largest)
+        if len(found.first) < self._max_numbers:
+            any_way = np.flatnonzero(differs | (in_a != in_b))[: self._max_numbers]
+            of_all = any_way + numbers if isinstance(numbers, int) else numbers[any_way]
+            found.first = sorted({*found.first, *of_all.tolist()})[: self._max_numbers]
+
+
+def _present(column: Column | None, n: int) -> Array:
+    if column is None:
+        return np.zeros(n, bool)
+    return np.ones(n, bool) if column.mask is None else np.asarray(column.mask, bool)
+
+
+def _paired(
+    a: Iterator[Columns], b: Iterator[Columns]
+) -> Iterator[tuple[Columns | None, Columns | None]]:
+    """Yields blocks of equally many structures of both; None where one has ended."""
+    held: list[Columns | None] = [None, None]
+    sources = (a, b)
+    while True:
+        for i in (0, 1):
+            while held[i] is None or len(held[i].ptr) == 1:  # type: ignore[union-attr]
+                held[i] = next(sources[i], None)
+                if held[i] is None:
+                    break
+        sizes = [len(columns.ptr) - 1 for columns in held if columns is not None]
+        if not sizes:
+            return
+        n = min(sizes)
+        cut = [_cut(columns, n) for columns in held]
+        yield cut[0][0], cut[1][0]
+        held = [cut[0][1], cut[1][1]]
+
+
+def _cut(columns: Columns | None, n: int) -> tuple[Columns | None, Columns | None]:
+    """Splits a block after ``n`` structures."""
+    if columns is None or len(columns.ptr) - 1 == n:
+        return columns, None
+    is_first = np.arange(len(columns.ptr) - 1) < n
+    return select(columns, is_first), select(columns, ~is_first)

@@ -1,0 +1,261 @@
+"""Edits of a conversion: structures left out, fields renamed or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from atompack_torch.conversion.keys import KeyMap, field_of, label_of
+from atompack_torch.conversion.records import is_per_atom, select
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldId
+from atompack_torch.selection.blocks import Field, check_known, one_of
+from atompack_torch.selection.expressions import Expression
+from atompack_torch.writers.columns import Array, Column, Columns
+
+
+class EditRun(Protocol):
+    """One edit in one run over all sources, in their order."""
+
+    def apply(self, columns: Columns) -> Columns:
+        """Edits the next block."""
+
+    def finish(self) -> None:
+        """Checks, after the last block, that the edit did what was asked for.
+
+        Raises:
+            FieldError: it did not.
+        """
+
+
+class Edit(Protocol):
+    """An edit of a conversion."""
+
+    def begin(self, report: Report, n_structures: int | None) -> EditRun:
+        """Starts a run.
+
+        Args:
+            report: receives notes.
+            n_structures: number of structures in all sources; None if unknown.
+
+        Returns:
+            The run.
+        """
+
+
+class ColumnsBlock:
+    """Columns as a block for expressions and groups.
+
+    Args:
+        columns: the structures.
+        first: number of the first one in all sources.
+    """
+
+    def __init__(self, columns: Columns, first: int) -> None:
+        self._columns, self._first = columns, first
+        self.ptr = columns.ptr
+
+    @property
+    def atomic_numbers(self) -> Array:
+        """(N,) integers."""
+        return self._columns.atomic_numbers
+
+    def find(self, name: str) -> Field | None:
+        """Returns a field by its name, None if no structure of the block has it."""
+        if name == "index":
+            n = len(self.ptr) - 1
+            return Field(np.arange(self._first, self._first + n), is_per_atom=False)
+        if name in ("positions", "atomic_numbers"):
+            return Field(getattr(self._columns, name), is_per_atom=True)
+        column = column_named(name, self._columns)
+        if column is None or (column.mask is not None and not column.mask.any()):
+            return None
+        return Field(column.values, is_per_atom(column), column.mask)
+
+
+def column_named(name: str, columns: Columns) -> Column | None:
+    """Returns the column that a name denotes, as in ``selection.blocks.one_of``.
+
+    Args:
+        name: the name of a label or a property, with or without its scope.
+        columns: a block.
+
+    Returns:
+        The column; None if there is none.
+
+    Raises:
+        FieldError: atoms and structures both have a property of that key.
+    """
+    by_label = {label_of(column): column for column in columns.fields}
+    ids = [FieldId(column.scope, column.key) for column in columns.fields]
+    found = one_of(name, ids, by_label)
+    return None if found is None else by_label[found]
+
+
+def names_in(columns: Columns) -> set[str]:
+    """Returns the names by which expressions may use the fields of a block."""
+    keys = {column.key for column in columns.fields if column.scope != BUILTIN}
+    return {"positions", "atomic_numbers", "index", *keys, *map(label_of, columns.fields)}
+
+
+class Filter:
+    """Leaves out the structures for which an expression is not true.
+
+    Args:
+        expression: the expression.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+
+    def begin(self, report: Report, n_structures: int | None) -> EditRun:
+        """See ``Edit``."""
+        return _Filtering(self._expression, report)
+
+
+class _Filtering:
+    def __init__(self, expression: Expression, report: Report) -> None:
+        self._expression, self._report = expression, report
+        self._first = 0
+        self._known: set[str] = set()
+
+    def apply(self, columns: Columns) -> Columns:
+        """Selects the structures of a block."""
+        self._known |= names_in(columns)
+        keep = self._expression.evaluate(ColumnsBlock(columns, self._first))
+        self._first += len(keep)
+        return columns if keep.all() else select(columns, keep)
+
+    def finish(self) -> None:
+        """Checks that some structure had each field."""
+        if self._first:
+            self._expression.check(self._known)
+
+
+class Numbers:
+    """Leaves out all structures but those with certain numbers.
+
+    Args:
+        numbers: (m,) numbers in all sources, ascending.
+    """
+
+    def __init__(self, numbers: Array) -> None:
+        self._numbers = numbers
+
+    def begin(self, report: Report, n_structures: int | None) -> EditRun:
+        """See ``Edit``."""
+        return _Counting(self._numbers)
+
+
+class _Counting:
+    def __init__(self, numbers: Array) -> None:
+        self._numbers, self._first = numbers, 0
+
+    def apply(self, columns: Columns) -> Columns:
+        """Selects the structures of a block."""
+        n = len(columns.ptr) - 1
+        begin, end = np.searchsorted(self._numbers, [self._first, self._first + n])
+        keep = np.zeros(n, bool)
+        keep[self._numbers[begin:end] - self._first] = True
+        self._first += n
+        return columns if keep.all() else select(columns, keep)
+
+    def finish(self) -> None:
+        """Checks that all structures were there."""
+        if len(self._numbers) and self._numbers[-1] >= self._first:
+            raise FieldError(
+                f"expected at least {self._numbers[-1] + 1} structures, got {self._first}"
+            )
+
+
+class Rename:
+    """Renames fields; a field that exists already is not replaced.
+
+    Args:
+        keys: old name → new name.
+
+    Raises:
+        ValueError: two fields would get one name, or the name is that of a part of every structure.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        if not keys:
+            raise ValueError("keys: expected at least one old=new, got none")
+        KeyMap(keys, Report())  # checks them
+        self._keys = dict(keys)
+
+    def begin(self, report: Report, n_structures: int | None) -> EditRun:
+        """See ``Edit``."""
+        return _Renaming(self._keys, report)
+
+
+class _Renaming:
+    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+        self._keys, self._map = keys, KeyMap(keys, report)
+
+    def apply(self, columns: Columns) -> Columns:
+        """Renames the fields of a block."""
+        for new in self._keys.values():
+            targets = {field_of(new, scope) for scope in (ATOM_PROPERTY, MOLECULE_PROPERTY)}
+            for column in columns.fields:
+                is_renamed = {column.key, label_of(column)} & self._keys.keys()
+                if FieldId(column.scope, column.key) in targets and not is_renamed:
+                    raise FieldError(f"{new!r}: exists already: drop it first, or rename it too")
+        return self._map.apply(columns)
+
+    def finish(self) -> None:
+        """Checks that every old name occurred."""
+        self._map.check_all_found()
+
+
+class Drop:
+    """Leaves out fields.
+
+    Args:
+        names: names of labels and properties.
+
+    Raises:
+        ValueError: no name, or that of a part of every structure.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        if isinstance(names, str) or not names:
+            raise ValueError(f"fields: expected at least one name in a list, got {names!r}")
+        for name in names:
+            if name in STRUCTURE:
+                raise ValueError(f"fields: {name!r} is part of every structure")
+        self._names = [*names]
+
+    def begin(self, report: Report, n_structures: int | None) -> EditRun:
+        """See ``Edit``."""
+        return _Dropping(self._names)
+
+
+class _Dropping:
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._known: set[str] = set()
+        self._found: set[str] = set()
+
+    def apply(self, columns: Columns) -> Columns:
+        """Drops fields of a block."""
+        self._known |= names_in(columns)
+        dropped = []
+        for name in self._names:
+            column = column_named(name, columns)
+            if column is not None:
+                self._found.add(name)
+                dropped.append(label_of(column))
+        return columns._replace(
+            fields=[column for column in columns.fields if label_of(column) not in dropped]
+        )
+
+    def finish(self) -> None:
+        """Checks that every name occurred."""
+        for name in self._names:
+            if name not in self._found:
+                check_known(name, self._known - {name}, "fields: ")
+                raise FieldError(f"fields: no structure has {name!r}")

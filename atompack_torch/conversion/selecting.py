@@ -1,0 +1,320 @@
+"""Selections and renamings of files of any format that is converted, to files of any other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from atompack_torch.conversion.converter import Source
+from atompack_torch.conversion.edits import (
+    ColumnsBlock,
+    Drop,
+    Edit,
+    Filter,
+    Numbers,
+    Rename,
+    names_in,
+)
+from atompack_torch.conversion.formats import open_source, target_format, traits_of
+from atompack_torch.conversion.job import count_structures
+from atompack_torch.conversion.pipeline import convert_edited
+from atompack_torch.conversion.remote_ends import RemoteEnds
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import UnsupportedFormatError, file_exists
+from atompack_torch.options import is_url
+from atompack_torch.parsed.text_files import STDIN, is_pipe
+from atompack_torch.progress import Progress
+from atompack_torch.selection.dealing import deal, sizes_of
+from atompack_torch.selection.expressions import Expression
+from atompack_torch.selection.grouping import GroupBy
+from atompack_torch.writers.columns import Array, Columns
+
+_Path = str | os.PathLike[str]
+_OPTIONS = frozenset(
+    ("format", "target", "codec", "level", "shards", "mode", "progress", "storage_options")
+)
+
+
+def split(
+    src: _Path | Sequence[_Path],
+    dst: Sequence[_Path],
+    fractions: Sequence[float],
+    seed: int = 0,
+    by: str | None = None,
+    **options: Any,
+) -> list[Report]:
+    """Splits files at random into several files.
+
+        apt.split("all.extxyz", ["train.atp", "test.atp"], [0.9, 0.1], seed=1, by="trajectory")
+
+    The structures are those of ``split`` of data sets for the same seed, in their order here.
+    Each file appears when it is complete; the sources are read once for each, and once more for
+    ``by``.
+
+    Args:
+        src: a file or folder of any format that ``convert`` reads, or several of them.
+        dst: the files to create, of any format that ``convert`` writes.
+        fractions: sizes of the files, which add up to 1.
+        seed: the same seed gives the same files.
+        by: None; or the name of a field (``"name"``, a property), or ``"formula"``: structures with
+            the same value get into the same file, and the sizes are as near to the fractions as
+            whole groups permit.
+        **options: ``format``, ``target``, ``codec``, ``level``, ``shards``, ``mode`` ("x" or "w"),
+            ``progress`` and ``storage_options`` of ``convert``.
+
+    Returns:
+        The report of each file.
+
+    Raises:
+        ValueError: there are not as many files as fractions, a fraction is negative, or they do not
+            add up to 1.
+        FieldError: a structure lacks the value of ``by``.
+        FileExistsError: a file exists already.
+    """
+    if isinstance(dst, (str, os.PathLike)) or len(dst) != len(fractions):
+        raise ValueError(f"dst: expected {len(fractions)} paths, one for each fraction, got {dst}")
+    if len({os.fspath(path) for path in dst}) < len(dst):
+        raise ValueError("dst: expected each path once, got one twice")
+    sizes_of(0, fractions)  # checks them
+    groups = None if by is None else GroupBy(by)
+    _check(options)
+    for path in dst:
+        _check_target(path, options)
+    with _readable_again(src, options) as paths:
+        if groups is None:
+            n = _count(paths, options)
+            shuffled = torch.split(_shuffled(n, seed), sizes_of(n, fractions))
+            parts = [part.sort().values for part in shuffled]
+        else:
+            parts = deal(_groups(paths, groups, options), fractions, seed)
+        return [
+            convert_edited(paths, path, [Numbers(part.numpy())], **options)
+            for path, part in zip(dst, parts, strict=True)
+        ]
+
+
+def filter(  # noqa: A001  (the word users look for)
+    src: _Path | Sequence[_Path], dst: _Path, expression: str, **options: Any
+) -> Report:
+    """Writes the structures for which an expression is true to a new file.
+
+        apt.filter("all.atp", "iron.extxyz", "'Fe' in elements and max_force < 10")
+
+    Args:
+        src: a file or folder of any format that ``convert`` reads, or several of them.
+        dst: the file to create, of any format that ``convert`` writes.
+        expression: as for ``AtpDataset.filter``; ``index`` is the number in all sources.
+        **options: as for ``split``.
+
+    Returns:
+        The report.
+
+    Raises:
+        FieldError: the expression is wrong, or no structure has one of its fields.
+        FileExistsError: ``dst`` exists already.
+    """
+    parsed = Expression(expression)
+    _check(options)
+    with _ends(src, options) as paths:
+        _check_early(parsed, paths, options)
+        return convert_edited(paths, dst, [Filter(parsed)], **options)
+
+
+def sample(
+    src: _Path | Sequence[_Path], dst: _Path, n: int, seed: int = 0, **options: Any
+) -> Report:
+    """Writes ``n`` structures, drawn at random without repeats, to a new file, in their order.
+
+    Args:
+        src: a file or folder of any format that ``convert`` reads, or several of them.
+        dst: the file to create, of any format that ``convert`` writes.
+        n: number of structures.
+        seed: the same seed gives the same structures.
+        **options: as for ``split``.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: ``n`` is negative, or more than there are.
+        FileExistsError: ``dst`` exists already.
+    """
+    if n < 0:
+        raise ValueError(f"n: expected a number from 0, got {n}")
+    _check(options)
+    _check_target(dst, options)
+    with _readable_again(src, options) as paths:
+        total = _count(paths, options)
+        if n > total:
+            raise ValueError(f"n: expected at most {total:,}, as many as there are, got {n:,}")
+        chosen = _shuffled(total, seed)[:n].sort().values
+        return convert_edited(paths, dst, [Numbers(chosen.numpy())], **options)
+
+
+def rename(
+    src: _Path | Sequence[_Path], dst: _Path, keys: Mapping[str, str], **options: Any
+) -> Report:
+    """Writes all structures to a new file, with other names for fields.
+
+    Args:
+        src: a file or folder of any format that ``convert`` reads, or several of them.
+        dst: the file to create, of any format that ``convert`` writes.
+        keys: old name → new name, of labels and properties: a property may become a label.
+        **options: as for ``split``.
+
+    Returns:
+        The report.
+
+    Raises:
+        FieldError: no structure has an old name, a new one exists already, or values do not have
+            the shape of their label.
+        ValueError: a name is wrong.
+        FileExistsError: ``dst`` exists already.
+    """
+    return _edited(src, dst, Rename(keys), options)
+
+
+def drop(
+    src: _Path | Sequence[_Path], dst: _Path, fields: Collection[str], **options: Any
+) -> Report:
+    """Writes all structures to a new file, without some fields.
+
+    Args:
+        src: a file or folder of any format that ``convert`` reads, or several of them.
+        dst: the file to create, of any format that ``convert`` writes.
+        fields: names of labels and properties.
+        **options: as for ``split``.
+
+    Returns:
+        The report.
+
+    Raises:
+        FieldError: no structure has one of them.
+        ValueError: a name is wrong.
+        FileExistsError: ``dst`` exists already.
+    """
+    return _edited(src, dst, Drop(fields), options)
+
+
+def _edited(
+    src: _Path | Sequence[_Path], dst: _Path, edit: Edit, options: Mapping[str, Any]
+) -> Report:
+    _check(options)
+    return convert_edited(src, dst, [edit], **options)
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    unknown = sorted(options.keys() - _OPTIONS)
+    if unknown:
+        expected = ", ".join(sorted(_OPTIONS))
+        raise TypeError(f"expected options of {expected}, got {', '.join(unknown)}")
+
+
+def _check_target(path: _Path, options: Mapping[str, Any]) -> None:
+    """Raises an error for a target that exists or has no format, before any work."""
+    traits_of(target_format(path, options.get("target")))
+    if options.get("mode", "x") == "x" and not is_url(path) and Path(path).exists():
+        raise file_exists(path, "mode='w' replaces it")
+
+
+@contextlib.contextmanager
+def _ends(src: _Path | Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[_Path]]:
+    """Provides the sources, those that are downloaded as local files."""
+    paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
+    if not paths:
+        raise ValueError("src: expected at least one file, got none")
+    remote = RemoteEnds(options.get("storage_options"), progress=options.get("progress", True))
+    with remote:
+        yield [remote.source(path, options.get("format")) for path in paths]
+
+
+@contextlib.contextmanager
+def _readable_again(
+    src: _Path | Sequence[_Path], options: Mapping[str, Any]
+) -> Iterator[list[_Path]]:
+    """Provides the sources, which are read more than once."""
+    with _ends(src, options) as paths:
+        for path in paths:
+            if os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)):
+                raise UnsupportedFormatError(
+                    f"{path}: expected a file, which can be read twice, got a pipe"
+                )
+        yield paths
+
+
+@contextlib.contextmanager
+def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[Source]]:
+    """Opens sources.
+
+    Args:
+        paths: the files and folders.
+        options: ``format`` and ``storage_options`` of ``convert``.
+
+    Yields:
+        The sources, closed at the end.
+    """
+    with contextlib.ExitStack() as stack:
+        sources = []
+        for path in paths:
+            source = open_source(
+                path, options.get("format"), {}, None, options.get("storage_options")
+            )
+            stack.callback(source.close)
+            sources.append(source)
+        yield sources
+
+
+def _shuffled(n: int, seed: int) -> torch.Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+
+
+def _count(paths: Sequence[_Path], options: Mapping[str, Any]) -> int:
+    with opened(paths, options) as sources:
+        return sum(count or 0 for count in count_structures(sources, "raise", exact=True))
+
+
+def _groups(paths: Sequence[_Path], by: GroupBy, options: Mapping[str, Any]) -> Array:
+    """Returns the number of the group of each structure, (M,) uint64."""
+    found: list[Array] = [np.zeros(0, np.uint64)]
+    known: set[str] = set()
+    first = 0
+    with opened(paths, options) as sources:
+        counts = count_structures(sources, "raise", exact=False)
+        total = None if None in counts else sum(count or 0 for count in counts)
+        enabled = bool(options.get("progress", True))
+        with Progress(total, "structures", label="reading groups", enabled=enabled) as bar:
+            for columns in _blocks(sources):
+                known |= names_in(columns)
+                block = ColumnsBlock(columns, first)
+                if not any(block.find(name) for name in by.fields):
+                    by.check(known)
+                found.append(by.numbers(block, first))
+                first += len(columns.ptr) - 1
+                bar.update(len(columns.ptr) - 1)
+    return np.concatenate(found)
+
+
+def _blocks(sources: Sequence[Source]) -> Iterator[Columns]:
+    for source in sources:
+        for columns in source.read(Report()):
+            if len(columns.ptr) > 1:
+                yield columns
+
+
+def _check_early(
+    expression: Expression, paths: Sequence[_Path], options: Mapping[str, Any]
+) -> None:
+    """Checks the names of an expression before all is read, where the sources know their fields."""
+    if any(os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)) for path in paths):
+        return
+    with opened(paths, options) as sources:
+        examples = [source.example() for source in sources]
+    known = [names_in(example) for example in examples if example is not None]
+    if known and len(known) == len(examples):
+        expression.check(set.union(*known))
