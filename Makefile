@@ -78,7 +78,8 @@ test-trainers: $(foreach name,$(TRAINERS),.venv-trainers/$(name)/done)  ## train
 	done; if [[ -n $$failed ]]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-services
-test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through servers on this machine, interrupt writers
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through servers on this machine, interrupt writers, look at reports in a browser
+	@.ci/setup chromium chromium-driver fonts-dejavu-core
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote
 
 # In the package's build folder, whose core they test.

@@ -73,7 +73,7 @@ def histogram(
     y_axis = tag("div", tag("span", ceiling), tag("span", "0"), class_="apt-y")
     ticks = [
         tag("span", _tick(value, log_x), style=f"left:{100 * (value - low) / (high - low):.2f}%")
-        for value in ticks_of(low, high, integers=log_x)
+        for value in (log_ticks_of(low, high) if log_x else ticks_of(low, high))
     ]
     x_axis = tag("div", *ticks, class_="apt-x")
     plot = tag("div", y_axis, tag("div", svg, x_axis, class_="apt-area"), class_="apt-plot")
@@ -140,13 +140,29 @@ def _steps(
     return tag("polyline", points=" ".join(points), class_=class_)
 
 
-def ticks_of(low: float, high: float, *, integers: bool = False) -> list[float]:
+def log_ticks_of(low: float, high: float) -> list[float]:
+    """Returns logarithms of round numbers: powers of ten, and 2 and 5 times them in short ranges.
+
+    Args:
+        low: smaller limit, a logarithm to base 10.
+        high: larger limit.
+
+    Returns:
+        Ascending logarithms.
+    """
+    first, last = math.floor(low), math.ceil(high)
+    step = -(-(last - first) // 6)
+    factors = (1, 2, 5) if high - low < 2.5 else (1,)
+    every = [k + math.log10(f) for k in range(first, last + 1) for f in factors if k % step == 0]
+    return [value for value in every if low <= value <= high]
+
+
+def ticks_of(low: float, high: float) -> list[float]:
     """Returns round numbers between two limits, for an axis.
 
     Args:
         low: smaller limit.
         high: larger limit.
-        integers: only whole numbers, as for logarithms.
 
     Returns:
         One to six ascending numbers; none if there is no room for any.
@@ -157,8 +173,6 @@ def ticks_of(low: float, high: float, *, integers: bool = False) -> list[float]:
     raw = span / _TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
-    if integers:
-        step = max(1.0, math.ceil(step))
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, last + 1)]

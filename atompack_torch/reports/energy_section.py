@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atompack_torch.display.markup import Markup, join, number, table, tag
-from atompack_torch.reports.figures import of_logarithms, of_values
+from atompack_torch.reports.figures import of_logarithms, of_values, outliers
 from atompack_torch.reports.findings import Findings
 from atompack_torch.reports.notes import energy_outliers
 
@@ -24,8 +24,8 @@ def energies(found: Sequence[Findings]) -> Markup:
     parts = [
         tag(
             "div",
-            tag("div", tag("h3", "As stored"), raw, _outside(n_raw)),
-            tag("div", tag("h3", "Less reference energies"), left, _outside(n_left)),
+            tag("div", tag("h3", "As stored"), raw, outliers(n_raw)),
+            tag("div", tag("h3", "Less reference energies"), left, outliers(n_left)),
             class_="pair",
         )
     ]
@@ -43,12 +43,6 @@ def energies(found: Sequence[Findings]) -> Markup:
     for one in found:
         parts += _fit(one, len(found) > 1)
     return join(parts)
-
-
-def _outside(n: int) -> Markup:
-    if n == 0:
-        return Markup()
-    return tag("p", f"{n:,} outliers are beyond the axis.", class_="apt-soft")
 
 
 def _fit(one: Findings, is_named: bool) -> list[Markup]:

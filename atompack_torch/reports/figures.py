@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from atompack_torch.display.charts import Series, bins_of, histogram, integer_bins
-from atompack_torch.display.markup import Markup
+from atompack_torch.display.markup import Markup, tag
 from atompack_torch.reports.findings import LOG_EDGES, Array, Findings
 
 _TAIL = 0.002  # share of values beyond the drawn range, at either end
@@ -90,6 +90,14 @@ def of_logarithms(
     series = [_series(f, one[first:last]) for f, one in zip(found, counts, strict=True)]
     edges = LOG_EDGES[first : last + 1].tolist()
     return histogram(edges, series, label=label, unit=unit, log_x=True)
+
+
+def outliers(n: int) -> Markup:
+    """Returns a line on the number of values outside a figure; nothing if there are none."""
+    if n == 0:
+        return Markup()
+    verb = "outlier is" if n == 1 else "outliers are"
+    return tag("p", f"{n:,} {verb} beyond the axis.", class_="apt-soft")
 
 
 def _series(found: Findings, counts: Sequence[int] | Array) -> Series:

@@ -62,15 +62,16 @@ class Neighborhoods:
         cutoff: radius, in the unit of the positions.
         n_structures: number of structures that were searched.
         counts: number of neighbors → number of atoms.
-        nearest: logarithmic histogram of the distance from each atom to its nearest neighbor.
+        nearest: distance from each atom of these structures to its nearest neighbor.
         closest: structures with the shortest distances: (minus the distance, number, formula).
+        hydrogen: median of that distance for hydrogen atoms; None without any.
         fault: why the search failed; None if it did not.
     """
 
     cutoff: float
     n_structures: int = 0
     counts: Mapping[int, int] = field(default_factory=dict)
-    nearest: Array | None = None
+    nearest: Array = field(default_factory=lambda: np.zeros(0))
     closest: Sequence[tuple[float, int, str]] = ()
     hydrogen: float | None = None
     fault: str | None = None

@@ -20,7 +20,7 @@ from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.inspection.molecules import formula
-from atompack_torch.reports.findings import LOG_EDGES, Array, Neighborhoods, log_histogram
+from atompack_torch.reports.findings import Array, Neighborhoods
 from atompack_torch.reports.sampling import Extremes
 from atompack_torch.writers.atp import AtpWriter
 
@@ -82,7 +82,7 @@ class _Search:
         )
         self._n = 0
         self._counts: Counter[int] = Counter()
-        self._nearest = np.zeros(len(LOG_EDGES) - 1, np.int64)
+        self._nearest: list[Array] = [np.zeros(0)]
         self._hydrogen: list[float] = []
         self._closest = Extremes(_CLOSEST)
         self._fault: str | None = None
@@ -121,7 +121,7 @@ class _Search:
         nearest = np.full(n, np.inf)
         np.minimum.at(nearest, centers, lengths)
         there = np.isfinite(nearest)
-        self._nearest += log_histogram(nearest[there])
+        self._nearest.append(nearest[there])
         self._hydrogen += nearest[there & (made["atomic_numbers"] == 1)].tolist()
         shortest = np.full(len(shown), np.inf)
         np.minimum.at(shortest, made["batch"][there], nearest[there])
@@ -137,7 +137,7 @@ class _Search:
             cutoff=self._cutoff,
             n_structures=self._n,
             counts=dict(sorted(self._counts.items())),
-            nearest=self._nearest,
+            nearest=np.concatenate(self._nearest),
             closest=self._closest.rows(),
             hydrogen=float(np.median(self._hydrogen)) if self._hydrogen else None,
             fault=self._fault,

@@ -9,7 +9,7 @@ import numpy as np
 from atompack_torch.batch.elements import symbol
 from atompack_torch.display.elements import periodic_table
 from atompack_torch.display.markup import Markup, join, number, percent, structures, table, tag
-from atompack_torch.reports.figures import of_integers, of_logarithms, of_values
+from atompack_torch.reports.figures import of_integers, of_values, outliers
 from atompack_torch.reports.findings import Findings, Neighborhoods, shared_geometries
 from atompack_torch.reports.notes import lonely_elements
 
@@ -76,8 +76,7 @@ def cells(found: Sequence[Findings]) -> Markup:
         volumes.append(volume[np.isfinite(volume)])
     figure, n_outside = of_values(found, volumes, "cell volume per atom, Å³", "structures")
     parts.append(figure)
-    if n_outside:
-        parts.append(tag("p", f"{n_outside:,} outliers are beyond the axis.", class_="apt-soft"))
+    parts.append(outliers(n_outside))
     rows = []
     for one in found:
         for flags, count in one.periodicity.items():
@@ -99,16 +98,13 @@ def neighbors(found: Sequence[Findings]) -> Markup:
     counts = of_integers(
         found, [one.counts for one in there], f"neighbors within {cutoff:g} Å", "atoms"
     )
-    nearest = of_logarithms(
-        found,
-        [one.nearest for one in there if one.nearest is not None],
-        "distance to the nearest neighbor, Å",
-        "atoms",
+    nearest, n_outside = of_values(
+        found, [one.nearest for one in there], "distance to the nearest neighbor, Å", "atoms"
     )
     both = tag(
         "div",
         tag("div", tag("h3", "Neighbor counts"), counts),
-        tag("div", tag("h3", "Nearest neighbors"), nearest),
+        tag("div", tag("h3", "Nearest neighbors"), nearest, outliers(n_outside)),
         class_="pair",
     )
     rows = []

@@ -1,0 +1,163 @@
+"""The page of a report in a real browser: light and dark, desktop and phone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+import atompack_torch as apt
+
+WIDTHS = {"desktop": 1280, "phone": 360}
+SECTIONS = (
+    *("overview", "sizes", "elements", "labels", "energies"),
+    *("forces", "cells", "neighbors", "duplicates"),
+)
+
+# Elements with text of their own: what is behind each, and the contrast of WCAG 2 with it.
+CONTRASTS = """
+const number = (text) => text.match(/[\\d.]+/g).map(Number);
+const light = ([r, g, b]) => {
+  const [x, y, z] = [r, g, b].map((c) => {
+    c /= 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+};
+const behind = (element) => {
+  for (; element; element = element.parentElement) {
+    const color = number(getComputedStyle(element).backgroundColor);
+    if (color.length < 4 || color[3] > 0) return color;
+  }
+  throw "no background";
+};
+const texts = [...document.querySelectorAll("body *")].filter((element) =>
+  !element.closest("svg") &&
+  [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim()));
+return texts.map((element) => {
+  const [a, b] = [light(number(getComputedStyle(element).color)), light(behind(element))];
+  return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.textContent.slice(0, 40)];
+});
+"""
+BOXES = """
+return [...document.querySelectorAll("section")].map((section) => {
+  const box = section.getBoundingClientRect(), head = section.querySelector("h2");
+  return [section.id, box.left, box.right, box.height, head.checkVisibility()];
+});
+"""
+BEYOND = """
+const scrolls = (element) => element.closest(".apt-table");
+return [...document.querySelectorAll("main *")].filter((element) => {
+  const box = element.getBoundingClientRect();
+  return box.width && box.right > innerWidth + 0.5 && !scrolls(element) && !element.closest("svg");
+}).map((element) => element.outerHTML.slice(0, 80));
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("report")
+    rng = np.random.default_rng(0)
+    for name, n in (("train with a rather long name & <i>signs.atp", 300), ("test.atp", 80)):
+        with apt.AtpWriter(folder / name) as writer:
+            for i in range(n):
+                k = int(rng.integers(4, 40))
+                writer.write(
+                    apt.Molecule(
+                        rng.uniform(0, 9, (k, 3)).astype(np.float32),
+                        rng.choice([1, 6, 8, 29, 57, 79], k, p=[0.5, 0.3, 0.1, 0.05, 0.04, 0.01]),
+                        energy=None if i % 9 == 0 else float(rng.normal(-3 * k, k)),
+                        forces=rng.normal(size=(k, 3)).astype(np.float32),
+                        cell=np.eye(3) * 9,
+                        pbc=np.ones(3, bool),
+                        properties={"<script>document.title = 1</script>" * 3: 1.0},
+                    )
+                )
+    paths = sorted(folder.glob("*.atp"), reverse=True)
+    apt.report(*paths, output=folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    assert all(programs), "make test-services installs chromium and chromium-driver"
+    options.binary_location = str(programs[0])
+    driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(params=[(w, s) for w in WIDTHS for s in ("light", "dark")], ids="-".join)
+def shown(browser: webdriver.Chrome, page: str, request: pytest.FixtureRequest) -> webdriver.Chrome:
+    width, scheme = request.param
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": WIDTHS[width], "height": 800, "deviceScaleFactor": 1, "mobile": width == "phone"},
+    )
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+    browser.get_log("performance")
+    browser.get(page)
+    return browser
+
+
+def test_nothing_overflows(shown: webdriver.Chrome) -> None:
+    wide, room = shown.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= room
+    assert shown.execute_script(BEYOND) == []
+
+
+def test_all_sections_are_visible(shown: webdriver.Chrome) -> None:
+    boxes = shown.execute_script(BOXES)
+    assert [box[0] for box in boxes] == [*SECTIONS]
+    width = shown.execute_script("return innerWidth")
+    for name, left, right, height, is_visible in boxes:
+        assert is_visible, name
+        assert 0 <= left < right <= width, name
+        assert height > 60, name
+    drawn = shown.execute_script(
+        "return [...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)"
+    )
+    assert len(drawn) >= 6
+    assert min(drawn) > 100
+
+
+def test_text_stands_out(shown: webdriver.Chrome) -> None:
+    found: list[tuple[float, str]] = shown.execute_script(CONTRASTS)
+    assert len(found) > 300
+    assert [row for row in found if row[0] < 4.5] == []
+
+
+def test_it_follows_the_color_scheme(shown: webdriver.Chrome, request: Any) -> None:
+    color = shown.execute_script(
+        "return getComputedStyle(document.documentElement).backgroundColor"
+    )
+    brightness = sum(int(c) for c in color.removeprefix("rgb(").rstrip(")").split(","))
+    is_light = "light" in request.node.name
+    assert (brightness > 3 * 240) if is_light else (brightness < 3 * 40)
+
+
+def test_nothing_is_requested_or_run(shown: webdriver.Chrome, page: str) -> None:
+    messages = [json.loads(entry["message"])["message"] for entry in shown.get_log("performance")]
+    requested = [
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+    assert requested == [page]
+    assert shown.title.startswith("Report: ")
+    errors = [e for e in shown.get_log("browser") if e["level"] == "SEVERE"]
+    assert errors == []
