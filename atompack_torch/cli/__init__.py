@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from atompack_torch.cli._colors import styled
 from atompack_torch.cli._output import UsageError, error_document, print_json
 from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
@@ -28,7 +29,8 @@ DESCRIPTION = """\
 Inspects, checks, converts and rewrites files of atomistic data.
 
 `atompack-torch COMMAND --help` shows an example. Exit status: 0, 1 (bad data), 2 (wrong usage).
-With --json an error is a JSON document too: {"error": {"type": .., "message": .., "status": ..}}"""
+With --json an error is a JSON document too: {"error": {"type": .., "message": .., "status": ..}}
+Colors appear on terminals, unless NO_COLOR is set."""
 OK, BAD_DATA, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -87,6 +89,15 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class _CommandsFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formatter that leaves room for the longest name of a command on the line of its help."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        indents = 2 * self._indent_increment  # argparse itself counts one of two
+        self._action_max_length = max(map(len, commands())) + indents
+
+
 class _Version(argparse.Action):
     """Action that prints the version and exits; the version is read only then."""
 
@@ -98,18 +109,30 @@ class _Version(argparse.Action):
 
 
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, ModuleType]:
+    parser, modules = build_parser([name for name in argv[:1] if name in commands()])
+    options = parser.parse_args(argv)
+    return options, next(m for m in modules if options.command == m.NAME)
+
+
+def build_parser(names: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, list[ModuleType]]:
+    """Builds the parser of the command line.
+
+    Args:
+        names: commands to include; empty: all.
+
+    Returns:
+        The parser, and the modules of the commands.
+    """
     parser = _Parser(
         prog="atompack-torch",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_CommandsFormatter,
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version of the package and exit"
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    names = commands()
-    asked = [name for name in argv[:1] if name in names]
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in asked or names]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names or commands()]
     for module in modules:
         command = subparsers.add_parser(
             module.NAME,
@@ -118,8 +141,7 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, ModuleType]:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
-    options = parser.parse_args(argv)
-    return options, next(m for m in modules if options.command == m.NAME)
+    return parser, modules
 
 
 @contextlib.contextmanager
@@ -145,5 +167,6 @@ def _exiting_on_interrupt() -> Iterator[None]:
 def _fail(options: argparse.Namespace, error: Exception, status: int) -> int:
     if getattr(options, "json", False):
         print_json(error_document(type(error).__name__, str(error), status))
-    print(f"atompack-torch {options.command}: {printable(str(error))}", file=sys.stderr)
+    command = styled(f"atompack-torch {options.command}:", "red", sys.stderr)
+    print(f"{command} {printable(str(error))}", file=sys.stderr)
     return status

@@ -14,6 +14,7 @@ For example:
   atompack-torch convert casts/*.nc grids.zarr profiles.atlas
   atompack-torch convert profiles.atlas profiles.nc
   atompack-torch convert huge.aselmdb train/ --part 3/8
+  atompack-torch convert test.atp predicted.extxyz --add predictions.npz
 
 Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
 too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
@@ -36,22 +37,21 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from atompack_torch.cli._options import add_codec, add_json, add_source_and_target, option_of
+from atompack_torch.cli._options import add_source_and_target, option_of
 from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.cli._parts import add_part, part_of
-from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
-from atompack_torch.errors import AtompackError
-from atompack_torch.formats import FORMATS
-from atompack_torch.inspection.text import printable
+from atompack_torch.cli._storage_options import storage_options_of
+from atompack_torch.cli._targets import (
+    add_formats,
+    add_output,
+    pairs_of,
+    print_report,
+    shards_of,
+    writing_errors,
+)
 
 NAME = "convert"
 HELP = "convert other formats to .atp and back"
-
-_SHARDS = {
-    "shard-size": "examples per shard (default: 10000)",
-    "block-size": "examples per block (default: 100)",
-    "strategy": "compression: 0 none, 1 zstd, 2 one dictionary, 3 one per shard (default: 2)",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,29 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_and_target(
         parser, "files, folders or URLs to read, in order", "the file to write, or its URL"
     )
-    add_json(parser)
-    add_storage_options(parser)
-    parser.add_argument("--quiet", action="store_true", help="show no progress bar and no report")
-    group = parser.add_argument_group("formats")
-    sources = dict.fromkeys(known.source for known in FORMATS if known.source)
-    targets = [known.source for known in FORMATS if known.is_target]
-    group.add_argument(
-        "--from",
-        dest="source_format",
-        metavar="FORMAT",
-        help=f"format of the sources: {', '.join(sources)}, or ase:NAME with ASE's name "
-        "(default: detected)",
-    )
-    group.add_argument(
-        "--to",
-        dest="target_format",
-        metavar="FORMAT",
-        help=f"format of the target: {', '.join(targets)}, atlas (default: by its suffix)",
-    )
-    add_codec(group, "none for an .atp, zstd for a store", "3", 3)
-    shards = parser.add_argument_group("shards")
-    for name, text in _SHARDS.items():
-        shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    add_output(parser)
+    add_formats(parser, "atlas")
     add_part(parser, "convert a part of the structures to a file of the folder TARGET")
     exists = parser.add_mutually_exclusive_group()
     exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
@@ -102,6 +81,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("raise", "skip"),
         default="raise",
         help="skip leaves out structures that cannot be read (default: raise)",
+    )
+    fields.add_argument(
+        "--add",
+        action="append",
+        metavar="FILE.npz",
+        help="add arrays, such as predictions, as fields of their names: one row per structure, or "
+        "per atom; may be repeated",
+    )
+    fields.add_argument(
+        "--replace-labels",
+        action="store_true",
+        help="let --add replace fields that the source has already",
     )
     changes = parser.add_argument_group("changes of values")
     changes.add_argument(
@@ -135,22 +126,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    try:
+    with writing_errors("--overwrite replaces it, --append adds to it"):
         if _is_export(options):
             report = _exported(options)
         else:
             report = _stored(options) if _are_datasets(options) else _report(options)
-    except AtompackError:
-        raise
-    except ValueError as error:  # incompatible options, unknown units
-        raise UsageError(str(error)) from error
-    except FileExistsError as error:
-        taken = f"{error.filename}: exists already"
-        raise UsageError(f"{taken}: --overwrite replaces it, --append adds to it") from error
     if options.json:
         print_json(report.as_dict())
     elif not options.quiet:
-        print("\n".join(printable(line) for line in str(report).splitlines()))
+        print_report(report)
     return 0
 
 
@@ -164,9 +148,9 @@ def _report(options: argparse.Namespace) -> Any:
         target=options.target_format,
         codec=options.codec,
         level=options.level,
-        shards=_shards(options),
+        shards=shards_of(options),
         mode="w" if options.overwrite else "a" if options.append else "x",
-        keys=_keys(options.key),
+        keys=pairs_of(options.key, "--key"),
         padding=options.padding,
         changes=Changes(
             force_sign=options.force_sign,
@@ -183,6 +167,8 @@ def _report(options: argparse.Namespace) -> Any:
         progress=not (options.json or options.quiet),
         storage_options=storage_options_of(options),
         part=part_of(options),
+        add=options.add,
+        replace_labels=options.replace_labels,
     )
 
 
@@ -238,25 +224,3 @@ def _stored(options: argparse.Namespace) -> Any:
         level=options.level,
         progress=not (options.json or options.quiet),
     )
-
-
-def _shards(options: argparse.Namespace) -> tuple[int, int, int] | None:
-    given = (options.shard_size, options.block_size, options.strategy)
-    if given == (None, None, None):
-        return None
-    shard_size, block_size, strategy = given
-    return (
-        10_000 if shard_size is None else shard_size,
-        100 if block_size is None else block_size,
-        2 if strategy is None else strategy,
-    )
-
-
-def _keys(pairs: list[str]) -> dict[str, str]:
-    keys = {}
-    for pair in pairs:
-        key, equals, name = pair.rpartition("=")
-        if not (key and equals and name):
-            raise UsageError(f"--key: expected KEY=NAME, got {pair!r}")
-        keys[key] = name
-    return keys

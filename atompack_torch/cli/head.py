@@ -2,8 +2,9 @@
 
   atompack-torch head alloys.atp
   atompack-torch head --json alloys.atp -n 1 --fields energy forces
+  atompack-torch head --jsonl alloys.atp -n 1000 | jq .fields.energy.values
 
-Long values are cut short; --json prints all of them.
+Long values are cut short; --json and --jsonl print all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
-from atompack_torch.cli._output import print_json, usage_errors
+from atompack_torch.cli._output import UsageError, print_json, print_json_line, usage_errors
 from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "head"
@@ -22,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add_paths(parser)
     add_json(parser)
+    parser.add_argument(
+        "--jsonl", action="store_true", help="print one JSON document per line, for each item"
+    )
     add_remote(parser)
     parser.add_argument(
         "-n", type=int, default=5, metavar="N", help="number of items (default: %(default)s)"
@@ -32,10 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0, "n")
+    if options.json and options.jsonl:
+        raise UsageError("--json, --jsonl: expected one of them")
     with usage_errors():
         entry, remote = remote_entry(options)
         head = entry.head(options.path, options.n, options.fields, remote)
-    if options.json:
+    if options.jsonl:
+        for document in head.documents:
+            print_json_line(document)
+    elif options.json:
         print_json(list(head.documents))
     else:
         print(head.text)

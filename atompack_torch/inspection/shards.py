@@ -90,11 +90,21 @@ def head(
         for i in numbers:
             value = dataset[i]
             numbered.append((i, value))
-            rows = [(printable(key), kind, shown) for key, kind, shown in _rows("", value)]
-            lines.append(f"example {i}: {_kind(value)}\n{table(rows, '  ')}")
+            lines.append(example_text(i, value))
         lines.append(f"{len(numbers):,} of {len(dataset):,} examples")
-    documents = ({"example": i, "value": plain(value)} for i, value in numbered)
+    documents = (example_document(i, value) for i, value in numbered)
     return Head([value for _, value in numbered], documents, "\n".join(lines))
+
+
+def example_text(number: int, value: object) -> str:
+    """Formats an example as one line, followed by one per value."""
+    rows = [(printable(key), kind, shown) for key, kind, shown in _rows("", value)]
+    return f"example {number}: {_kind(value)}\n{table(rows, '  ')}"
+
+
+def example_document(number: int, value: object) -> dict[str, Any]:
+    """Converts an example to plain JSON values."""
+    return {"example": number, "value": plain(value)}
 
 
 @dataclass

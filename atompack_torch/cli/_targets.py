@@ -1,0 +1,173 @@
+"""Options of the commands that write a file, shared with ``convert``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from atompack_torch.cli._colors import styled
+from atompack_torch.cli._options import add_codec, add_json
+from atompack_torch.cli._output import UsageError, print_json
+from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
+from atompack_torch.errors import AtompackError
+from atompack_torch.formats import FORMATS
+from atompack_torch.inspection.text import printable
+
+if TYPE_CHECKING:
+    from atompack_torch.conversion.report import Report
+
+_SHARDS = {
+    "shard-size": "examples per shard (default: 10000)",
+    "block-size": "examples per block (default: 100)",
+    "strategy": "compression: 0 none, 1 zstd, 2 one dictionary, 3 one per shard (default: 2)",
+}
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Adds the options for the report and for URLs."""
+    add_json(parser)
+    add_storage_options(parser)
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar and no report")
+
+
+def add_formats(parser: argparse.ArgumentParser, *others: str) -> None:
+    """Adds the options for formats, codec and shards.
+
+    Args:
+        parser: parser of the command.
+        *others: further formats of targets, for the help text.
+    """
+    group = parser.add_argument_group("formats")
+    sources = dict.fromkeys(known.source for known in FORMATS if known.source)
+    targets = [*(known.source for known in FORMATS if known.is_target), *others]
+    group.add_argument(
+        "--from",
+        dest="source_format",
+        metavar="FORMAT",
+        help=f"format of the sources: {', '.join(sources)}, or ase:NAME with ASE's name "
+        "(default: detected)",
+    )
+    group.add_argument(
+        "--to",
+        dest="target_format",
+        metavar="FORMAT",
+        help=f"format of the target: {', '.join(targets)} (default: by its suffix)",
+    )
+    defaults = "none for an .atp" + (", zstd for a store" if others else "")
+    add_codec(group, defaults, "3", 3)
+    shards = parser.add_argument_group("shards")
+    for name, text in _SHARDS.items():
+        shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
+
+
+def add_target_options(parser: argparse.ArgumentParser) -> None:
+    """Adds all options of a command that writes structures to new files."""
+    add_output(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    add_formats(parser)
+
+
+def target_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options of ``add_target_options``, as arguments of the Python functions."""
+    return {
+        "format": options.source_format,
+        "target": options.target_format,
+        "codec": options.codec,
+        "level": options.level,
+        "shards": shards_of(options),
+        "mode": "w" if options.overwrite else "x",
+        "progress": not (options.json or options.quiet),
+        "storage_options": storage_options_of(options),
+    }
+
+
+def shards_of(options: argparse.Namespace) -> tuple[int, int, int] | None:
+    """Returns examples per shard, examples per block and strategy; None if none was given."""
+    given = (options.shard_size, options.block_size, options.strategy)
+    if given == (None, None, None):
+        return None
+    defaults = (10_000, 100, 2)
+    size, block, strategy = (
+        default if value is None else value for value, default in zip(given, defaults, strict=True)
+    )
+    return size, block, strategy
+
+
+def pairs_of(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Splits ``KEY=NAME`` at the last equals sign.
+
+    Args:
+        texts: the pairs.
+        option: name of the option, for the message.
+
+    Returns:
+        Key → name.
+
+    Raises:
+        UsageError: a text is no such pair.
+    """
+    pairs = {}
+    for text in texts:
+        key, equals, name = text.rpartition("=")
+        if not (key and equals and name):
+            raise UsageError(f"{option}: expected KEY=NAME, got {text!r}")
+        pairs[key] = name
+    return pairs
+
+
+@contextlib.contextmanager
+def writing_errors(instead: str = "--overwrite replaces it") -> Iterator[None]:
+    """Converts errors on options that do not fit, or on existing targets, to usage errors.
+
+    Args:
+        instead: advice for a target that exists.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UsageError: in place of those errors.
+    """
+    from atompack_torch.selection.blocks import UnknownFieldError
+    from atompack_torch.selection.expressions import ExpressionError
+
+    try:
+        yield
+    except (UnknownFieldError, ExpressionError) as error:
+        raise UsageError(str(error)) from error
+    except AtompackError:
+        raise
+    except ValueError as error:  # incompatible options, unknown units
+        raise UsageError(str(error)) from error
+    except FileExistsError as error:
+        raise UsageError(f"{error.filename}: exists already: {instead}") from error
+
+
+def print_report(report: object) -> None:
+    """Prints the report of a conversion; warnings stand out on a terminal."""
+    for line in str(report).splitlines():
+        shown = printable(line)
+        is_warning = line.startswith("warnings")
+        print(styled(shown, "yellow", sys.stdout) if is_warning else shown)
+
+
+def run_writer(options: argparse.Namespace, write: Callable[..., Report]) -> int:
+    """Runs a command that writes one target, and prints its report.
+
+    Args:
+        options: the parsed options.
+        write: takes the arguments of ``target_options``, and returns the report.
+
+    Returns:
+        The exit status.
+    """
+    with writing_errors():
+        report = write(**target_options(options))
+    if options.json:
+        print_json(report.as_dict())
+    elif not options.quiet:
+        print_report(report)
+    return 0
