@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import view_arena
-from atompack_torch.batch import conversions, joining, presets, storage
+from atompack_torch.batch import conversions, html, joining, presets, storage
 from atompack_torch.batch.field_setting import SettableFields
 from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
 from atompack_torch.batch.one_molecule import fields_from_values
@@ -111,6 +111,9 @@ class Molecule(MoleculeView):
             FieldError: velocities of an atom whose mass is unknown.
         """
         return conversions.atoms_of(_parts_of(self))
+
+    def _repr_html_(self) -> str:
+        return html.molecule_html(self)
 
     def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
         return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
@@ -273,6 +276,9 @@ class MoleculeBatch(SettableFields):
         lines = [f"  {name}: {describe(value)}" for name, value in self._fields.items()]
         head = f"{len(self)} molecules, {len(self._fields['positions'])} atoms"
         return "MoleculeBatch(" + head + "\n" + "\n".join(lines[:30]) + "\n)"
+
+    def _repr_html_(self) -> str:
+        return html.batch_html(self)
 
 
 def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:

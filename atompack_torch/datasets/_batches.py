@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
+from atompack_torch.datasets._html import dataset_html
 from atompack_torch.fields import FieldSpec
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.selection.blocks import Array, Block
@@ -102,6 +103,10 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         blocks = torch.searchsorted(torch.cumsum(whole, 0), self._selection, right=True)
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
+
+    def _repr_html_(self) -> str:
+        n_atoms: Tensor | None = getattr(self, "n_atoms", None)
+        return dataset_html(repr(self), len(self), self._item, self.schema, n_atoms)
 
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)

@@ -48,6 +48,8 @@ _PARTS = """
   height: 9rem; font-size: .75rem; color: var(--soft); text-align: right; min-width: 2rem; }
 .apt svg { display: block; width: 100%; height: 9rem; border-bottom: 1px solid var(--soft);
   overflow: hidden; }
+.apt-small .apt-figure { max-width: 28rem; }
+.apt-small .apt-y, .apt-small svg { height: 4rem; }
 .apt .apt-bars { fill: var(--one); }
 .apt .apt-behind { fill-opacity: .5; }
 .apt .apt-bars rect:hover { opacity: .65; }

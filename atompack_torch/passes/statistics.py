@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from atompack_torch.batch.elements import symbol
+from atompack_torch.passes.html import statistics_html
 
 _MOST_LABELS = 30  # in repr
 
@@ -185,6 +186,9 @@ class Statistics:
         if (more := len(self.coverage) - _MOST_LABELS) > 0:
             lines.append(f"... and {more:,} more labels (see coverage)")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return statistics_html(self)
 
     def _elements_table(self) -> list[str]:
         fit = self.reference_energies

@@ -1,4 +1,4 @@
-"""What a report is made of: counts, samples and extremes of one data set."""
+"""Contents of a report: counts, samples and extremes of one data set."""
 
 from __future__ import annotations
 

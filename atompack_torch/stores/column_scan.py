@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.options import short_list
+from atompack_torch.stores.column_html import scan_html
 from atompack_torch.stores.stored_values import Values
 
 Layout = Literal["stacked", "jagged", "list"]
@@ -39,15 +40,7 @@ class ColumnScan:
     datasets: Sequence[str]
 
     def __repr__(self) -> str:
-        if self.offsets is not None:
-            layout = "jagged"
-        else:
-            layout = "stacked" if isinstance(self.values, Tensor) else "list"
-        if isinstance(self.values, Tensor):
-            dtype = str(self.values.dtype).removeprefix("torch.")
-            values = f"{tuple(self.values.shape)} {dtype}"
-        else:
-            values = f"list of {len(self.values):,}"
+        layout, values = self._described()
         names = short_list(self.datasets, len(self.datasets), most=3)
         n_missing = len(self.mask) - int(self.mask.sum())
         return (
@@ -55,6 +48,20 @@ class ColumnScan:
             f"{f' ({n_missing:,} without the array)' if n_missing else ''}"
             f"{f': {names}' if names else ''})"
         )
+
+    def _repr_html_(self) -> str:
+        return scan_html(self, *self._described())
+
+    def _described(self) -> tuple[str, str]:
+        """Returns the layout, and the values in words."""
+        if self.offsets is not None:
+            layout = "jagged"
+        else:
+            layout = "stacked" if isinstance(self.values, Tensor) else "list"
+        if not isinstance(self.values, Tensor):
+            return layout, f"list of {len(self.values):,}"
+        dtype = str(self.values.dtype).removeprefix("torch.")
+        return layout, f"{tuple(self.values.shape)} {dtype}"
 
     def nested(self) -> Tensor:
         """Views jagged values as a ``torch.nested`` tensor of layout ``torch.jagged``.

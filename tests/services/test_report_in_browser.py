@@ -52,10 +52,11 @@ return [...document.querySelectorAll("section")].map((section) => {
 });
 """
 BEYOND = """
-const scrolls = (element) => element.closest(".apt-table");
+const room = arguments[0], scrolls = (element) => element.closest(".apt-table");
 return [...document.querySelectorAll("main *")].filter((element) => {
   const box = element.getBoundingClientRect();
-  return box.width && box.right > arguments[0] + 0.5 && !scrolls(element) && !element.closest("svg");
+  const isBeyond = box.width && box.right > room + 0.5;
+  return isBeyond && !scrolls(element) && !element.closest("svg");
 }).map((element) => element.outerHTML.slice(0, 80));
 """
 
