@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator
 
 from atompack_torch import cli
+from atompack_torch.cli._options import add_json
+from atompack_torch.cli._output import print_json
 
 NAME = "completion"
 HELP = "print a script that completes commands in bash, zsh or fish"
@@ -26,6 +28,7 @@ _PATHS = ("path", "source", "target", "a", "b", "other", "output", "out", "add",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    add_json(parser)
 
 
 def needs_torch(options: argparse.Namespace) -> bool:
@@ -43,7 +46,11 @@ def run(options: argparse.Namespace) -> int:
     for action in _actions(parser):
         if action.dest in _PATHS and not action.choices:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    sys.stdout.write(shtab.complete(parser, options.shell))
+    script = shtab.complete(parser, options.shell)
+    if options.json:
+        print_json({"shell": options.shell, "script": script})
+    else:
+        sys.stdout.write(script)
     return 0
 
 

@@ -1,7 +1,9 @@
 """Writes all structures to a new file, without some fields.
 
-atompack-torch drop all.atp small.atp charges velocities
-atompack-torch drop all.atp small.atp properties/dipole
+  atompack-torch drop all.atp small.atp charges velocities
+  atompack-torch drop all.atp small.atp properties/dipole
+
+Keys are names of labels and properties, as `atompack-torch info` lists them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "a file or folder, or a URL", "the file to write, or its URL", several=False
     )
     parser.add_argument("n", type=int, metavar="N", help="number of structures")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, others (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="another seed, others (default: 0)"
+    )
     add_target_options(parser)
 
 

@@ -16,6 +16,7 @@ from atompack_torch.cli._colors import styled
 from atompack_torch.cli._options import add_fields, add_json, check_at_least
 from atompack_torch.cli._output import UsageError, print_json, usage_errors
 from atompack_torch.cli._remote import add_remote, remote_options
+from atompack_torch.errors import FieldError
 
 NAME = "show"
 HELP = "show one structure with all its labels"
@@ -54,8 +55,13 @@ def run(options: argparse.Namespace) -> int:
     if options.fields is not None:
         given["fields"] = options.fields
     (path,) = options.path
-    with usage_errors():
-        dataset = open_path(path, **given)
+    try:
+        with usage_errors():
+            dataset = open_path(path, **given)
+    except FieldError as error:
+        if options.fields is None:
+            raise
+        raise UsageError(str(error)) from error
     try:
         shown = shown_item(dataset, options.index, options.atoms)
     except IndexError:

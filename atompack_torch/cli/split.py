@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of the targets, which add up to 1",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="another seed, other parts (default: 0)"
+        "--seed", type=int, default=0, metavar="N", help="another seed, other parts (default: 0)"
     )
     parser.add_argument(
         "--by",

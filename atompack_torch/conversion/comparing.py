@@ -16,7 +16,7 @@ from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.records import is_per_atom, select
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import Report
-from atompack_torch.fields import BUILTIN
+from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.progress import Progress
 from atompack_torch.writers.columns import Array, Column, Columns
 
@@ -120,7 +120,7 @@ def diff(
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
     most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
-    ``convert`` would write.
+    ``convert`` would write; a cell of zeros is as good as none.
 
     Args:
         a: a file or folder of any format that ``convert`` reads.
@@ -294,9 +294,14 @@ class _Comparison:
 
 
 def _present(column: Column | None, n: int) -> Array:
+    """Returns which structures have a field; a cell of zeros and no periodic axis are none."""
     if column is None:
         return np.zeros(n, bool)
-    return np.ones(n, bool) if column.mask is None else np.asarray(column.mask, bool)
+    present = np.ones(n, bool) if column.mask is None else np.asarray(column.mask, bool)
+    if column.scope == BUILTIN and column.key in GEOMETRY:
+        rows = np.asarray(column.values).reshape(n, -1)
+        present = present & np.asarray((rows != 0).any(axis=1))
+    return present
 
 
 def _paired(

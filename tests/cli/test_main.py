@@ -16,12 +16,27 @@ import pytest
 from atompack_torch import cli
 from atompack_torch.formats import FORMATS
 
-COMMANDS = {"bench", "cache", "compact", "head", "info", "report", "stats", "verify"}
+COMMANDS = {
+    *(
+        "bench",
+        "cache",
+        "compact",
+        "completion",
+        "convert",
+        "diff",
+        "drop",
+        "filter",
+        "head",
+        "hub",
+    ),
+    *("info", "rename", "report", "sample", "show", "split", "stats", "verify"),
+}
+GROUPS = {"cache": 4, "hub": 2}  # commands that have commands of their own, and how many
 RUN = [sys.executable, "-m", "atompack_torch"]
 
 
 def test_every_module_is_a_command() -> None:
-    assert set(cli.commands()) >= COMMANDS
+    assert set(cli.commands()) == COMMANDS
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
@@ -183,7 +198,11 @@ def all_parsers() -> dict[str, argparse.ArgumentParser]:
         module = importlib.import_module(f"atompack_torch.cli.{name}")
         module.add_arguments(commands.add_parser(module.NAME, description=module.__doc__))
     made = subparsers(parser)
-    nested = {f"cache {name}": one for name, one in subparsers(made.pop("cache")).items()}
+    nested = {
+        f"{group} {name}": one
+        for group in GROUPS
+        for name, one in subparsers(made.pop(group)).items()
+    }
     return made | nested
 
 
@@ -200,7 +219,7 @@ SHARED = {
 
 def test_options_have_one_meaning_in_all_commands() -> None:
     parsers = all_parsers()
-    assert len(parsers) == len(cli.commands()) - 1 + 4  # without cache, with its four
+    assert len(parsers) == len(cli.commands()) - len(GROUPS) + sum(GROUPS.values())
     seen: dict[str, set[str]] = {}
     for command, parser in parsers.items():
         for action in parser._actions:

@@ -1,0 +1,145 @@
+"""`diff`: two data sets compared with each other and with a slow reference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import atompack_torch as apt
+from atompack_torch.cli import main
+
+N = 500
+
+
+def molecules(**changes: Any) -> list[apt.Molecule]:
+    draw = np.random.default_rng(7)
+    made = []
+    for i in range(N):
+        n = 1 + i % 5
+        made.append(
+            apt.Molecule(
+                torch.from_numpy(draw.normal(size=(n, 3))),
+                torch.full((n,), 6),
+                energy=float("nan") if i == 9 else float(i),
+                forces=torch.from_numpy(draw.normal(size=(n, 3))) if i % 3 else None,
+                name=f"é{i}",
+                properties={"ragged": torch.zeros(i % 3 + 1, 2), "count": i},
+            )
+        )
+    return made
+
+
+def write(path: Path, items: list[apt.Molecule]) -> Path:
+    with apt.AtpWriter(path, mode="w") as writer:
+        writer.write(items)
+    return path
+
+
+@pytest.fixture
+def a(tmp_path: Path) -> Path:
+    return write(tmp_path / "a.atp", molecules())
+
+
+def test_equal_data(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Blocks of the two need not agree, nor their formats."""
+    apt.convert(a, tmp_path / "a.aselmdb", nan_is_missing=False, progress=False)
+    for other in (a, tmp_path / "a.aselmdb"):
+        found = apt.diff(a, other, exclude=["name", "properties/ragged", "properties/count"])
+        assert {k for k, v in found.fields.items() if not v.equal} <= {"energy"}
+    assert main(["diff", str(a), str(a)]) == 0
+    assert capsys.readouterr().out == f"{N} structures\nequal\n"
+    found = apt.diff(a, a)
+    assert found.equal
+    assert found.fields["energy"].n_compared == N
+    assert found.fields["forces"].n_compared == sum(i % 3 > 0 for i in range(N))
+
+
+def test_differences_are_counted(
+    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rebuilt = []
+    for i, m in enumerate(molecules()):
+        fields: dict[str, Any] = {
+            "energy": m.energy + (0.5 if i in (3, 400) else 0.0),
+            "forces": None if i == 4 else m.forces,
+            "name": "other" if i == 6 else m.name,
+            "properties": {
+                "ragged": torch.zeros(5, 2) if i == 7 else m["ragged"],
+                "count": int(m["count"]) + (i == 8),
+                **({"new": 1.0} if i == 2 else {}),
+            },
+        }
+        positions = m.positions.clone()
+        numbers = m.atomic_numbers
+        if i == 10:
+            positions[0, 0] += 1e-6
+        if i == 11:
+            positions, numbers = torch.zeros(9, 3, dtype=torch.float64), torch.full((9,), 6)
+            fields["forces"] = None
+        rebuilt.append(apt.Molecule(positions, numbers, **fields))
+    b = write(tmp_path / "b.atp", rebuilt[:-3])
+    found = apt.diff(a, b)
+    fields = found.fields
+    assert found.n_structures == (N, N - 3)
+    assert not found.equal
+    assert (fields["energy"].n_different, fields["energy"].first) == (2, [3, 400])
+    assert fields["energy"].max_difference == 0.5
+    assert (fields["forces"].n_only_a, fields["forces"].first) == (1, [4])
+    assert (fields["name"].n_different, fields["name"].first) == (1, [6])
+    assert (fields["properties/ragged"].n_different, fields["properties/ragged"].first) == (1, [7])
+    assert (fields["properties/count"].n_different, fields["properties/count"].first) == (1, [8])
+    assert (fields["properties/new"].n_only_b, fields["properties/new"].first) == (1, [2])
+    assert (fields["positions"].n_different, fields["positions"].first) == (1, [10])
+    assert (fields["atomic_numbers"].n_different, fields["atomic_numbers"].first) == (1, [11])
+    assert main(["diff", str(a), str(b)]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("500 structures in A, 497 in B\n")
+    assert "energy: differs in 2 of 496, by up to 0.5; first 3, 400\n" in text
+    assert "forces: only in A, in 1 structures; first 4\n" in text
+    assert text.endswith("\ndifferent\n")
+
+
+def test_tolerances_and_selection_of_fields(a: Path, tmp_path: Path) -> None:
+    near = [
+        apt.Molecule(m.positions * (1 + 1e-7), m.atomic_numbers, energy=m.energy)
+        for m in molecules()
+    ]
+    b = write(tmp_path / "b.atp", near)
+    others = ["--exclude", "forces", "name", "properties/ragged", "properties/count"]
+    assert main(["diff", str(a), str(b), *others]) == 1
+    assert main(["diff", str(a), str(b), "--rtol", "1e-6", *others]) == 0
+    assert main(["diff", str(a), str(b), "--atol", "1e-5", *others]) == 0
+    assert main(["diff", str(a), str(b), "--fields", "energy"]) == 0
+    assert main(["diff", str(a), str(b), "--atol", "-1"]) == 2
+
+
+def test_types_are_a_remark(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exact = [apt.Molecule(m.positions.float().double(), m.atomic_numbers) for m in molecules()[:20]]
+    narrow = [apt.Molecule(m.positions.float(), m.atomic_numbers) for m in exact]
+    paths = write(tmp_path / "x.atp", exact), write(tmp_path / "y.atp", narrow)
+    assert main(["diff", *map(str, paths)]) == 0
+    assert "positions: float64 in A, float32 in B\n" in capsys.readouterr().out
+
+
+def test_empty_and_json(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = write(tmp_path / "empty.atp", [])
+    assert main(["diff", str(empty), str(empty), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "equal": True,
+        "n_structures": [0, 0],
+        "fields": {},
+    }
+    assert main(["diff", str(a), str(empty), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["n_structures"] == [N, 0]
+    assert main(["diff", str(empty), str(a), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["n_structures"] == [0, N]
+
+
+def test_bad_data(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(a), str(tmp_path / "none.atp")]) == 1
+    assert "none.atp" in capsys.readouterr().err

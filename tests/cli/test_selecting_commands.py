@@ -1,0 +1,298 @@
+"""Commands that write a selection of structures, or other fields: split, filter, sample, ..."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import atompack_torch as apt
+from atompack_torch.cli import main
+
+N = 60
+
+
+def molecules() -> list[apt.Molecule]:
+    draw = np.random.default_rng(1)
+    return [
+        apt.Molecule(
+            torch.from_numpy(draw.normal(size=(1 + i % 4, 3))),
+            torch.tensor([1, 8, 26, 6][: 1 + i % 4]),
+            energy=float(i) if i % 5 else None,
+            forces=torch.from_numpy(draw.normal(size=(1 + i % 4, 3))),
+            properties={"run": f"é{i // 7}", "step": i % 7},
+        )
+        for i in range(N)
+    ]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "all.atp"
+    with apt.AtpWriter(path) as writer:
+        writer.write(molecules())
+    return path
+
+
+@pytest.fixture(params=["atp", "extxyz", "db", "traj", "parquet", "shards", "aselmdb", "npz"])
+def any_source(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Path:
+    """The same structures in a format that is read by `convert`."""
+    kind: str = request.param
+    if kind == "atp":
+        return source
+    if kind == "traj":
+        from ase.io import write
+
+        path = tmp_path / "all.traj"
+        write(path, apt.AtpDataset(source)[:].to_ase())
+        return path
+    if kind == "npz":
+        path = tmp_path / "all.npz"
+        rows = np.arange(N)
+        np.savez(
+            path,
+            R=np.zeros((N, 1, 3)) + rows[:, None, None],
+            z=[26],
+            energy=np.where(rows % 5, rows, np.nan).astype(float),
+            step=rows % 7,
+        )
+        return path
+    path = tmp_path / ("shards" if kind == "shards" else f"all.{kind}")
+    target = {"target": "shards"} if kind == "shards" else {}
+    apt.convert(source, path, progress=False, **target)
+    return path
+
+
+def run(*arguments: object) -> int:
+    return main([*map(str, arguments)])
+
+
+def energies(path: Path) -> list[float]:
+    dataset = apt.AtpDataset(path)
+    return dataset[:].energy.tolist() if len(dataset) else []
+
+
+def test_every_format_is_filtered(any_source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "found.atp"
+    assert run("filter", any_source, target, "energy >= 50 and 'Fe' in elements", "--quiet") == 0
+    has_iron = any_source.suffix == ".npz"
+    expected = [i for i in range(50, N) if i % 5 and (has_iron or i % 4 >= 2)]
+    assert energies(target) == expected
+
+
+def test_every_format_is_sampled_and_split(any_source: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.atp", tmp_path / "b.extxyz"
+    assert run("sample", any_source, tmp_path / "s.atp", 7, "--seed", 3, "--quiet") == 0
+    assert len(apt.AtpDataset(tmp_path / "s.atp")) == 7
+    fractions = "--fractions", "0.75,0.25", "--quiet"
+    assert run("split", any_source, first, second, *fractions) == 0
+    parts = [apt.open(first), apt.open(second)]
+    assert [len(part) for part in parts] == [45, 15]
+    parts_by_step = [tmp_path / f"{i}.atp" for i in range(2)]
+    by = "step" if any_source.suffix != ".traj" else "formula"
+    assert run("split", any_source, *parts_by_step, *fractions, "--by", by) == 0
+    if by == "step":
+        steps = [{*apt.AtpDataset(path)[:]["step"].tolist()} for path in parts_by_step]
+        assert steps[0] | steps[1] == {*range(7)}
+        assert not steps[0] & steps[1]
+
+
+@pytest.mark.parametrize("suffix", ["extxyz", "db", "aselmdb", "parquet", "h5"])
+def test_every_target_is_written(suffix: str, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / f"found.{suffix}"
+    to = ["--to", "mace-hdf5"] if suffix == "h5" else []
+    assert run("filter", source, target, "energy > 40", "--quiet", *to) == 0
+    again = tmp_path / "again.atp"
+    apt.convert(target, again, progress=False)
+    assert energies(again) == [i for i in range(41, N) if i % 5]
+
+
+def test_parts_are_those_of_the_data_set(source: Path, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.atp" for i in range(3)]
+    for by in (None, "run"):
+        apt.split(source, paths, [0.6, 0.2, 0.2], 5, by, mode="w", progress=False)
+        parts = apt.AtpDataset(source).split([0.6, 0.2, 0.2], 5, by)
+        for path, part in zip(paths, parts, strict=True):
+            numbers = sorted(part[:].index.tolist())
+            whole = apt.AtpDataset(source).subset(numbers)
+            assert torch.equal(apt.AtpDataset(path)[:].positions, whole[:].positions)
+            assert apt.AtpDataset(path)[:]["run"] == whole[:]["run"]
+
+
+def test_values_stay_as_they_are(source: Path, tmp_path: Path) -> None:
+    """NaN labels too, which a conversion would take as missing."""
+    with apt.AtpWriter(source, mode="a") as writer:
+        writer.write(
+            apt.Molecule(
+                torch.zeros(1, 3, dtype=torch.float64),
+                torch.tensor([1]),
+                energy=float("nan"),
+                forces=torch.zeros(1, 3, dtype=torch.float64),
+                properties={"run": "x", "step": 0},
+            )
+        )
+    assert run("filter", source, tmp_path / "all2.atp", "True", "--quiet") == 0
+    assert apt.diff(source, tmp_path / "all2.atp").equal
+    assert run("filter", source, tmp_path / "nan.atp", "isnan(energy)", "--quiet") == 0
+    assert len(apt.AtpDataset(tmp_path / "nan.atp")) == 1
+
+
+def test_nothing_is_left(source: Path, tmp_path: Path) -> None:
+    assert run("filter", source, tmp_path / "none.atp", "energy > 1e9", "--quiet") == 0
+    assert len(apt.AtpDataset(tmp_path / "none.atp")) == 0
+    assert run("sample", source, tmp_path / "zero.extxyz", 0, "--quiet") == 0
+    assert (tmp_path / "zero.extxyz").read_text() == ""
+
+
+def test_an_empty_source(tmp_path: Path) -> None:
+    apt.AtpWriter(tmp_path / "empty.atp").close()
+    targets = [tmp_path / "a.atp", tmp_path / "b.atp"]
+    fractions = "--fractions", "0.5,0.5", "--quiet"
+    assert run("split", tmp_path / "empty.atp", *targets, *fractions, "--by", "name") == 0
+    assert [len(apt.AtpDataset(path)) for path in targets] == [0, 0]
+    assert run("filter", tmp_path / "empty.atp", tmp_path / "c.atp", "energy < 0", "--quiet") == 0
+
+
+def test_rename_and_drop(source: Path, tmp_path: Path) -> None:
+    renamed = tmp_path / "renamed.atp"
+    assert run("rename", source, renamed, "energy=energy_pbe", "step=frame", "--quiet") == 0
+    schema = apt.AtpDataset(renamed).schema
+    assert {"energy_pbe", "frame", "run"} <= schema.keys()
+    assert not {"energy", "step"} & schema.keys()
+    swapped = tmp_path / "swapped.atp"
+    assert run("rename", renamed, swapped, "energy_pbe=energy", "--quiet") == 0
+    assert energies(swapped)[1:4] == [1, 2, 3]
+    dropped = tmp_path / "dropped.atp"
+    assert run("drop", source, dropped, "forces", "properties/run", "--quiet") == 0
+    assert not {"forces", "run"} & apt.AtpDataset(dropped).schema.keys()
+    found = apt.diff(source, dropped)
+    assert {name for name, field in found.fields.items() if not field.equal} == {
+        "forces",
+        "properties/run",
+    }
+
+
+def test_two_fields_swap_names(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "x.atp") as writer:
+        writer.write(
+            apt.Molecule(
+                torch.zeros(1, 3), torch.tensor([1]), energy=1.0, properties={"other": 2.0}
+            )
+        )
+    keys = {"energy": "other", "other": "energy"}
+    apt.rename(tmp_path / "x.atp", tmp_path / "y.atp", keys, progress=False)
+    batch = apt.AtpDataset(tmp_path / "y.atp")[:]
+    assert (batch.energy.item(), batch["other"].item()) == (2.0, 1.0)
+
+
+Arguments = Callable[[Path, Path], list[Any]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda s, t: ["filter", s, t, "enrgy < 1"], "unknown name 'enrgy'"),
+        (lambda s, t: ["filter", s, t, "energy <"], "invalid syntax"),
+        (lambda s, t: ["filter", s, t, "velocities == 1"], "no structure has the label"),
+        (lambda s, t: ["filter", s, s, "energy < 1"], "is a source itself"),
+        (lambda s, t: ["filter", s, t.with_suffix(".docx"), "energy < 1"], "target format"),
+        (lambda s, t: ["sample", s, t, 61], "expected at most 60"),
+        (lambda s, t: ["sample", s, t, -1], "expected a number from 0"),
+        (lambda s, t: ["split", s, t, "--fractions", "0.5,0.5"], "expected 2 paths"),
+        (lambda s, t: ["split", s, t, t, "--fractions", "0.5,0.5"], "expected each path once"),
+        (lambda s, t: ["split", s, t, "--fractions", "a"], "expected numbers as in"),
+        (lambda s, t: ["split", s, t, "--fractions", "0.5"], "add up to 1"),
+        (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "runn"], "did you mean 'run'"),
+        (lambda s, t: ["rename", s, t, "energy"], "OLD=NEW: expected KEY=NAME"),
+        (lambda s, t: ["rename", s, t, "run=positions"], "expected a label or a property"),
+        (lambda s, t: ["drop", s, t, "positions"], "is part of every structure"),
+        (lambda s, t: ["drop", s, t, "stepp"], "did you mean 'step'"),
+    ],
+)
+def test_wrong_usage(
+    arguments: Arguments,
+    message: str,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = tmp_path / "target.atp"
+    assert run(*arguments(source, target), "--quiet") == 2
+    assert message in capsys.readouterr().err
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "energy"], "molecule 0"),
+        (lambda s, t: ["rename", s, t, "step=energy"], "'energy': exists already"),
+        (lambda s, t: ["rename", s, t, "nothing=energy_x"], "no structure has a field 'nothing'"),
+        (lambda s, t: ["filter", s.with_name("gone.atp"), t, "energy < 1"], "gone.atp"),
+    ],
+)
+def test_bad_data(
+    arguments: Arguments,
+    message: str,
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = tmp_path / "target.atp"
+    assert run(*arguments(source, target), "--quiet") == 1
+    assert message in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_existing_targets_stay(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "a.atp", tmp_path / "b.atp"
+    second.write_text("precious")
+    command = ["split", source, first, second, "--fractions", "0.5,0.5", "--quiet"]
+    assert run(*command) == 2
+    assert "--overwrite replaces it" in capsys.readouterr().err
+    assert second.read_text() == "precious"
+    assert not first.exists()
+    assert run(*command, "--overwrite") == 0
+    assert len(apt.AtpDataset(second)) == 30
+
+
+def test_a_damaged_source_leaves_no_target(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "1\nProperties=species:S:1:pos:R:3 energy=1\nH 0 0 0\n"
+    (tmp_path / "cut.xyz").write_text(text * 3 + "2\nProperties=species:S:1:pos:R:3\nH 0 0\n")
+    assert run("filter", tmp_path / "cut.xyz", tmp_path / "t.atp", "energy > 0", "--quiet") == 1
+    assert not (tmp_path / "t.atp").exists()
+
+
+def test_json(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    targets = [tmp_path / "a.atp", tmp_path / "b.atp"]
+    assert run("split", source, *targets, "--fractions", "0.5,0.5", "--json") == 0
+    captured = capsys.readouterr()
+    reports = json.loads(captured.out)
+    assert [report["target"] for report in reports] == [str(path) for path in targets]
+    assert [report["structures_written"] for report in reports] == [30, 30]
+    assert captured.err == ""
+    assert run("filter", source, tmp_path / "c.atp", "energy > 9", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["structures_read"] == N
+
+
+def test_progress_counts_what_was_read(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("filter", source, tmp_path / "c.atp", "n_atoms == 1") == 0
+    captured = capsys.readouterr()
+    assert f"{N} structures in" in captured.err
+    assert "15 structures" in captured.out
+
+
+def test_unknown_options_of_functions(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="got compression"):
+        apt.sample(source, tmp_path / "x.atp", 3, compression="zstd")

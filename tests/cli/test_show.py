@@ -1,0 +1,139 @@
+"""`show`: one structure with all labels; `head --jsonl`; colors of the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import atompack_torch as apt
+from atompack_torch.cli import _colors, main
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with apt.AtpWriter(tmp_path / "x.atp") as writer:
+        for i in range(3):
+            writer.write(
+                apt.Molecule(
+                    torch.arange(6.0).reshape(2, 3) + i,
+                    torch.tensor([8, 1]),
+                    energy=-1.5 - i,
+                    forces=torch.ones(2, 3) / 3,
+                    cell=torch.eye(3) * 7,
+                    name=f"né\x1b[2J{i}",
+                    properties={"tag": "ß", "vector": torch.arange(40.0)},
+                    atom_properties={"wide": torch.zeros(2, 5)},
+                )
+            )
+    return tmp_path / "x.atp"
+
+
+def test_all_labels_with_units(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(path), "1"]) == 0
+    text = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "structure 1: HO, 2 atoms"
+    assert "energy -2.5 eV" in lines
+    assert "7 0 0; 0 7 0; 0 0 7" in text
+    assert "positions (Å)" in text
+    assert "forces (eV/Å)" in text
+    assert "0 O 1 2 3 0.333333 0.333333 0.333333" in lines
+    assert "1 H 4 5 6 0.333333 0.333333 0.333333" in lines
+    assert "tag 'ß'" in lines
+    assert any(line.startswith("vector (40,) 0 1 2") and "..." in line for line in lines)
+    assert any(line == "wide 0 0 0 0 0; 0 0 0 0 0" for line in lines)
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("index", "number"), [("0", 0), ("-1", 2), ("-3", 0)])
+def test_json(index: str, number: int, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--json", str(path), index]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["molecule"] == number
+    assert document["fields"]["energy"] == {
+        "dtype": "float64",
+        "shape": [],
+        "values": -1.5 - number,
+        "unit": "eV",
+    }
+    assert document["fields"]["positions"]["unit"] == "Å"
+
+
+@pytest.mark.parametrize("index", ["3", "-4", "99999999999999999999"])
+def test_no_such_structure(index: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(path), index]) == 2
+    assert f"expected a number below 3, got {index}" in capsys.readouterr().err
+
+
+def test_few_atoms_and_fields(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(path), "0", "--atoms", "1", "--fields", "energy"]) == 0
+    text = capsys.readouterr().out
+    assert "... and 1 more atoms" in text
+    assert "forces" not in text
+    assert main(["show", str(path), "0", "--fields", "nothing"]) == 2
+    assert "no field 'nothing'" in capsys.readouterr().err
+
+
+def test_other_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.xyz").write_text("1\nenergy=2 Properties=species:S:1:pos:R:3\nFe 0 0 1\n")
+    assert main(["show", str(tmp_path / "x.xyz"), "0"]) == 0
+    assert "structure 0: Fe, 1 atoms" in capsys.readouterr().out
+    with apt.ShardWriter(tmp_path / "shards", 4, 2) as writer:
+        writer.write({"text": "é", "values": torch.arange(3)})
+    assert main(["show", str(tmp_path / "shards"), "0"]) == 0
+    assert "example 0" in capsys.readouterr().out
+    assert main(["show", str(FIXTURES / "cache" / "water.h5"), "0"]) == 0
+    assert "energy" in capsys.readouterr().out
+
+
+def test_bad_data(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(fixtures / "bad_section_cut.atp"), "0"]) == 1
+    assert "molecule 0" in capsys.readouterr().err
+
+
+def test_json_lines(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["head", "--jsonl", str(path), "-n", "2", "--fields", "energy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    documents = [json.loads(line) for line in lines]
+    assert [document["fields"]["energy"]["values"] for document in documents] == [-1.5, -2.5]
+    assert main(["head", "--jsonl", "--json", str(path)]) == 2
+    assert main(["head", "--jsonl", str(path), "-n", "0"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["error"]["type"] == "UsageError"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colors_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert _colors.styled("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
+    assert _colors.styled("x", "red", io.StringIO()) == "x"
+    assert _colors.styled("x", "red", None) == "x"
+    monkeypatch.setenv("TERM", "dumb")
+    assert not _colors.has_colors(Terminal())
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert _colors.has_colors(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not _colors.has_colors(Terminal())
+
+
+def test_errors_are_red(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["show", str(path), "7"]) == 2
+    assert capsys.readouterr().err.startswith("\x1b[31matompack-torch show:\x1b[0m ")
+    assert main(["show", str(path), "1"]) == 0
+    assert capsys.readouterr().out.startswith("\x1b[1mstructure 1: HO, 2 atoms\x1b[0m")
