@@ -64,6 +64,22 @@ class CollatedFields(FieldMapping[Value]):
     ptr: Tensor
     n_atoms: Tensor
     index: Tensor
+    # Labels and fields that data sets add, where a batch has them; custom properties are `Any`.
+    energy: Tensor
+    forces: Tensor
+    charges: Tensor
+    velocities: Tensor
+    cell: Tensor
+    stress: Tensor
+    pbc: Tensor
+    name: list[str | None]
+    edge_index: Tensor
+    edge_shift: Tensor
+    edge_vector: Tensor
+    triplet_index: Tensor
+    triplet_edges: Tensor
+    features: Tensor
+    source: Tensor
 
     def __init__(
         self,

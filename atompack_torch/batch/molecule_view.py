@@ -47,6 +47,15 @@ class MoleculeView(FieldMapping[Tensor | str]):
 
     positions: Tensor
     atomic_numbers: Tensor
+    # None where the molecule lacks the label.
+    energy: Tensor | None
+    forces: Tensor | None
+    charges: Tensor | None
+    velocities: Tensor | None
+    cell: Tensor | None
+    stress: Tensor | None
+    pbc: Tensor | None
+    name: str | None
 
     def __len__(self) -> int:
         """Number n of atoms."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 COMMON = """
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 import atompack_torch as apt
+from atompack_torch.datasets._batches import BatchDataset
 
 dataset = apt.AtpDataset("data.atp", fields=["energy", "forces"])
 for batch in DataLoader(dataset, batch_size=4, shuffle=True, collate_fn=apt.collate_identity):
@@ -40,6 +43,38 @@ example = apt.ShardDataset("shards")[0]
 assert isinstance(example, dict)
 state: dict[str, object] = apt.Loader(dataset).state_dict()
 apt.Loader(dataset).load_state_dict(state)
+
+
+def loss(model: torch.nn.Module, loader: apt.Loader[apt.MoleculeBatch]) -> Tensor:
+    total = torch.zeros(())
+    for batch in loader:
+        energy, forces = model(batch.positions, batch.cell, batch.edge_index)
+        total += (energy - batch.energy).square()[batch.mask("energy")].sum()
+        total += (forces - batch.forces).square().sum() / len(batch)
+    return total
+
+
+def longest_force(
+    dataset: Dataset[apt.Molecule],
+    structures: BatchDataset[apt.Molecule, apt.MoleculeBatch],
+) -> float:
+    lengths = [0.0]
+    for i in range(len(structures)):
+        forces = structures[i].forces
+        if forces is not None:
+            lengths.append(forces.norm(dim=1).max().item())
+    return max(lengths)
+
+
+names: list[str | None] = dataset.batch([0]).name
+longest_force(dataset, dataset)
+loss(torch.nn.Identity(), apt.Loader(dataset, batch_size=4, shuffle=True))
+page: apt.Report = apt.report(dataset, output="report.html")
+scan: apt.ColumnScan = apt.AtlasStore("profiles").scan("depth")
+shares = scan.mask.double().mean()
+statistics: apt.Statistics = dataset.statistics(cutoff=5.0)
+if statistics.reference_energies is not None:
+    oxygen: float = statistics.reference_energies.energies[8]
 """
 
 
@@ -57,11 +92,44 @@ def test_common_code_needs_no_casts(tmp_path: Path) -> None:
     assert check(tmp_path, COMMON) == ""
 
 
+def pyright(tmp_path: Path, code: str, mode: str) -> list[dict[str, Any]]:
+    """Returns the complaints of pyright, as basedpyright packs it, about a script."""
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    options = {"typeCheckingMode": mode, "include": [str(script)], "extraPaths": [str(REPOSITORY)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--project", str(tmp_path)]
+    command += ["--pythonpath", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == 1, done.stdout
+    complaints: list[dict[str, Any]] = found["generalDiagnostics"]
+    return complaints
+
+
+def test_pyright_needs_no_casts(tmp_path: Path) -> None:
+    assert [c["message"] for c in pyright(tmp_path, COMMON, "standard")] == []
+
+
+def test_pyright_finds_wrong_code(tmp_path: Path) -> None:
+    wrong = ["dataset.batch([0]).energy", "dataset[0].forces", "next(iter(apt.Loader(dataset)))"]
+    lines = ["import atompack_torch as apt", "dataset = apt.AtpDataset('a.atp')"]
+    lines += [f"wrong{i}: str = {expression}" for i, expression in enumerate(wrong)]
+    complaints = pyright(tmp_path, "\n".join(lines) + "\n", "standard")
+    assert [c["range"]["start"]["line"] for c in complaints] == [2, 3, 4]
+    kinds = ("Tensor", "Tensor | None", "MoleculeBatch")
+    for complaint, kind in zip(complaints, kinds, strict=True):
+        assert f'"{kind}"' in complaint["message"]
+
+
 def test_wrong_code_is_found(tmp_path: Path) -> None:
     """Nothing here is ``Any``, which would be accepted everywhere."""
     wrong = {
         "dataset.batch([0])": "MoleculeBatch",
         "dataset.batch([0]).positions": "Tensor",
+        "dataset.batch([0]).energy": "Tensor",
+        "dataset.batch([0]).name": "list[str | None]",
+        "dataset[0].forces": "Tensor | None",
         "next(iter(apt.Loader(dataset)))": "MoleculeBatch",
         "dataset.batch([0]).get('energy')": "Tensor | list[Tensor | str | None] | None",
         "apt.ShardDataset('shards').batch([0])": "object",
