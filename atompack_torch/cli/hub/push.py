@@ -1,8 +1,10 @@
 """Verifies a data set and sends it to the Hugging Face hub, in one commit.
 
-atompack-torch hub push train/ me/alloys train
-atompack-torch hub push water.atp me/water --message "Add water"
-atompack-torch hub push train/ me/alloys train --replace
+  atompack-torch hub push train/ me/alloys train
+  atompack-torch hub push water.atp me/water --message "Add water"
+  atompack-torch hub push train/ me/alloys train --replace
+
+Prints the address of what was uploaded, for `apt.open`.
 """
 
 from __future__ import annotations
