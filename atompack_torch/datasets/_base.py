@@ -17,6 +17,7 @@ from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
+from atompack_torch.datasets._dropping import warn_of_batch
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._outputs import infos_of
 from atompack_torch.datasets._request import Request, declared_fields, specs_of
@@ -63,6 +64,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceChoice | None = None
     _epoch: int = 0
+    _has_warned = False  # of items that missing="drop" leaves out
     _structures: Any = None  # a data set of the same class: input of the computed features
 
     def _open_source(self) -> MoleculeSource:
@@ -214,8 +216,14 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.
         """
         in_worker = get_worker_info() is not None
-        made = self._batcher().collate(indices, self._selection, in_worker)
-        return self._apply_transform(self._assemble(made))
+        batch = self._assemble(self._batcher().collate(indices, self._selection, in_worker))
+        if self._drops_items and not self._has_warned:
+            self._has_warned = warn_of_batch(indices, batch)
+        return self._apply_transform(batch)
+
+    @property
+    def _drops_items(self) -> bool:
+        return self._request.missing == "drop"
 
     def _assemble(self, made: Made, indices: Indices | None = None) -> MoleculeBatch:
         return self._add_features(self._to_batch(made))

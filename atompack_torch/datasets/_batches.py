@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
+from atompack_torch.datasets._dropping import n_dropped
 from atompack_torch.datasets._html import dataset_html
 from atompack_torch.fields import FieldSpec
 from atompack_torch.passes.sweeping import Report, reporting
@@ -124,6 +125,11 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             pinned: make batches in page-locked memory.
         """
         return NativePrefetcher(self, num_threads, max_ready, pinned)
+
+    @property
+    def _drops_items(self) -> bool:
+        """True if batches leave out items that lack a label."""
+        return False
 
     def _batcher(self) -> Batcher[Any]:
         """Returns the native batcher of the whole data set, opened on first use in a process."""
@@ -279,7 +285,11 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 
 
 class NativePrefetcher:
-    """A ``BatchPrefetcher`` of native threads."""
+    """A ``BatchPrefetcher`` of native threads.
+
+    Attributes:
+        n_dropped: number of items that ``missing="drop"`` left out of the batches taken.
+    """
 
     def __init__(
         self, dataset: BatchDataset[Any, Any], num_threads: int, max_ready: int, pinned: bool
@@ -287,6 +297,8 @@ class NativePrefetcher:
         self._dataset = dataset
         self._native = Prefetcher(dataset._batcher(), num_threads, max_ready, pinned)
         self._asked: deque[Indices] = deque()
+        self._counts_drops = dataset._drops_items
+        self.n_dropped = 0
 
     def submit(self, indices: Indices) -> bool:
         """Requests a batch; returns True if there is room for more requests."""
@@ -302,7 +314,10 @@ class NativePrefetcher:
         finally:
             if len(self._asked) > len(self._native):  # Ctrl-C leaves the batch there
                 self._asked.popleft()
-        return self._dataset._assemble(made, indices)
+        batch = self._dataset._assemble(made, indices)
+        if self._counts_drops:
+            self.n_dropped += n_dropped(indices, batch)
+        return batch
 
     def __len__(self) -> int:
         return len(self._asked)

@@ -20,6 +20,7 @@ from torch.utils.data import SequentialSampler
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._batches import Batch, BatchDataset, BatchPrefetcher
+from atompack_torch.datasets._dropping import warn_of_pass
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
     check_batch_sampler,
@@ -135,7 +136,7 @@ class Loader(Generic[Batch]):
         self._has_begun = False  # the sampler's pass belongs to this epoch
         self._n_before_pass = 0  # batches of this epoch delivered before the sampler's pass
         self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
-        self._has_warned = False
+        self._has_warned = self._has_told_drops = False
 
     @property
     def _chosen_sampler(self) -> Any:
@@ -196,6 +197,12 @@ class Loader(Generic[Batch]):
                 "this package in place of shuffle",
                 stacklevel=3,
             )
+
+    def _warn_of_drops(self, n: int) -> None:
+        """Tells once, after the first whole pass, how many items ``missing="drop"`` left out."""
+        if not self._has_told_drops:
+            self._has_told_drops = True
+            warn_of_pass(n)
 
     def _count_batch(self, epoch: int) -> None:
         """Counts a batch that a pass of this epoch has delivered."""
@@ -341,6 +348,8 @@ class _Pass(Generic[Batch]):
             if not native.submit(indices):
                 break
         if len(native) == 0:
+            if n := getattr(native, "n_dropped", 0):
+                self._loader._warn_of_drops(n)
             self.close()
             self._loader._end_pass(self._epoch)
             raise StopIteration
