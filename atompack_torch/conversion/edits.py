@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import Protocol
 
 import numpy as np
@@ -62,6 +62,11 @@ class ColumnsBlock:
     def atomic_numbers(self) -> Array:
         """(N,) integers."""
         return self._columns.atomic_numbers
+
+    @property
+    def names(self) -> Set[str]:
+        """Names of the fields of the block."""
+        return names_in(self._columns)
 
     def find(self, name: str) -> Field | None:
         """Returns a field by its name, None if no structure of the block has it."""

@@ -53,6 +53,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 
     _item: ClassVar[str] = "molecule"  # name of an item in errors
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
+    _has_full_schema = True  # False: it is that of some items
     _selection: Tensor | None = None  # items of a subset, as numbers in the whole data set
 
     @property
@@ -203,7 +204,8 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         groups = GroupBy(by)
         if not len(self):
             return np.zeros(0, np.uint64)
-        groups.check(self._selectable())
+        if self._has_full_schema:
+            groups.check(self._selectable())
         blocks = self._blocks(groups.fields)
         return np.concatenate([groups.numbers(block, first) for block, first in blocks])
 
@@ -246,15 +248,18 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         if not len(self):
             return self.subset(range(0))
         known = self._selectable()
-        parsed.check(known)
+        if self._has_full_schema:
+            parsed.check(known)
         fields = parsed.fields_of(known) if parsed.needs_structures else None
         keep = np.zeros(len(self), bool)
         with reporting(progress, len(self), "filter", f"{self._item}s") as report:
             for block, first in self._blocks(fields):
+                known |= block.names
                 found = parsed.evaluate(block)
                 keep[first : first + len(found)] = found
                 if report is not None:
                     report(len(found))
+        parsed.check(known)
         return self.subset(torch.from_numpy(keep))
 
     def _selectable(self) -> set[str]:

@@ -210,6 +210,7 @@ class ShardDataset(BatchDataset[object, object]):
         self.__dict__.update(state)
 
     _item = "example"
+    _has_full_schema = False
     _molecules = staticmethod(molecules_of)
     _opened: OpenShards | None = None  # in this process
     _remote = RemoteFiles()  # for pickles of earlier versions
@@ -347,8 +348,7 @@ class ShardDataset(BatchDataset[object, object]):
         for first in range(0, len(self), _AT_ONCE):
             batch = plain._collate_examples(range(first, min(first + _AT_ONCE, len(self))))[1]
             if not isinstance(batch, MoleculeBatch):
-                kind = type(batch).__name__
-                raise TypeError(f"expected examples of molecules, got a {kind} of other examples")
+                raise TypeError(f"expected examples of molecules, got {type(batch).__name__}")
             yield BatchBlock(batch), first
 
     def _apply_transform(self, batch: object) -> object:

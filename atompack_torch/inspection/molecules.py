@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.batch.elements import formula as hill_formula
 from atompack_torch.batch.elements import symbol
+from atompack_torch.fields import BUILTINS
 from atompack_torch.inspection.text import first_of, plain, printable, table
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ def formula(atomic_numbers: list[int]) -> str:
     return hill_formula(Counter(map(symbol, atomic_numbers)))
 
 
+def unit_of(name: str) -> str:
+    """Returns the unit that a field has by convention; empty if there is none."""
+    if name == "positions":
+        return "Å"
+    return BUILTINS[name].unit.partition(",")[0] if name in BUILTINS else ""
+
+
 def molecule_text(number: int, molecule: Molecule) -> str:
     """Formats a molecule as one line, followed by one per field."""
     numbers = molecule["atomic_numbers"].tolist()
@@ -33,7 +41,7 @@ def molecule_text(number: int, molecule: Molecule) -> str:
         else:
             kind = str(value.dtype).removeprefix("torch.")
             shape, shown = str(tuple(value.shape)), first_of(value, _MOST_VALUES)
-        rows.append((printable(name), kind, shape, printable(shown)))
+        rows.append((printable(name), kind, shape, unit_of(name), printable(shown)))
     return f"molecule {number}: {formula(numbers)}, {len(numbers)} atoms\n{table(rows, '  ')}"
 
 

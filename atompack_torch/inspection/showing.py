@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atompack_torch.batch.elements import symbol
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTINS
-from atompack_torch.inspection.molecules import formula, molecule_document
+from atompack_torch.inspection.molecules import formula, molecule_document, unit_of
 from atompack_torch.inspection.shards import example_document, example_text
 from atompack_torch.inspection.text import first_of, printable, table
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 _MOST_VALUES = 18  # of one field of a structure
 _MAX_WIDTH = 3  # columns of a field in the table of atoms
-_POSITIONS_UNIT = "Å"
 
 
 class Shown(NamedTuple):
@@ -31,13 +29,6 @@ class Shown(NamedTuple):
 
     document: Any
     text: str
-
-
-def unit_of(name: str) -> str:
-    """Returns the unit that a field has by convention; empty if there is none."""
-    if name == "positions":
-        return _POSITIONS_UNIT
-    return BUILTINS[name].unit if name in BUILTINS else ""
 
 
 def shown_item(dataset: Any, index: int, max_atoms: int) -> Shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -55,6 +55,10 @@ class Block(Protocol):
     def atomic_numbers(self) -> Array:
         """(N,) integers."""
 
+    @property
+    def names(self) -> Set[str]:
+        """Names of the fields of the block."""
+
     def find(self, name: str) -> Field | None:
         """Returns a field by its name, None if no structure of the block has it.
 
@@ -78,6 +82,11 @@ class CountsBlock:
         """Not known: nothing that was asked for depends on them."""
         raise NotImplementedError
 
+    @property
+    def names(self) -> Set[str]:
+        """No names: there are no fields."""
+        return frozenset()
+
     def find(self, name: str) -> Field | None:
         """Returns None: there are no fields."""
         return None
@@ -98,6 +107,11 @@ class BatchBlock:
     def atomic_numbers(self) -> Array:
         """(N,) int64."""
         return host_array("atomic_numbers", self._batch.atomic_numbers)
+
+    @property
+    def names(self) -> Set[str]:
+        """Names of the fields of the batch."""
+        return self._batch._infos.keys()
 
     def find(self, name: str) -> Field | None:
         """Returns a field by its name, None if the batch lacks it."""

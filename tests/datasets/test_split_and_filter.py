@@ -145,6 +145,27 @@ def test_filter_of_every_data_set(kind: str, tmp_path: Path) -> None:
         assert {len(part) for part in parts} == sizes
 
 
+def test_shards_whose_first_example_lacks_a_label(tmp_path: Path) -> None:
+    with apt.ShardWriter(tmp_path / "s", 8, 4) as writer:
+        for i in range(6):
+            example = {"positions": np.zeros((1, 3)), "atomic_numbers": np.array([1])}
+            writer.write({**example, "energy": 1.0 * i} if i else example)
+    dataset = apt.ShardDataset(tmp_path / "s")
+    assert len(dataset.filter("energy > 2")) == 3
+    assert len(dataset.filter("has(energy)")) == 5
+    with pytest.raises(apt.FieldError, match="unknown name 'enrgy'"):
+        dataset.filter("enrgy > 2")
+    with pytest.raises(apt.FieldError, match=r"got none.*molecule 0"):
+        dataset.split([0.5, 0.5], 0, by="energy")
+
+
+def test_shards_of_other_examples(tmp_path: Path) -> None:
+    with apt.ShardWriter(tmp_path / "s", 8, 4) as writer:
+        writer.write({"x": 1.0})
+    with pytest.raises(TypeError, match="expected examples of molecules, got dict"):
+        apt.ShardDataset(tmp_path / "s").filter("x > 0")
+
+
 def test_filter_of_a_feature_cache(fixtures: Path) -> None:
     dataset = apt.TorchCacheDataset(fixtures.parent / "torch_cache" / "legacy_v1_f64_two.h5")
     energies = dataset[:].energy
