@@ -2,6 +2,7 @@
 
   atompack-torch stats alloys.atp
   atompack-torch stats alloys.atp --cutoff 5
+  atompack-torch stats alloys.atp --plot alloys.png
   atompack-torch stats --json train/ > statistics.json
   atompack-torch stats train/ --part 3/8 --out sums/
   atompack-torch stats --merge sums/
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
@@ -30,6 +32,7 @@ from atompack_torch.cli._output import (
     usage_errors,
 )
 from atompack_torch.cli._parts import add_part, part_of
+from atompack_torch.cli._plots import add_plot, check_plot
 from atompack_torch.cli._remote import add_remote, remote_entry
 from atompack_torch.errors import AtompackError
 from atompack_torch.inspection.text import printable
@@ -76,11 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show mean, standard deviation and range of each column of the features of a cache",
     )
+    add_plot(parser, "sizes, elements, forces, energies and labels of molecules")
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0.001, "cutoff")
+    check_plot(options)
     if options.cutoff == math.inf:
         raise UsageError("--cutoff: expected a finite number, got inf")
     given = {
@@ -95,6 +100,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--part, --out: expected both or neither of them")
     if options.merge and (part is not None or asked):
         raise UsageError("--merge: expected no other option with it but --json")
+    if part is not None and options.plot is not None:
+        raise UsageError("--part, --plot: expected one of them")
     if part is not None:
         return _sum_up(options, part, asked)
     if options.merge:
@@ -136,8 +143,21 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, found: Summary) -> int:
+    if options.plot is not None:
+        _plot(options, found)
     if options.json:
         print_json(found.document)
     else:
         print(found.text)
     return 0
+
+
+def _plot(options: argparse.Namespace, found: Summary) -> None:
+    from atompack_torch.passes.statistics import Statistics
+    from atompack_torch.reports.plots import plot_statistics
+
+    if not isinstance(found.value, Statistics):
+        raise UsageError("--plot: expected molecules, got another kind of data")
+    names = [printable(Path(path).name or path) for path in options.path]
+    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    plot_statistics(found.value, options.plot, title)

@@ -1,6 +1,7 @@
 """Shows what is in a feature cache: entries, rows, the descriptor, the attributes of the file.
 
   atompack-torch cache info water.h5
+  atompack-torch cache info water.h5 --plot water.png
   atompack-torch cache info --json water.h5 | jq .files[0].n_entries
 
 Only indexes and attributes are read, no rows.
@@ -10,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from atompack_torch.cli._options import add_json
 from atompack_torch.cli._output import print_json
+from atompack_torch.cli._plots import add_plot, check_plot
 from atompack_torch.inspection.text import printable
 
 NAME = "info"
@@ -23,13 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     parser.add_argument("path", nargs="+", metavar="PATH", help="a cache file (HDF5)")
     add_json(parser)
+    add_plot(parser, "sizes, rows and totals")
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    check_plot(options)
     from atompack_torch.inspection.caches import describe
 
     described = describe(options.path)
+    if options.plot is not None:
+        _plot(options, [file for file in described.document["files"] if "error" not in file])
     if options.json:
         print_json(described.document)
     else:
@@ -37,3 +44,11 @@ def run(options: argparse.Namespace) -> int:
     for message in described.errors:
         print(f"atompack-torch cache info: {printable(message)}", file=sys.stderr)
     return 1 if described.errors else 0
+
+
+def _plot(options: argparse.Namespace, files: list[dict[str, Any]]) -> None:
+    from atompack_torch.inspection.caches import entry_sizes
+    from atompack_torch.reports.plots import plot_caches
+
+    if files:
+        plot_caches([file | {"sizes": entry_sizes(file["path"])} for file in files], options.plot)
