@@ -50,6 +50,11 @@ setup: $(DONE)/extension  ## install what is missing and build the package into 
 demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a data set of alloys
 	@OMP_WAIT_POLICY=passive $(PY) examples/02_train.py build/demo/alloys.atp --out build/demo
 
+# The same data, in the environment of the tests with MACE; its imports warn of TorchScript.
+.PHONY: demo-mace
+demo-mace: .venv-trainers/mace/done $(DONE)/extra-demo build/demo/alloys.atp  ## train a MACE model on the same data set
+	@OMP_WAIT_POLICY=passive .venv-trainers/mace/bin/python -W ignore::UserWarning examples/07_train_mace.py build/demo/alloys.atp --out build/demo
+
 .PHONY: demo-cache
 demo-cache: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a descriptor potential from a feature cache
 	@OMP_WAIT_POLICY=passive $(PY) examples/04_descriptor_potential.py build/demo/alloys.atp --out build/demo

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import alloys
 import torch
-from evaluation import draw, predict, table
+from evaluation import describe, draw, predict, table
 from potential import Potential, element_energies
 from torch.utils.data import DataLoader
 
@@ -131,8 +131,10 @@ def main() -> None:
     result = predict(model, test)
     print("\n" + table(result, labels.energy_per_atom.mean))
     picture = options.out / "alloys.png"
-    draw(result, curve, picture)
+    model_name = f"Message-passing potential, {n_parameters:,} parameters, {options.epochs} epochs"
+    draw(result, curve, picture, model_name, f"{path.name}: {describe(labels, len(parts[2]))}")
     print(f"picture: {picture}")
+    print("next: `make demo-mace` trains a MACE model on the same structures")
 
 
 if __name__ == "__main__":

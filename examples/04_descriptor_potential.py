@@ -17,7 +17,7 @@ from statistics import median
 import alloys
 import torch
 from ase.data import chemical_symbols
-from evaluation import draw, predict, table
+from evaluation import describe, draw, predict, table
 from potential import element_energies
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -178,7 +178,10 @@ def main() -> None:
     result = predict(model, test)
     print("\n" + table(result, training.statistics().energy_per_atom.mean))
     picture = options.out / "descriptor_potential.png"
-    draw(result, curve, picture)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    name = f"Descriptor potential, {n_parameters:,} parameters, {options.epochs} epochs"
+    data = f"{path.name}: {describe(training.statistics(), len(test.dataset))}"
+    draw(result, curve, picture, name, data)
     print(f"picture: {picture}\n")
 
     if options.recompute:

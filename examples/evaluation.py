@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from ase.data import chemical_symbols
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from potential import Potential
 from torch import Tensor
 
-from atompack_torch import MoleculeBatch
+from atompack_torch import MoleculeBatch, Statistics
 
 
 @dataclass
@@ -64,32 +65,71 @@ def table(test: Predictions, mean_energy: float) -> str:
     return "\n".join(lines)
 
 
-def draw(test: Predictions, curve: list[tuple[float, float]], path: Path) -> None:
-    """Plots predicted against true values, and the validation errors by epoch."""
-    figure = Figure(figsize=(13, 4.2), layout="constrained")
-    axes = figure.subplots(1, 3)
+def describe(labels: Statistics, n_test: int) -> str:
+    """Describes a data set in a few words, for the title of a picture."""
+    symbols = ", ".join(chemical_symbols[z] for z in labels.elements)
+    return (
+        f"{n_test:,} test structures of {labels.min_atoms} to {labels.max_atoms} atoms ({symbols})"
+    )
+
+
+def draw(
+    test: Predictions,
+    curve: list[tuple[float, float]],
+    path: Path,
+    model: str = "this potential",
+    data: str = "test structures",
+) -> None:
+    """Plots predictions and their errors; the title names the model and the data."""
+    figure = Figure(figsize=(10.5, 8.4), layout="constrained")
+    figure.suptitle(f"{model}\n{data}", fontsize="large")
+    axes = figure.subplots(2, 2)
     energy_error, force_error = test.errors()
-    parity(axes[0], test.true_energy, test.energy, "eV/atom")
-    axes[0].set_title(f"Energy: mean error {1000 * energy_error:.1f} meV/atom")
-    parity(axes[1], test.true_forces, test.forces, "eV/Å")
-    axes[1].set_title(f"Force components: mean error {force_error:.3f} eV/Å")
-
-    names, colors = ("energy, eV/atom", "forces, eV/Å"), ("C0", "C1")
-    for k, (name, color) in enumerate(zip(names, colors, strict=True)):
-        errors = [epoch[k] for epoch in curve]
-        axes[2].semilogy(range(1, len(curve) + 1), errors, color=color, label=name)
-        baseline = test.baseline_errors()[k]
-        axes[2].axhline(baseline, color=color, linestyle=":", label=f"{name}, geometry ignored")
-    axes[2].set(title="Validation error", xlabel="epoch", ylabel="mean absolute error")
-    axes[2].legend(fontsize="small")
-
+    parity(axes[0, 0], test.true_energy, test.energy, "energy, eV/atom")
+    axes[0, 0].set_title(f"Energies: mean absolute error {1000 * energy_error:.1f} meV/atom")
+    parity(axes[0, 1], test.true_forces, test.forces, "force component, eV/Å")
+    axes[0, 1].set_title(f"Forces: mean absolute error {1000 * force_error:.0f} meV/Å")
+    distribution(axes[1, 0], test)
+    history(axes[1, 1], test, curve)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 
-def parity(axes: Axes, true: Tensor, predicted: Tensor, unit: str) -> None:
+def parity(axes: Axes, true: Tensor, predicted: Tensor, quantity: str) -> None:
     """Plots predicted against true values with the diagonal."""
     low, high = true.min().item(), true.max().item()
-    axes.scatter(true, predicted, s=5, alpha=0.4, linewidths=0)
+    axes.scatter(true, predicted, s=5, alpha=0.4, linewidths=0, rasterized=True)
     axes.plot([low, high], [low, high], color="0.3", linewidth=0.8, linestyle="--")
-    axes.set(xlabel=f"EMT, {unit}", ylabel=f"predicted, {unit}")
+    axes.set(xlabel=f"EMT {quantity}", ylabel=f"predicted {quantity}")
+    axes.grid(alpha=0.3)
+
+
+def distribution(axes: Axes, test: Predictions) -> None:
+    """Plots which share of the test set has errors up to each size."""
+    quantities = {
+        "energy, meV/atom": test.energy - test.true_energy,
+        "force component, meV/Å": test.forces - test.true_forces,
+    }
+    for name, errors in quantities.items():
+        ordered = 1000 * errors.abs().sort().values.clamp(min=1e-5)
+        share = torch.linspace(0, 100, len(ordered))
+        median = ordered[len(ordered) // 2].item()
+        axes.semilogx(ordered, share, label=f"{name} (median {median:.3g})")
+    axes.set(title="Errors on the test set", xlabel="absolute error", ylabel="share with less, %")
+    axes.set_xlim(left=0.1)
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+
+
+def history(axes: Axes, test: Predictions, curve: list[tuple[float, float]]) -> None:
+    """Plots the validation errors by epoch, and those of predictors that ignore geometry."""
+    for k, name in enumerate(("energy, meV/atom", "force component, meV/Å")):
+        errors = [1000 * epoch[k] for epoch in curve]
+        epochs = range(1, len(curve) + 1)
+        axes.semilogy(epochs, errors, ".-", color=f"C{k}", label=name)
+        baseline = 1000 * test.baseline_errors()[k]
+        axes.axhline(baseline, color=f"C{k}", linestyle=":", label=f"{name}, geometry ignored")
+    axes.set(title="Training", xlabel="epoch", ylabel="mean absolute validation error")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
