@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import sys
 import time
-from typing import TextIO
+from typing import Any, TextIO
 
 _BAR = 24
 _SECONDS_BETWEEN = 0.1
@@ -18,8 +19,8 @@ class Progress:
             progress.update(64)
 
     On a terminal one line is kept up to date, with the rate and, if the total is known, the
-    remaining time. Elsewhere (a log file, a pipe) only a final line is written, with the amount of
-    work and the elapsed time.
+    remaining time. A notebook shows the widget of ``tqdm.auto`` if tqdm is installed. Elsewhere (a
+    log file, a pipe) only a final line is written, with the amount of work and the elapsed time.
 
     Args:
         total: total amount of work; None: unknown.
@@ -46,6 +47,9 @@ class Progress:
         self._live = self._enabled and self._stream.isatty()
         self._done = 0
         self._start = self._shown = time.monotonic()
+        self._widget = None
+        if self._enabled and not self._live and stream is None and is_notebook():
+            self._widget = _widget(total, unit, label)
 
     @property
     def done(self) -> int:
@@ -55,6 +59,9 @@ class Progress:
     def update(self, n: int = 1) -> None:
         """Adds ``n`` to the amount of work done."""
         self._done += n
+        if self._widget is not None:
+            self._widget.update(n)
+            return
         now = time.monotonic()
         if self._live and now - self._shown >= _SECONDS_BETWEEN:
             self._shown = now
@@ -62,13 +69,16 @@ class Progress:
 
     def close(self, *, complete: bool = True) -> None:
         """Writes the last line; later calls do nothing."""
-        if self._enabled:
+        if self._widget is not None:
+            self._widget.close()
+        elif self._enabled:
             seconds = time.monotonic() - self._start
             stopped = "" if complete else "stopped after "
             rate = f" ({self._rate(seconds)})" if self._done else ""
             last = f"{self._done:,} {self._unit} in {seconds:.1f} s{rate}"
             self._write(f"{self._label}{stopped}{last}", end="\n")
         self._enabled = self._live = False
+        self._widget = None
 
     def __enter__(self) -> Progress:
         return self
@@ -96,6 +106,22 @@ class Progress:
             line = "\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1]
         self._stream.write(line + end)
         self._stream.flush()
+
+
+def is_notebook() -> bool:
+    """True in the kernel of a notebook, which shows output but is no terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def _widget(total: int | None, unit: str, label: str) -> Any:
+    """Returns a bar of tqdm; None if that is not installed."""
+    try:
+        tqdm = importlib.import_module("tqdm.auto").tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, unit=f" {unit}", desc=label or None, unit_scale=True)
 
 
 def _clock(seconds: float) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import types
 
 import pytest
 
@@ -85,3 +87,70 @@ def test_stderr_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("1 files in ")
+
+
+class Kernel:
+    """Stands for IPython in the kernel of a notebook."""
+
+    kernel = object()
+
+    def get_ipython(self) -> Kernel:
+        return self
+
+
+class Widgets(types.ModuleType):
+    """Stands for tqdm.auto: notes what its bars are told."""
+
+    def __init__(self) -> None:
+        super().__init__("tqdm.auto")
+        self.calls: list[object] = []
+
+    def tqdm(self, **options: object) -> Widgets:
+        self.calls.append(options)
+        return self
+
+    def update(self, n: int) -> None:
+        self.calls.append(n)
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+def test_a_notebook_shows_a_widget(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    widgets = Widgets()
+    monkeypatch.setitem(sys.modules, "IPython", Kernel())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "tqdm.auto", widgets)
+    with Progress(10, "molecules", label="reading") as progress:
+        progress.update(4)
+        progress.update()
+    progress.close()
+    options = {"total": 10, "unit": " molecules", "desc": "reading", "unit_scale": True}
+    assert widgets.calls == [options, 4, 1, "closed"]
+    assert progress.done == 5
+    with Progress(10, "molecules", enabled=False) as progress:
+        progress.update(4)
+    assert len(widgets.calls) == 4
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_notebook_without_tqdm_gets_the_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", Kernel())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with Progress(2, "files") as progress:
+        progress.update(2)
+    assert capsys.readouterr().err.startswith("2 files in ")
+
+
+def test_an_ipython_terminal_has_the_line_of_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Kernel()
+    monkeypatch.setattr(Kernel, "kernel", None)
+    widgets = Widgets()
+    monkeypatch.setitem(sys.modules, "IPython", shell)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "tqdm.auto", widgets)
+    with Progress(2, "files") as progress:
+        progress.update(2)
+    assert widgets.calls == []
