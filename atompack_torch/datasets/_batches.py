@@ -292,6 +292,12 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 class NativePrefetcher:
     """A ``BatchPrefetcher`` of native threads.
 
+    Args:
+        dataset: makes the batches.
+        num_threads: number of native threads.
+        max_ready: number of batches, finished or being made, at which it has no more room.
+        pinned: whether batches are made in page-locked memory.
+
     Attributes:
         n_dropped: number of items that ``missing="drop"`` left out of the batches taken.
     """

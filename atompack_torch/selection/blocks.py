@@ -60,7 +60,13 @@ class Block(Protocol):
         """Names of the fields of the block."""
 
     def find(self, name: str) -> Field | None:
-        """Returns a field by its name, None if no structure of the block has it.
+        """Finds a field.
+
+        Args:
+            name: its name, also with its scope (``"properties/energy"``).
+
+        Returns:
+            The field, or None if no structure of the block has it.
 
         Raises:
             FieldError: the name stands for several fields.
