@@ -50,3 +50,6 @@ def test_every_cell_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert re.search(shown[path.stem], text), text
     assert any('class="apt' in one for one in html)
     assert "Traceback" not in text
+    if path.stem == "3_feature_caches":  # shows its progress
+        widget = "application/vnd.jupyter.widget-view+json"
+        assert any(widget in output.get("data", {}) for output in outputs)

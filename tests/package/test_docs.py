@@ -49,6 +49,8 @@ for name, prefix in (("train", ""), ("mace", "REF_")):
     head = f"Properties=species:S:1:pos:R:3:{prefix}forces:R:3 {prefix}energy=-1"
     open(f"{name}.xyz", "w").write(f"1\\n{head}\\nH 0 0 0 0 0 0\\n" * 70)
 """,
+    "docs/notebooks.md": 'molecules("alloys.atp", 50)',
+    "docs/reports.md": 'molecules("alloys.atp", 50)',
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)
