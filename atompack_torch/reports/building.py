@@ -134,6 +134,7 @@ def report(
     Raises:
         UnsupportedFormatError: the data are no molecules.
         CorruptFileError: a record or a value is damaged.
+        FieldError: an atomic number is not in 0 to 255.
         ValueError: the cutoff is not finite, or below 0.001.
         OSError: a file cannot be opened or written.
     """
@@ -144,11 +145,12 @@ def report(
     datasets = [_opened(one, storage_options) for one in given]
     with reporting(progress, sum(len(one) for one in datasets), "report", "structures") as step:
         names = _distinct([_name_of(one) for one in datasets])
-        found = tuple(
-            _collect(dataset, name, cutoff, step)
-            for dataset, name in zip(datasets, names, strict=True)
-        )
-    made = Report(page_of(found), found)
+        with np.errstate(over="ignore", invalid="ignore"):  # absurd values give absurd sums
+            found = tuple(
+                _collect(dataset, name, cutoff, step)
+                for dataset, name in zip(datasets, names, strict=True)
+            )
+            made = Report(page_of(found), found)
     if output is not None:
         made.save(output)
     return made

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.display.markup import short
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVED, STRUCTURE
 from atompack_torch.inspection.molecules import formula
 from atompack_torch.passes.gathering import N_ELEMENTS, fit_reference_energies, solve_normal
@@ -54,9 +55,22 @@ class Collector:
         self._n_cells = self._n_flat = self._n_left_handed = 0
 
     def add(self, batch: MoleculeBatch) -> None:
-        """Adds the structures of a batch; they are numbered in the order in which they come."""
+        """Adds the structures of a batch.
+
+        Args:
+            batch: the next structures; they are numbered in the order in which they come.
+
+        Raises:
+            FieldError: an atomic number is not in 0 to 255.
+        """
         n_atoms, numbers = batch.n_atoms.numpy(), batch.atomic_numbers.numpy()
         ptr, owner = batch.ptr.numpy(), batch.batch.numpy()
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < N_ELEMENTS:
+            wrong = int(np.flatnonzero((numbers < 0) | (numbers >= N_ELEMENTS))[0])
+            raise FieldError(
+                f"atomic_numbers: expected 0 to {N_ELEMENTS - 1}, got {numbers[wrong]} "
+                f"(molecule {self._n_structures + int(owner[wrong])}, field 'atomic_numbers')"
+            )
         places = np.arange(len(batch), dtype=np.int64) + self._n_structures
         self._n_structures += len(batch)
         self._n_atoms += len(numbers)

@@ -10,6 +10,7 @@ from atompack_torch.display.charts import Series, bins_of, histogram, integer_bi
 from atompack_torch.display.markup import Markup, tag
 from atompack_torch.reports.findings import LOG_EDGES, Array, Findings
 
+_ABSURD = 1e100  # larger values are not drawn
 _TAIL = 0.002  # share of values beyond the drawn range, at either end
 
 
@@ -56,13 +57,15 @@ def of_values(
     Returns:
         The figure, and the number of values outside it.
     """
+    n = sum(map(len, values))
+    values = [one[np.abs(one) < _ABSURD] for one in values]
     there = [one for one in values if len(one)]
     if not there:
-        return Markup(), 0
+        return Markup(), n
     low, high = _limits(there)
     edges = bins_of(low, high)
     binned = [np.histogram(one, edges)[0] for one in values]
-    n_outside = sum(map(len, values)) - int(sum(one.sum() for one in binned))
+    n_outside = n - int(sum(one.sum() for one in binned))
     series = [_series(f, counts) for f, counts in zip(found, binned, strict=True)]
     return histogram(edges, series, label=label, unit=unit), n_outside
 

@@ -174,6 +174,6 @@ def energy_outliers(found: Findings, most: int) -> list[tuple[int, float, float]
     numbers, raw, left = found.energies()
     if not len(left):
         return []
-    distance = np.abs(left - np.median(left))
+    distance = np.nan_to_num(np.abs(left - np.median(left)), nan=np.inf)
     worst = np.argsort(-distance, kind="stable")[:most]
     return [(int(numbers[i]), float(raw[i]), float(left[i])) for i in worst]

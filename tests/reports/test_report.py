@@ -305,3 +305,48 @@ def test_extremes_are_the_largest_of_all() -> None:
         extremes.add(part, np.arange(i, i + len(part)), str)
     expected = np.argsort(-np.nan_to_num(values, nan=-np.inf))[:7]
     assert [number for _, number, _ in extremes.rows()] == expected.tolist()
+
+
+def test_absurd_values_have_a_page(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        for energy in (1e308, -1e308, np.inf, np.nan, 0.0, 1e-300):
+            writer.write(
+                apt.Molecule(
+                    np.random.default_rng(0).uniform(size=(2, 3)) * 1e3,
+                    [1, 200],
+                    energy=energy,
+                    forces=[[1e38, 0, 0], [np.inf, 0, 0]],
+                    cell=np.eye(3) * 1e30,
+                    pbc=[True] * 3,
+                    properties={"big": np.array([1e308, -1e308])},
+                )
+            )
+        writer.write(apt.Molecule(np.zeros((0, 3)), np.zeros(0, int)))
+    made = apt.report(tmp_path / "a.atp")
+    json.dumps(made.as_dict(), allow_nan=False)
+    assert "Z200" in Reader(made.html).text
+
+
+def test_impossible_atomic_numbers_are_refused(tmp_path: Path) -> None:
+    with apt.ShardWriter(tmp_path / "shards", 20, 5) as shards:
+        for number in (1, 8, 256):
+            numbers = np.array([1, number])
+            shards.write({"positions": np.zeros((2, 3)), "atomic_numbers": numbers})
+    with pytest.raises(apt.FieldError, match=r"got 256 \(molecule 2"):
+        apt.report(tmp_path / "shards")
+
+
+def test_files_of_all_formats_have_a_page_or_a_named_error(fixtures: Path) -> None:
+    root = fixtures.parent
+    patterns = ("*.atp", "*.h5", "*.xyz", "*.aselmdb")
+    paths = [path for pattern in patterns for path in sorted(root.rglob(pattern))]
+    n_pages = 0
+    for path in paths:
+        try:
+            page = apt.report(path)
+        except (apt.AtompackError, OSError):
+            continue
+        n_pages += 1
+        Reader(page.html)
+        json.dumps(page.as_dict(), allow_nan=False)
+    assert n_pages > 50
