@@ -45,13 +45,13 @@ def histogram(
     Returns:
         A figure; an empty string without any counts.
     """
-    series = [one for one in series if sum(one.counts)]
-    if not series or len(edges) < 2:
+    totals = [sum(one.counts) for one in series]
+    if not any(totals) or len(edges) < 2:
         return Markup()
     as_shares = len(series) > 1
     heights = [
-        [count / sum(one.counts) if as_shares else float(count) for count in one.counts]
-        for one in series
+        [count / max(total, 1) if as_shares else float(count) for count in one.counts]
+        for one, total in zip(series, totals, strict=True)
     ]
     top = max(map(max, heights))
     low, high = edges[0], edges[-1]
@@ -60,6 +60,7 @@ def histogram(
     drawn += [
         _steps(edges, one, top, low, scale, f"apt-line{i}")
         for i, one in enumerate(heights[1:], start=2)
+        if any(one)
     ]
     svg = tag(
         "svg",

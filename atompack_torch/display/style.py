@@ -24,7 +24,7 @@ _PARTS = """
 .apt .apt-table:focus-visible { outline: 2px solid var(--one); }
 .apt table { border-collapse: collapse; min-width: min(100%, 30rem); font-size: .88rem; margin: 0;
   font-variant-numeric: tabular-nums; color: var(--fg); background: none; }
-.apt th, .apt td { text-align: left; padding: .3rem 1.6rem .3rem 0; vertical-align: baseline;
+.apt th, .apt td { text-align: left; padding: .3rem 1.3rem .3rem 0; vertical-align: baseline;
   border: 0; border-bottom: 1px solid var(--rule); overflow-wrap: normal; background: none;
   max-width: 28rem; white-space: nowrap; }
 .apt .apt-wrap { white-space: normal; overflow-wrap: anywhere; }
@@ -55,8 +55,8 @@ _PARTS = """
 .apt .apt-bars rect:hover { opacity: .65; }
 .apt .apt-line2 { fill: none; stroke: var(--two); stroke-width: 2px;
   vector-effect: non-scaling-stroke; }
-.apt .apt-x { position: relative; height: 1.4rem; font-size: .75rem; color: var(--soft);
-  overflow: hidden; }
+.apt .apt-area { padding-right: 1rem; }
+.apt .apt-x { position: relative; height: 1.4rem; font-size: .75rem; color: var(--soft); }
 .apt .apt-x span { position: absolute; transform: translateX(-50%); white-space: nowrap;
   padding-top: .35rem; }
 .apt .apt-x span::before { content: ""; position: absolute; left: 50%; top: 0; height: .3rem;

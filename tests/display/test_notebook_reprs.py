@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
-from atompack_torch.display.charts import integer_bins, log_ticks_of, ticks_of
+from atompack_torch.display.charts import Series, histogram, integer_bins, log_ticks_of, ticks_of
 from atompack_torch.display.elements import place_of
 from atompack_torch.display.markup import percent, tag
 
@@ -206,3 +206,16 @@ def test_bins_of_integers_hold_each_once() -> None:
         assert edges[-1] > high
         assert len(edges) <= 49
         assert not any(float(edge).is_integer() for edge in edges)
+
+
+def test_an_empty_data_set_beside_another_keeps_its_name() -> None:
+    edges = [0.0, 1.0, 2.0]
+    for one, other in (([0, 0], [3, 1]), ([3, 1], [0, 0])):
+        shown = histogram(edges, [Series("one", one), Series("two", other)], label="x")
+        page = Page(shown)
+        assert "one" in page.text
+        assert "two" in page.text
+        assert "75 %" in page.text
+        assert ("polyline" in page.seen) == any(other)
+        assert ("rect" in page.seen) == any(one)
+    assert histogram(edges, [Series("one", [0, 0])], label="x") == ""
