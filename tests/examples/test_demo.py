@@ -1,0 +1,56 @@
+"""The demo: it trains, names model and data in its picture, and tells the next step."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    options = ["--structures", "64", "--epochs", "2", "--out", tmp_path]
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "02_train.py", *options],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(re.findall(r"^epoch +\d", done.stdout, re.MULTILINE)) == 2
+    assert "this potential" in done.stdout
+    assert (tmp_path / "alloys.png").stat().st_size > 20_000
+    target = re.search(r"next: `make ([\w-]+)`", done.stdout)
+    assert target
+    makefile = (EXAMPLES.parent / "Makefile").read_text()
+    assert f"\n{target[1]}: " in makefile
+
+
+def test_the_picture_names_model_data_and_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import evaluation
+
+    torch.manual_seed(0)
+    found = evaluation.Predictions(*torch.randn(3, 20), *torch.randn(2, 60))
+    with mpl.rc_context({"svg.fonttype": "none"}):  # words as words
+        evaluation.draw(found, [(0.2, 0.3), (0.1, 0.2)], tmp_path / "a.svg", "MODEL 7", "DATA 9")
+    texts = re.findall(r"<text[^>]*>([^<]*)", (tmp_path / "a.svg").read_text())
+    energy_error, force_error = found.errors()
+    for shown in (
+        *("MODEL 7", "DATA 9"),
+        *("EMT energy, eV/atom", "predicted force component, eV/Å"),
+        f"Energies: mean absolute error {1000 * energy_error:.1f} meV/atom",
+        f"Forces: mean absolute error {1000 * force_error:.0f} meV/Å",
+    ):
+        assert shown in texts
