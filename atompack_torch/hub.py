@@ -86,7 +86,10 @@ def open(  # noqa: A001  (as in gzip.open)
         token=token,
         local_files_only=local_files_only,
     )
-    return open_path(place, **options)
+    dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset = open_path(
+        place, **options
+    )
+    return dataset
 
 
 def download(
@@ -275,7 +278,9 @@ def _open_remote(
     repository = HubUrl("datasets", _checked_repository(repo_id), revision or "main", "")
     place = str(inside) if inside is not None else _only_place(remote, repository)
     url = repository.with_path(place)
-    return open_path(url, storage_options=remote, **options)
+    dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset
+    dataset = open_path(url, storage_options=remote, **options)
+    return dataset
 
 
 def _checked_repository(repo_id: str) -> str:

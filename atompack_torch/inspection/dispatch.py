@@ -7,7 +7,7 @@ import importlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect, entry_name, recognize, unknown
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
     from atompack_torch.batch.molecule_batch import Molecule
     from atompack_torch.caches.verification import CacheVerification
+    from atompack_torch.datasets._base import MoleculeDataset
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.datasets.atp import AtpDataset
-    from atompack_torch.datasets.torch_cache import TorchCacheDataset
     from atompack_torch.inspection.entry import Entry
     from atompack_torch.inspection.shards import ShardVerification
     from atompack_torch.inspection.stores import StoreVerification
@@ -45,9 +44,11 @@ PathLike = str | os.PathLike[str]
 Paths = PathLike | Sequence[PathLike]
 
 
-def open(  # noqa: A001
-    path: Paths, **options: Any
-) -> AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset:
+@overload
+def open(path: Paths, *, arrays: Sequence[str], **options: Any) -> AtlasDataset: ...  # noqa: A001
+@overload
+def open(path: Paths, **options: Any) -> MoleculeDataset: ...  # noqa: A001
+def open(path: Paths, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
     """Opens a path as a data set; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
@@ -61,7 +62,8 @@ def open(  # noqa: A001
             ``block_cache`` and ``block_cache_bytes``.
 
     Returns:
-        An object of that class.
+        An object of that class. Type checkers see a data set of molecules, or with ``arrays=`` an
+        ``AtlasDataset``; for them, open shards of other examples by ``ShardDataset``.
 
     Raises:
         FileNotFoundError: the path does not exist.
@@ -80,7 +82,7 @@ def open(  # noqa: A001
         if (is_url(one) or Path(one).exists()) and recognize(one, remote) is None:
             raise unknown(one, remote)
     entry = entry_of(paths, remote)
-    dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset
+    dataset: MoleculeDataset | ShardDataset | AtlasDataset
     dataset = entry.open_dataset(path, options)
     return dataset
 

@@ -70,6 +70,9 @@ names: list[str | None] = dataset.batch([0]).name
 longest_force(dataset, dataset)
 loss(torch.nn.Identity(), apt.Loader(dataset, batch_size=4, shuffle=True))
 page: apt.Report = apt.report(dataset, output="report.html")
+opened: Tensor = apt.open("train.xyz").batch([0]).forces
+apt.Loader(apt.open(["a.atp", "b.atp"], fields=["energy"]), shuffle=True)
+stored: apt.AtlasDataset = apt.open("profiles", arrays=["depth"])
 scan: apt.ColumnScan = apt.AtlasStore("profiles").scan("depth")
 shares = scan.mask.double().mean()
 statistics: apt.Statistics = dataset.statistics(cutoff=5.0)
