@@ -64,8 +64,10 @@ void Images::gather(std::span<const double> positions, const Lattice& lattice, d
     for (const float x : staged.point) farthest = std::max(farthest, static_cast<double>(std::abs(x)));
   }
   constexpr double kFloatRounding = std::numeric_limits<float>::epsilon();
-  const double limit = (cutoff + rounding_ + 4 * kFloatRounding * farthest) * (1 + 4 * kFloatRounding);
-  square_limit_ = static_cast<float>(limit * limit);
+  const double rounding = rounding_ + 4 * kFloatRounding * farthest;
+  const double possible = (cutoff + rounding) * (1 + 4 * kFloatRounding);
+  const double sure = (cutoff - rounding) * (1 - 4 * kFloatRounding);
+  square_limits_ = {sure > 0 ? static_cast<float>(sure * sure) : -1, static_cast<float>(possible * possible)};
   check_candidates();
 }
 
@@ -132,6 +134,7 @@ void Images::stage(const Lattice& lattice) {
   numbers_.clear();
   points_.resize(atoms_.size());
   boxes_of_.resize(atoms_.size());
+  staged_of_.resize(atoms_.size());
   for (uint32_t atom = 0; atom < atoms_.size(); ++atom) stage_atom(atom, lattice, boxes);
   put_in_order(boxes.n_numbers());
 }
@@ -155,9 +158,15 @@ void Images::stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxe
               static_cast<float>(from.position[k] - origin[k] + (a * cell[0][k] + b * cell[1][k] + c * cell[2][k]));
         }
         const uint64_t number = line + along(2, c);
-        if (a == 0 && b == 0 && c == 0) points_[atom] = point;
-        if (a == 0 && b == 0 && c == 0) boxes_of_[atom] = number;
-        staged_.push_back({point, {{a + from.cells[0], b + from.cells[1], c + from.cells[2]}, atom}});
+        if (a == 0 && b == 0 && c == 0) {
+          points_[atom] = point;
+          boxes_of_[atom] = number;
+          staged_of_[atom] = static_cast<uint32_t>(staged_.size());
+        }
+        staged_.push_back({point,
+                           {{static_cast<float>(a + from.cells[0]), static_cast<float>(b + from.cells[1]),
+                             static_cast<float>(c + from.cells[2])},
+                            atom}});
         numbers_.push_back(number);
       }
     }

@@ -14,7 +14,7 @@ namespace atompack::physics {
 
 // Offset of an image from the atom as given, in cells.
 struct Image {
-  Vector3 cells;  // integers
+  std::array<float, 3> cells;  // integers
   uint32_t atom;
 };
 
@@ -54,6 +54,8 @@ class Images {
   // Position of an atom in these coordinates, and the ranges of images that can be near it.
   std::array<float, 3> point(size_t atom) const { return points_[atom]; }
   const Vector3& cells(size_t atom) const { return atoms_[atom].cells; }
+  // The place of the atom itself.
+  uint32_t place(size_t atom) const { return order_.places()[staged_of_[atom]]; }
   template <typename Visit>
   void visit_near(size_t atom, const Visit& visit) const {
     for (const int64_t row : rows_) {
@@ -63,8 +65,12 @@ class Images {
     }
   }
 
-  // Pairs with a squared distance above this are farther apart than the cutoff.
-  float square_limit() const { return square_limit_; }
+  // Squared distances in these coordinates: pairs up to the first are closer than the cutoff, those above the second
+  // are not.
+  struct Limits {
+    float sure, possible;
+  };
+  const Limits& square_limits() const { return square_limits_; }
 
  private:
   struct Span {
@@ -91,7 +97,8 @@ class Images {
   double rounding_ = 0;
 
   std::vector<Staged> staged_;
-  std::vector<uint64_t> numbers_;  // box numbers of the staged images
+  std::vector<uint64_t> numbers_;    // box numbers of the staged images
+  std::vector<uint32_t> staged_of_;  // by atom: the one that is the atom itself
   BoxOrder order_;
 
   std::vector<std::array<float, 3>> points_;
@@ -99,7 +106,7 @@ class Images {
   std::vector<int64_t> rows_;
   std::vector<Image> images_;
   std::array<std::vector<float>, 3> coordinates_;
-  float square_limit_ = 0;
+  Limits square_limits_{};
 };
 
 }  // namespace atompack::physics

@@ -57,18 +57,25 @@ struct Search {
   const float* coordinates(size_t direction) const { return images.coordinates()[direction].data(); }
 };
 
-// Puts the places of those images into `near` that are not farther than the limit; returns their number. NaN, of
-// coordinates out of the range of float32, counts as near.
-size_t pick_one_by_one(const Search& search, uint32_t* near) {
+struct Picked {
+  size_t n;
+  bool sure;  // all are closer than the cutoff
+};
+
+// Puts the places of those images into `near` that may be near. NaN, of coordinates out of the range of float32, counts
+// as near, but not as sure.
+Picked pick_one_by_one(const Search& search, uint32_t* near) {
   const float *const x = search.coordinates(0), *const y = search.coordinates(1), *const z = search.coordinates(2);
-  const float limit = search.images.square_limit();
-  size_t n_near = 0;
+  const auto [sure, possible] = search.images.square_limits();
+  size_t n_near = 0, n_sure = 0;
   for (size_t place = search.range.first; place < search.range.last; ++place) {
     const float dx = x[place] - search.from[0], dy = y[place] - search.from[1], dz = z[place] - search.from[2];
     near[n_near] = static_cast<uint32_t>(place);
-    n_near += dx * dx + dy * dy + dz * dz > limit ? 0 : 1;
+    const float square = dx * dx + dy * dy + dz * dz;
+    n_near += square > possible ? 0 : 1;
+    n_sure += square <= sure ? 1 : 0;
   }
-  return n_near;
+  return {n_near, n_sure == n_near};
 }
 
 #ifdef __x86_64__
@@ -88,26 +95,30 @@ struct LaneTable {
 constexpr LaneTable kLaneTable;
 
 // The same, eight images at a time; writes up to seven places beyond the last one.
-__attribute__((target("avx2"))) size_t pick_by_lanes(const Search& search, uint32_t* near) {
+__attribute__((target("avx2"))) Picked pick_by_lanes(const Search& search, uint32_t* near) {
   const float *const x = search.coordinates(0), *const y = search.coordinates(1), *const z = search.coordinates(2);
   const __m256 from_x = _mm256_set1_ps(search.from[0]), from_y = _mm256_set1_ps(search.from[1]);
-  const __m256 from_z = _mm256_set1_ps(search.from[2]), limit = _mm256_set1_ps(search.images.square_limit());
+  const __m256 from_z = _mm256_set1_ps(search.from[2]);
+  const __m256 sure = _mm256_set1_ps(search.images.square_limits().sure);
+  const __m256 possible = _mm256_set1_ps(search.images.square_limits().possible);
   size_t n_near = 0;
+  unsigned unsure = 0;
   for (size_t place = search.range.first; place < search.range.last; place += Images::kLanes) {
     const __m256 dx = _mm256_sub_ps(_mm256_loadu_ps(x + place), from_x);
     const __m256 dy = _mm256_sub_ps(_mm256_loadu_ps(y + place), from_y);
     const __m256 dz = _mm256_sub_ps(_mm256_loadu_ps(z + place), from_z);
     const __m256 square =
         _mm256_add_ps(_mm256_add_ps(_mm256_mul_ps(dx, dx), _mm256_mul_ps(dy, dy)), _mm256_mul_ps(dz, dz));
-    auto mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(square, limit, _CMP_NGT_UQ)));
+    auto mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(square, possible, _CMP_NGT_UQ)));
     const size_t n_left = search.range.last - place;
     if (n_left < Images::kLanes) mask &= (1U << n_left) - 1;
     const __m256i lanes = _mm256_load_si256(reinterpret_cast<const __m256i*>(kLaneTable.lanes[mask].data()));
     const __m256i places = _mm256_add_epi32(lanes, _mm256_set1_epi32(static_cast<int>(place)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(near + n_near), places);
     n_near += static_cast<size_t>(std::popcount(mask));
+    unsure |= mask & static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(square, sure, _CMP_NLE_UQ)));
   }
-  return n_near;
+  return {n_near, unsure == 0};
 }
 
 const auto pick = __builtin_cpu_supports("avx2") != 0 ? pick_by_lanes : pick_one_by_one;
@@ -126,18 +137,53 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
   images_.gather(positions, near, options_.cutoff);
   near_.resize(images_.size() + Images::kLanes);
   for (uint32_t i = 0; i < positions.size() / 3; ++i) {
-    add_pairs(positions, near.cell(), i, pick_near(i), pairs);
+    const auto [n_near, sure] = pick_near(i);
+    if (sure && options_.full && !options_.vectors) {
+      add_sure_pairs(i, n_near, pairs);
+    } else {
+      add_pairs(positions, near.cell(), i, n_near, pairs);
+    }
   }
   pairs.ends.push_back(pairs.i.size());
   if (options_.max_neighbors) nearest_.keep(positions, near.cell(), pairs);
 }
 
 // Coarse comparison in float32: some of the remaining images may be slightly too far.
-size_t NeighborSearch::pick_near(size_t i) {
-  size_t n_near = 0;
-  images_.visit_near(
-      i, [&](const Range& range) { n_near += pick({images_, range, images_.point(i)}, near_.data() + n_near); });
-  return n_near;
+NeighborSearch::Near NeighborSearch::pick_near(size_t i) {
+  Near near{0, true};
+  images_.visit_near(i, [&](const Range& range) {
+    const Picked picked = pick({images_, range, images_.point(i)}, near_.data() + near.size);
+    near.size += picked.n;
+    near.sure &= picked.sure;
+  });
+  return near;
+}
+
+// All images but the atom itself make pairs.
+void NeighborSearch::add_sure_pairs(uint32_t i, size_t n_near, PairList& pairs) {
+  size_t end = pairs.i.size();
+  const size_t most = end + n_near + 1;
+  pairs.i.resize(most, i);
+  pairs.j.resize(most);
+  pairs.shifts.resize(most);
+  if (options_.self_interaction) {
+    pairs.j[end] = i;
+    pairs.shifts[end++] = {};
+  }
+  const uint32_t self = images_.place(i);
+  const Vector3& cells = images_.cells(i);
+  const std::array from{static_cast<float>(cells[0]), static_cast<float>(cells[1]), static_cast<float>(cells[2])};
+  uint32_t* const j = pairs.j.data();
+  Shift* const shifts = pairs.shifts.data();
+  for (const uint32_t place : std::span(near_).first(n_near)) {
+    const Image& image = images_.image(place);
+    j[end] = image.atom;
+    shifts[end] = {image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]};
+    end += place != self ? 1 : 0;
+  }
+  pairs.i.resize(end);
+  pairs.j.resize(end);
+  pairs.shifts.resize(end);
 }
 
 // Final comparison in float64.
@@ -147,14 +193,17 @@ void NeighborSearch::add_pairs(std::span<const double> positions, const Matrix3&
   pairs.j.resize(end + n_near);
   pairs.shifts.resize(end + n_near);
   if (options_.vectors) pairs.vectors.resize(end + n_near);
-  if (options_.self_interaction) pairs.j[end - 1] = i;
+  if (options_.self_interaction) {
+    pairs.j[end - 1] = i;
+    pairs.shifts[end - 1] = {};
+    if (options_.vectors) pairs.vectors[end - 1] = {};
+  }
 
   const double square = options_.cutoff * options_.cutoff;
   const Vector3& from = images_.cells(i);
   for (size_t k = 0; k < n_near; ++k) {
     const Image& image = images_.image(near_[k]);
-    const double* const shift = image.cells.data();
-    const Vector3 cells{shift[0] - from[0], shift[1] - from[1], shift[2] - from[2]};
+    const Vector3 cells{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]};
     Vector vector;
     for (size_t d = 0; d < 3; ++d) {
       vector.xyz[d] = positions[3 * image.atom + d] - positions[3 * i + d] +

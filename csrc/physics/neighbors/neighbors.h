@@ -38,8 +38,14 @@ class NeighborSearch {
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
  private:
-  size_t pick_near(size_t i);
+  // Images that may be near an atom: those up to `near_[size]`, all of them nearer than the cutoff if `sure`.
+  struct Near {
+    size_t size;
+    bool sure;
+  };
+  Near pick_near(size_t i);
   void add_pairs(std::span<const double> positions, const Matrix3& cell, uint32_t i, size_t n_near, PairList& pairs);
+  void add_sure_pairs(uint32_t i, size_t n_near, PairList& pairs);
   bool is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const;
 
   NeighborOptions options_;

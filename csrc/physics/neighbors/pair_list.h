@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace atompack::physics {
@@ -18,12 +20,30 @@ struct Vector {
   double length() const { return std::sqrt(xyz[0] * xyz[0] + xyz[1] * xyz[1] + xyz[2] * xyz[2]); }
 };
 
+// Leaves the elements that a vector grows by uninitialized.
+template <typename T>
+struct UninitializedAllocator : std::allocator<T> {
+  template <typename U>
+  struct rebind {
+    using other = UninitializedAllocator<U>;
+  };
+  using std::allocator<T>::allocator;
+
+  void construct(T* place) { ::new (static_cast<void*>(place)) T; }
+  template <typename... Args>
+  void construct(T* place, Args&&... args) {
+    std::construct_at(place, std::forward<Args>(args)...);
+  }
+};
+template <typename T>
+using PairColumn = std::vector<T, UninitializedAllocator<T>>;
+
 // Pairs of a structure are sorted by i; atoms are numbered within their structure.
 struct PairList {
-  std::vector<uint32_t> i, j;
-  std::vector<Shift> shifts;
-  std::vector<Vector> vectors;  // empty unless requested
-  std::vector<size_t> ends;     // per structure: the number of pairs up to its end
+  PairColumn<uint32_t> i, j;
+  PairColumn<Shift> shifts;
+  PairColumn<Vector> vectors;  // empty unless requested
+  std::vector<size_t> ends;    // per structure: the number of pairs up to its end
 
   size_t size() const { return ends.empty() ? 0 : ends.back(); }
 

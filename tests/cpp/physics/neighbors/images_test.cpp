@@ -43,19 +43,37 @@ TEST(Images, OfAtomsOutsideTheCellAreCountedFromWhereTheyAre) {
   const Images images = gathered(std::vector<double>{-0.5, 8.5, 0.5}, box(2, 4, 1, kAll), 0.4);
   ASSERT_EQ(images.size(), 1U);
   EXPECT_EQ(images.cells(0), (Vector3{1, -2, 0}));
-  EXPECT_EQ(images.image(0).cells, images.cells(0));
+  EXPECT_EQ(images.image(0).cells, (std::array<float, 3>{1, -2, 0}));
   EXPECT_EQ(images.image(0).atom, 0U);
+  EXPECT_EQ(images.place(0), 0U);
 }
 
-// What is compared roughly must not lose what is near.
-TEST(Images, TheLimitCoversTheRounding) {
+// What is compared roughly must not lose what is near, nor be sure of what is too far.
+TEST(Images, TheLimitsCoverTheRounding) {
   const std::vector<double> positions{1e6, 1e6, 1e6, 1e6 + 0.6, 1e6 + 0.8, 1e6, 0, 0, 0};
   const Images images = gathered(positions, Lattice({}, {}), 1.0000001);
   const auto a = images.point(0), b = images.point(1);
   const float square = std::pow(b[0] - a[0], 2.0F) + std::pow(b[1] - a[1], 2.0F) + std::pow(b[2] - a[2], 2.0F);
-  EXPECT_LE(square, images.square_limit());
-  EXPECT_GT(images.square_limit(), 1);
-  EXPECT_LT(gathered(std::vector<double>{0, 0, 0, 9, 9, 9}, Lattice({}, {}), 1).square_limit(), 1.00002F);
+  EXPECT_LE(square, images.square_limits().possible);
+  EXPECT_GT(square, images.square_limits().sure);
+  EXPECT_GT(images.square_limits().possible, 1);
+  const auto [sure, possible] = gathered(std::vector<double>{0, 0, 0, 9, 9, 9}, Lattice({}, {}), 1).square_limits();
+  EXPECT_TRUE(0.99998F < sure && sure < 1 && 1 < possible && possible < 1.00002F);
+  const std::vector<double> far{1e8, 0, 0, 0, 0, 0};
+  EXPECT_LT(gathered(far, Lattice({}, {}), 1).square_limits().sure, 0) << "floats are 8 apart there";
+}
+
+TEST(Images, TellWhichOfThemIsTheAtomItself) {
+  std::mt19937 random;
+  std::uniform_real_distribution<double> uniform(-9, 9);
+  std::vector<double> positions(60);
+  for (double& x : positions) x = uniform(random);
+  const Images images = gathered(positions, box(3, 4, 5, kAll), 5);
+  for (size_t atom = 0; atom < 20; ++atom) {
+    const Image& image = images.image(images.place(atom));
+    EXPECT_EQ(image.atom, atom);
+    for (size_t d = 0; d < 3; ++d) EXPECT_EQ(image.cells[d], images.cells(atom)[d]);
+  }
 }
 
 // Not many more than there are neighbors: else the search would be slow and refuse sound structures.
