@@ -28,6 +28,7 @@ using collate::Batcher;
 using collate::ColumnBatcher;
 using collate::ExampleBatcher;
 using collate::FieldTable;
+using collate::KeptEdges;
 using collate::Layout;
 using collate::Missing;
 using collate::MoleculeBatcher;
@@ -70,8 +71,9 @@ bool submit(Prefetcher& self, const py::object& indices, const Selection& select
 py::tuple take(Prefetcher& self, const py::object& molecules) { return hand_over(take_interruptibly(self), molecules); }
 
 std::shared_ptr<MoleculeBatcher> make_molecule_batcher(std::shared_ptr<MoleculeSource> source,
-                                                       std::shared_ptr<Request> request) {
-  return make_shared_handle<MoleculeBatcher>(std::move(source), std::move(request));
+                                                       std::shared_ptr<Request> request,
+                                                       std::shared_ptr<KeptEdges> edges) {
+  return make_shared_handle<MoleculeBatcher>(std::move(source), std::move(request), std::move(edges));
 }
 
 std::shared_ptr<ColumnBatcher> make_column_batcher(std::shared_ptr<Store> store, std::vector<uint32_t> variables,
@@ -154,7 +156,8 @@ void bind_batchers(py::module_& module) {
       .def("__len__", &Prefetcher::size);
 
   py::class_<MoleculeBatcher, Batcher, std::shared_ptr<MoleculeBatcher>>(module, "MoleculeBatcher")
-      .def(py::init(unlocked(&make_molecule_batcher)), py::arg("source"), py::arg("request"))
+      .def(py::init(unlocked(&make_molecule_batcher)), py::arg("source"), py::arg("request"),
+           py::arg("edges") = py::none())
       .def_property_readonly("table", [](const MoleculeBatcher& self) { return mutable_handle(self.table()); })
       .def_property_readonly("request", [](const MoleculeBatcher& self) { return mutable_handle(self.request()); })
       .def_property_readonly("source", [](const MoleculeBatcher& self) { return mutable_handle(self.source()); })

@@ -30,6 +30,7 @@ void bind_descriptor(pybind11::module_& module);
 void bind_indices(pybind11::module_& module);
 void bind_outputs(pybind11::module_& module);
 void bind_pickles(pybind11::module_& module);
+void bind_resident(pybind11::module_& module);
 void bind_shard_writer(pybind11::module_& module);
 
 }  // namespace atompack::bindings

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("AtpSnapshot") = formats.attr("AtpSnapshot");
   atompack::bindings::bind_errors(module);
   atompack::bindings::bind_arenas(module);
+  atompack::bindings::bind_resident(module);  // before batchers, whose arguments are of its types
   atompack::bindings::bind_batchers(module);
   atompack::bindings::bind_descriptor(module);
   atompack::bindings::bind_indices(module);

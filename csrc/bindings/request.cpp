@@ -130,6 +130,9 @@ void bind_request(py::module_& module) {
            py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, DType>>(),
            py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(),
            py::arg("outputs") = std::vector<PyOutput>(), py::arg("max_threads") = 0)
+      .def(
+          "selects", [](const Request& request, const PyFieldId& id) { return request.selects(field_id(id)); },
+          py::arg("field"))
       .def("output_fields", &list_output_fields, py::arg("source"))
       .def(
           "positions",

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "collate/fill/copy.h"
+#include "collate/kept_edges.h"
 #include "collate/survey.h"
 #include "collate/torch_threads.h"
 #include "plan/molecules/structure.h"
@@ -104,6 +105,7 @@ Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, c
 
 void write_edges(const BatchPlan& plan, std::byte* arena) {
   const Edges& edges = *plan.edges;
+  if (edges.kept != nullptr) return write_kept_edges(plan, arena);
   auto* const index = reinterpret_cast<int64_t*>(arena + edges.index);
   const int64_t count = edges.count();
   std::vector<int64_t> firsts{0}, first_triplets{0};

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "collate/edges.h"
+#include "collate/kept_edges.h"
 #include "collate/outputs/batch_outputs.h"
 #include "collate/torch_threads.h"
 
@@ -18,8 +19,17 @@ constexpr int64_t kSearchWork = 8 * 1024;
 
 }  // namespace
 
-MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request)
-    : source_(std::move(source)), request_(std::move(request)), fields_(source_->schemas(), *request_) {
+MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
+                                 std::shared_ptr<const KeptEdges> kept)
+    : source_(std::move(source)),
+      request_(std::move(request)),
+      kept_(std::move(kept)),
+      fields_(source_->schemas(), *request_) {
+  takes_kept_edges_ = kept_ && request_->neighbors &&
+                      kept_->serve(*request_->neighbors, resolve_positions(source_->schemas(), *request_));
+  if (takes_kept_edges_ && std::ssize(kept_->edge_ptr) != source_->size() + 1) {
+    throw InternalError(cat("edges of ", kept_->edge_ptr.size(), " - 1 molecules: expected ", source_->size()));
+  }
   const auto n_schemas = static_cast<int32_t>(source_->schemas().size());
   schema_plans_.resize(static_cast<size_t>(n_schemas));
   for (int32_t schema = 0; schema < n_schemas; ++schema) {
@@ -59,7 +69,8 @@ void MoleculeBatcher::place_outputs(BatchPlan& plan) const {
 
 void MoleculeBatcher::count_work(BatchPlan& plan) const {
   count_rows(*source_, plan);
-  if (!request_->neighbors) return;
+  if (takes_kept_edges_) add_edge_work(*kept_, plan);
+  if (!searches_edges()) return;
   for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
 }
 
@@ -100,7 +111,8 @@ Batch MoleculeBatcher::make_by_schema(BatchPlan& plan, std::span<const int32_t> 
   }
   plan.positions = resolve_positions(source_->schemas(), *request_);
   std::optional<StagedRecords> staged;
-  if (request_->neighbors) {
+  if (takes_kept_edges_) plan.edges = take_edges(*kept_, *request_->neighbors, plan);
+  if (searches_edges()) {
     staged = stage_records(*source_, plan, split_by_work(plan));
     plan.edges = find_edges(*source_, *request_->neighbors, plan, *staged);
   }
@@ -119,8 +131,9 @@ Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touc
     touched = touched_schemas(plan.indices);
   }
   plan_by_survey(plan, touched, survey);
-  // Already found if a plan by the schema failed.
-  if (request_->neighbors && !plan.edges) plan.edges = find_edges(*source_, *request_->neighbors, plan, staged);
+  // Already found if a plan by the schema failed; taken again, as molecules may have been dropped.
+  if (takes_kept_edges_) plan.edges = take_edges(*kept_, *request_->neighbors, plan);
+  if (searches_edges() && !plan.edges) plan.edges = find_edges(*source_, *request_->neighbors, plan, staged);
   place_outputs(plan);
   try {
     Batch batch = fill(plan, &staged, kind, {.surveyed = true, .tolerant = single});

@@ -10,6 +10,7 @@
 #include "collate/survey.h"
 #include "model/molecule_source.h"
 #include "plan/molecules/field_set.h"
+#include "plan/molecules/kept_edges.h"
 #include "threads/adaptive_parallelism.h"
 
 namespace atompack::collate {
@@ -17,7 +18,9 @@ namespace atompack::collate {
 // Makes batches of one source with the options of one request. Thread-safe.
 class MoleculeBatcher final : public Batcher {
  public:
-  MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request);
+  // `kept`: edges of all molecules, which are not searched again if they serve the request; nullptr: none.
+  MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
+                  std::shared_ptr<const KeptEdges> kept = nullptr);
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
@@ -49,13 +52,16 @@ class MoleculeBatcher final : public Batcher {
 
   std::vector<int32_t> touched_schemas(std::span<const int64_t> indices) const;
   void count_work(BatchPlan& plan) const;
+  bool searches_edges() const { return request_->neighbors && !takes_kept_edges_; }
   void place_outputs(BatchPlan& plan) const;
   bool can_plan_by_schema(std::span<const int32_t> touched) const;
   Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
 
   std::shared_ptr<const MoleculeSource> source_;
   std::shared_ptr<const Request> request_;
+  std::shared_ptr<const KeptEdges> kept_;
   FieldSet fields_;
+  bool takes_kept_edges_ = false;
   std::vector<std::vector<FieldPlan>> schema_plans_;  // by schema; empty if its fields need a survey
   mutable AdaptiveParallelism adaptive_;
 };

@@ -97,6 +97,9 @@ class MoleculeSource {
   virtual ~MoleculeSource() = default;
   virtual int64_t size() const = 0;
 
+  // Returns the number of a molecule in the data set, as batches report it.
+  virtual int64_t number(int64_t index) const { return index; }
+
   // Files may declare different fields: molecules with the same schema number have the same schema.
   virtual std::span<const MoleculeSchema> schemas() const = 0;
   virtual int32_t schema_of(int64_t index) const = 0;

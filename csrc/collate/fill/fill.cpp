@@ -109,7 +109,7 @@ void Filler::geometry(const Geometry& geometry) {
               geometry.numbers.data(), geometry.numbers_dtype, n);
   std::fill_n(at<int64_t>(plan_.core.batch) + first, n, row_);
   at<int64_t>(plan_.core.n_atoms)[row] = geometry.n_atoms;
-  at<int64_t>(plan_.core.index)[row] = plan_.indices[row];
+  at<int64_t>(plan_.core.index)[row] = source_.number(plan_.indices[row]);
 }
 
 int32_t Filler::find(const FieldView& view) const {

@@ -15,6 +15,7 @@ class ForceSubsetSource final : public MoleculeSource {
   ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen);
 
   int64_t size() const override { return all_->size(); }
+  int64_t number(int64_t index) const override { return all_->number(index); }
   std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
   int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
   void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }

@@ -14,6 +14,7 @@ class NanIsMissingSource final : public MoleculeSource {
   explicit NanIsMissingSource(std::shared_ptr<const MoleculeSource> all) : all_(std::move(all)) {}
 
   int64_t size() const override { return all_->size(); }
+  int64_t number(int64_t index) const override { return all_->number(index); }
   std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
   int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
   void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }

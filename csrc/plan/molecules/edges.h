@@ -8,6 +8,7 @@
 #include "base/checked_math.h"
 #include "physics/neighbors/angular_pairs.h"
 #include "physics/neighbors/pair_pool.h"
+#include "plan/molecules/kept_edges.h"
 
 namespace atompack::collate {
 
@@ -20,16 +21,22 @@ struct Edges {
   // Offsets in the arena.
   size_t index = 0, shift = 0, vector = 0;
   size_t triplet_index = 0, triplet_edges = 0;
+  // Instead of parts and angular: edges that were found before, and the first of each molecule in the batch.
+  const KeptEdges* kept = nullptr;
+  bool takes_triplets = false;
+  std::vector<int64_t> kept_ptr, kept_triplet_ptr;  // (molecules + 1,)
 
-  bool has_triplets() const { return !angular.empty(); }
+  bool has_triplets() const { return kept != nullptr ? takes_triplets : !angular.empty(); }
 
   int64_t count() const {
+    if (kept != nullptr) return kept_ptr.back();
     size_t sum = 0;
     for (const physics::PooledPairs& part : parts) sum += part->size();
     return static_cast<int64_t>(sum);
   }
 
   uint64_t count_triplets() const {
+    if (kept != nullptr) return static_cast<uint64_t>(kept_triplet_ptr.back());
     uint64_t sum = 0;
     for (const physics::AngularPairs& part : angular) sum = checked_add(sum, part.n_triplets, "number of triplets");
     return sum;

@@ -1,0 +1,36 @@
+// Edges that were found once and are copied into every batch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "physics/neighbors/neighbors.h"
+#include "plan/molecules/batch_plan.h"
+#include "plan/molecules/kept_edges.h"
+
+namespace atompack::collate {
+
+// edge_ptr (molecules + 1,) int64, index (2, edges) int32, shift (edges, 3) int8 or float32, vector (edges, 3) float32
+// or float64, triplet_ptr (molecules + 1,) int64, triplet_edges (2, triplets) int32; numbers count within each
+// molecule.
+struct EdgeTensors {
+  at::Tensor edge_ptr, index, shift;
+  std::optional<at::Tensor> vector, triplet_ptr, triplet_edges;
+};
+
+// Keeps the tensors alive. Throws FieldError for tensors that do not belong together.
+std::shared_ptr<const KeptEdges> keep_edges(const physics::NeighborOptions& options, const EdgeTensors& tensors);
+
+// Adds the copy of the edges to the work of each molecule of the plan.
+void add_edge_work(const KeptEdges& kept, BatchPlan& plan);
+
+// Returns the edges of the plan's molecules, for a batch with these options.
+Edges take_edges(const KeptEdges& kept, const physics::NeighborOptions& options, const BatchPlan& plan);
+
+// Writes the edges and triplets of the plan to their offsets in the arena.
+void write_kept_edges(const BatchPlan& plan, std::byte* arena);
+
+}  // namespace atompack::collate
