@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from atompack_torch.datasets.extxyz import ExtxyzDataset
     from atompack_torch.datasets.mixture import MixtureDataset
     from atompack_torch.datasets.neighbors import NeighborList
+    from atompack_torch.datasets.resident import ResidentDataset
     from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
     from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
     from atompack_torch.descriptors.contraction import contract_forces
@@ -102,6 +103,7 @@ else:
         "MoleculeBatch": "batch.molecule_batch",
         "NeighborList": "datasets.neighbors",
         "Report": "reports.building",
+        "ResidentDataset": "datasets.resident",
         "ShardDataset": "datasets.atlas_shards",
         "ShardWriter": "writers.shards",
         "Statistics": "passes.statistics",
@@ -216,6 +218,7 @@ __all__ = [
     "MoleculeBatch",
     "NeighborList",
     "Report",
+    "ResidentDataset",
     "ShardDataset",
     "ShardWriter",
     "Statistics",

@@ -233,7 +233,7 @@ def _ids_of(
             there = f"the file has {similar}; " if similar else ""
             all_known = ", ".join(map(repr, known)) or "none"
             raise FieldError(
-                f"{_place(path)}: no field {name!r}: {there}expected one of {all_known} "
+                f"{shown_place(path)}: no field {name!r}: {there}expected one of {all_known} "
                 f"(field {name!r})"
             )
         ids.append(found)
@@ -257,7 +257,8 @@ def _by_key(name: str, known: Mapping[str, FieldId]) -> FieldId | None:
     return ids[0] if len(ids) == 1 else None
 
 
-def _place(path: Any) -> str:
+def shown_place(path: Any) -> str:
+    """Returns the path of a data set as errors name it."""
     if isinstance(path, (list, tuple)) and len(path) > 1:
         return f"{path[0]} and {len(path) - 1} more"
     return str(path[0] if isinstance(path, (list, tuple)) else path)
@@ -298,4 +299,4 @@ def _check_casts(fields: Collection[FieldId], source: MoleculeSource, path: Any)
         return
     for scope, key, _, kind, _ in BatchRequest().output_fields(source):
         if kind == "string" and FieldId(scope, key) in fields:
-            raise FieldError(f"{_place(path)}: dtype: strings cannot be cast (field {key!r})")
+            raise FieldError(f"{shown_place(path)}: dtype: strings cannot be cast (field {key!r})")

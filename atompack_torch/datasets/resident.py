@@ -1,0 +1,368 @@
+"""Data sets that stay in memory whole, on the host or on a device."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from atompack_torch._core import KeptEdges, MoleculeBatcher, count_stored_rows, resolve_indices
+from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
+from atompack_torch.batch.indices import Indices, is_batch
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._batches import BatchPrefetcher
+from atompack_torch.datasets._dropping import warn_of_batch
+from atompack_torch.datasets._request import declared_fields, shown_place
+from atompack_torch.datasets._resident_block import ResidentBlock, load_block
+from atompack_torch.datasets._resident_device import DeviceFields
+from atompack_torch.datasets._resident_loading import HostFields, load_on_device
+from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.errors import FieldError
+from atompack_torch.passes.sweeping import Report, reporting
+
+_OF_THIS_PROCESS = ("_kept",)
+
+
+class ResidentDataset(MoleculeDataset):
+    """A data set of molecules that is in memory whole, with its edges.
+
+        ds = apt.ResidentDataset(apt.AtpDataset("data.atp", neighbors=apt.NeighborList(5.0)))
+        for batch in apt.Loader(ds, batch_size=64, shuffle=True):
+            ...
+
+    Batches equal those of the data set that it is made of, bit for bit, with its options
+    (``fields``, ``dtype``, ``missing``, ``neighbors``, ``transform``, ...) and numbers
+    (``index``). Edges are found once, while the molecules are loaded, and only copied after that.
+
+    On the CPU, records are kept as stored, in one block, from which the native core makes each batch
+    on its threads. On another device there is one tensor for each field, and a batch is gathered by
+    kernels on the current stream, without waiting for the device: sizes come from counts on the
+    host. Strings and fields whose shape differs between molecules stay on the host, and follow in a
+    copy.
+
+    The number of bytes is computed before memory is taken. ``DataLoader`` workers that are forked
+    use the same memory; for spawned ones it moves to shared memory once. A pickle holds all data.
+
+    Args:
+        dataset: a data set of molecules, or a subset. Its molecules are numbered from 0 here.
+        device: where the molecules are kept. For another device than the CPU, samplers and
+            ``Loader`` work as always, and a ``DataLoader`` needs ``num_workers=0``.
+        max_bytes: limit on ``nbytes``; None: the free memory of the device.
+        progress: True for a progress bar, or a function that is called with the number of further
+            molecules that are done, in two passes (four with ``neighbors``).
+
+    Raises:
+        TypeError: the data set is not one of molecules, or a mixture (make a mixture of resident
+            data sets instead), or an option has the wrong type.
+        ValueError: the features or forces of the data set cannot be kept on another device.
+        MemoryError: more bytes are needed than ``max_bytes`` allows or than are free; both numbers
+            are in the message.
+        CorruptFileError: a record is damaged.
+        FieldError: the neighbor search fails for a molecule, or on another device a value is
+            missing with ``missing="error"``.
+    """
+
+    _block: ResidentBlock
+    _on_device: DeviceFields | None = None
+    _rest: HostFields | None = None  # fields that stay on the host
+    _kept: KeptEdges | None = None
+
+    def __init__(
+        self,
+        dataset: MoleculeDataset,
+        device: torch.device | str | int = "cpu",
+        *,
+        max_bytes: int | None = None,
+        progress: bool | Report = False,
+    ) -> None:
+        if not isinstance(dataset, MoleculeDataset) or isinstance(dataset, ResidentDataset):
+            kind = type(dataset).__name__
+            raise TypeError(f"dataset: expected a data set of molecules in files, got {kind}")
+        if isinstance(dataset, MixtureDataset):
+            raise TypeError(
+                "dataset: expected one data set, got a MixtureDataset: make a MixtureDataset of "
+                "resident data sets"
+            )
+        if max_bytes is not None and (isinstance(max_bytes, bool) or not isinstance(max_bytes, int)):
+            kind = type(max_bytes).__name__
+            raise TypeError(f"max_bytes: expected an integer or None, got {kind}")
+        self._device = torch.device(device)
+        self._max_bytes = max_bytes
+        self._origin = copy.copy(dataset)  # not affected by refresh() of the original
+        self._path = dataset._path
+        self._load(progress)
+
+    def _load(self, progress: bool | Report) -> None:
+        origin = self._origin
+        self._request, self._forces, self._epoch = origin._request, origin._forces, origin._epoch
+        self._computer, self._keeps_features = origin._computer, origin._keeps_features
+        size, selection = origin._size(), origin._selection
+        numbers = torch.arange(size) if selection is None else selection.clone()
+        reader = origin._without_mapping()
+        source = reader._source() if self._is_elsewhere else reader._open_source()
+        self._numbers = numbers
+        self._rows = count_stored_rows(source, numbers.tolist())
+        n_passes = 2 if self._request.neighbors is None else 4
+        with reporting(progress, n_passes * len(numbers), "loading") as report:
+            if self._is_elsewhere:
+                self._on_device, self._rest = load_on_device(
+                    origin, source, numbers, self._rows, self._device, self._max_bytes, report
+                )
+            else:
+                requests = [self._request.native(source, self._path), *self._inputs(source)]
+                self._block = load_block(
+                    source,
+                    numbers,
+                    self._rows[:, 0],
+                    self._request,
+                    requests,
+                    self._path,
+                    self._max_bytes,
+                    report,
+                )
+                self._loaded = [
+                    field
+                    for field in declared_fields(source)
+                    if any(request.selects(field) for request in requests)
+                ]
+        reader.close()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return self._device.type != "cpu"
+
+    def _inputs(self, source: MoleculeSource) -> list[BatchRequest]:
+        """Returns the requests for the input of computed features."""
+        if self._computer is None:
+            return []
+        return [self._computer.input_request(self._request).native(source, self._path)]
+
+    @property
+    def path(self) -> Path | str | tuple[Path | str, ...]:
+        """Path of the data set that was loaded."""
+        return self._origin.path
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the molecules and of batches."""
+        return self._device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all molecules and their edges on the device (that of the host for the CPU)."""
+        if self._on_device is not None:
+            return self._on_device.n_bytes
+        return self._block.memory.numel()
+
+    def _size(self) -> int:
+        return len(self._numbers)
+
+    def _atom_counts(self) -> Tensor:
+        return self._rows[:, 0].contiguous()
+
+    def _block_sizes(self) -> Tensor:
+        return torch.tensor([self._size()] if self._size() else [], dtype=torch.int64)
+
+    def _identity(self) -> Any:
+        return [self._origin._identity(), self._numbers.tolist()]
+
+    def _force_entries(self) -> Tensor:
+        rows = torch.isin(self._numbers, self._origin._force_entries())
+        return torch.nonzero(rows).flatten()
+
+    def _open_source(self) -> MoleculeSource:
+        return self._origin._source() if self._is_elsewhere else self._block.source()
+
+    def _source(self) -> MoleculeSource:
+        source = self._open_source()
+        if self._forces is None or self._is_elsewhere:
+            return source
+        origin = self._origin
+        candidates = origin._force_entries()
+        if origin._selection is not None:
+            candidates = candidates[torch.isin(candidates, origin._selection)]
+        flags = self._forces.flags(candidates, origin._size(), self._epoch)
+        return ForceSubsetSource(source, [flags[number] for number in self._numbers.tolist()])
+
+    def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
+        native = self._request.native(source, self._path)
+        if self._is_elsewhere:
+            return MoleculeBatcher(source, native)
+        loaded = set(self._loaded)
+        for field in declared_fields(source):
+            if native.selects(field) and field not in loaded:
+                raise FieldError(
+                    f"{shown_place(self._path)}: expected a field that was loaded, got one that "
+                    "the data set left out by fields= or exclude= before it became resident "
+                    f"(field {field.key!r})"
+                )
+        if self._kept is None and self._block.edges:
+            searched = self._origin._request._replace(
+                fields=(), exclude=(), missing="nan", transform=None, outputs=(), optional=True
+            )
+            self._kept = self._block.kept_edges(searched.native(source, self._path))
+        return MoleculeBatcher(source, native, self._kept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if self._is_elsewhere:
+            raise TypeError(
+                f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
+                "pickled: use a Loader, or a DataLoader with num_workers=0"
+            )
+        return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
+
+    def refresh(self) -> bool:
+        """Loads the molecules again if the files have changed.
+
+        Returns:
+            True if they have changed.
+
+        Raises:
+            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            MemoryError: there is not enough memory for the new state.
+        """
+        if not self._origin.refresh():
+            return False
+        self._check_selection(len(self._origin))
+        self._kept = None
+        self._load(False)
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Does nothing to the memory, which is released with the last subset and batch."""
+        super().close()
+
+    @overload
+    def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
+    @overload
+    def __getitem__(self, item: int) -> Molecule: ...
+    def __getitem__(self, item: int | slice | Indices) -> Molecule | MoleculeBatch:
+        """Returns one molecule, or a batch for a slice, integers or a mask.
+
+        Args:
+            item: a number, negative ones from the end, or as for ``batch``.
+
+        Returns:
+            A ``Molecule`` or the result of ``batch``.
+
+        Raises:
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: the indices are neither integers nor a mask.
+            FieldError: a value is missing and ``missing="error"``.
+        """
+        if not self._is_elsewhere or isinstance(item, slice) or is_batch(item):
+            return super().__getitem__(item)
+        number = resolve_indices([item], self._size(), self._selection, self._item)  # type: ignore[list-item]
+        return self._gather(number, drops=False)[0]
+
+    def batch(self, indices: Indices) -> MoleculeBatch:
+        """Collates molecules into one batch, on the device of the data set.
+
+        Args:
+            indices: a list, range, array or tensor of integers in any order, repeats allowed,
+                negative ones from the end; or a mask of ``len(self)`` booleans.
+
+        Returns:
+            The batch; ``index`` (B,) int64 holds the numbers in the data set that was loaded. With
+            ``transform``, its result instead.
+
+        Raises:
+            IndexError: an index is out of range, or a mask has another length.
+            TypeError: the indices are neither integers nor a mask.
+            FieldError: a value is missing and ``missing="error"``, or a trainer's tensors are
+                wanted on a device.
+            RuntimeError: this is a ``DataLoader`` worker, and the molecules are on a device.
+        """
+        if not self._is_elsewhere:
+            return super().batch(indices)
+        if get_worker_info() is not None:
+            raise RuntimeError(
+                f"ResidentDataset: the molecules are on {self._device}, which worker processes "
+                "cannot use: use a Loader, or a DataLoader with num_workers=0"
+            )
+        return self._apply_transform(self._make(indices))
+
+    def _make(self, indices: Indices) -> MoleculeBatch:
+        """Gathers a batch on a device, to which ``transform`` is still to be applied."""
+        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
+        batch = self._gather(numbers, drops=self._drops_items)
+        if self._drops_items and not self._has_warned:
+            self._has_warned = warn_of_batch(indices, batch)
+        return batch
+
+    def _gather(self, numbers: Tensor, drops: bool) -> MoleculeBatch:
+        fields = self._on_device
+        assert fields is not None
+        if self._request.outputs:
+            raise FieldError(
+                "expected molecules on the CPU, where the tensors of trainers are made, got "
+                f"{self._device}: use ResidentDataset(dataset) and Loader(..., device=)"
+            )
+        if drops:
+            numbers = numbers[fields.complete[numbers]]
+        made, masks = fields.gather(numbers)
+        values: dict[str, Any] = dict(made)
+        infos, mask_rows = fields.infos, {name: row for row, name in enumerate(fields.mask_names)}
+        if self._rest is not None:
+            rest = self._rest.batch(numbers).to(self._device, non_blocking=True)
+            own = [name for name in rest._mask_rows if name not in made]
+            values |= {name: rest[name] for name in own}
+            infos = infos | {name: rest._infos[name] for name in own}
+            mask_rows |= {name: len(masks) + rest._mask_rows[name] for name in own}
+            if rest._masks is not None:
+                masks = torch.cat([masks, rest._masks])
+        unlisted = [name for name in values if name not in fields.infos]
+        values = {name: values[name] for name in (*fields.order, *unlisted)}
+        return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
+
+    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        if not self._is_elsewhere:
+            return super()._prefetch(num_threads, max_ready, pinned)
+        return _DeviceBatches(self)
+
+    def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:
+        if self._computer is None:
+            return batch
+        whole = self._feature_input()
+        order = torch.argsort(self._numbers, stable=True)
+        ascending = self._numbers[order]
+
+        def structures(numbers: Tensor) -> MoleculeBatch:
+            made = whole.batch(order[torch.searchsorted(ascending, numbers)])
+            return made
+
+        return self._computer.add_to(batch, structures, self._keeps_features)
+
+    def __repr__(self) -> str:
+        return (
+            f"ResidentDataset({len(self)} molecules in {self.nbytes:,} bytes on {self._device}, "
+            f"from {self._origin!r})"
+        )
+
+
+class _DeviceBatches:
+    """A ``BatchPrefetcher`` whose batches are made when they are taken."""
+
+    def __init__(self, dataset: ResidentDataset) -> None:
+        self._dataset = dataset
+        self._asked: deque[Indices] = deque()
+
+    def submit(self, indices: Indices) -> bool:
+        """Requests a batch; returns False, as nothing is gained by requesting more."""
+        self._asked.append(indices)
+        return False
+
+    def take(self) -> MoleculeBatch:
+        """Makes and returns the oldest batch."""
+        return self._dataset._make(self._asked.popleft())
+
+    def __len__(self) -> int:
+        return len(self._asked)
