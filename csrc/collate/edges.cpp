@@ -57,7 +57,7 @@ void shift_atoms(std::span<const uint32_t> atoms, int64_t first_atom, int64_t* t
 }
 
 template <typename Row, typename Item>
-void write_rows(const std::vector<Row>& rows, DType item, int64_t first, DType out, size_t offset, std::byte* arena) {
+void write_rows(std::span<const Row> rows, DType item, int64_t first, DType out, size_t offset, std::byte* arena) {
   static_assert(sizeof(Row) == 3 * sizeof(Item));
   copy_values(arena + offset + static_cast<size_t>(3 * first) * item_bytes(out), out,
               reinterpret_cast<const std::byte*>(rows.data()), item, 3 * rows.size());
