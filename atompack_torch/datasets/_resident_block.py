@@ -57,8 +57,16 @@ class ResidentBlock(NamedTuple):
         """
         if not self.edges:
             return None
-        optional = dict.fromkeys(("vector", "triplet_ptr", "triplet_edges"))
-        return KeptEdges(request=request, **{**optional, **self.edge_tensors()})
+        edges = self.edge_tensors()
+        return KeptEdges(
+            request=request,
+            edge_ptr=edges["edge_ptr"],
+            index=edges["index"],
+            shift=edges["shift"],
+            vector=edges.get("vector"),
+            triplet_ptr=edges.get("triplet_ptr"),
+            triplet_edges=edges.get("triplet_edges"),
+        )
 
 
 def load_block(
@@ -84,8 +92,8 @@ def load_block(
         requests: fields to keep: those that one of these selects, the cell and ``pbc``.
         path: path of the data set, for errors.
         max_bytes: limit of the block; None: the free memory.
-        report: called with the number of molecules done in each of the two passes over them (four with
-            edges).
+        report: called with the number of molecules done, in each of two passes over them (four
+            with edges).
 
     Returns:
         The block.

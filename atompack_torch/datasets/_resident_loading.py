@@ -80,9 +80,7 @@ def load_on_device(
     """
     _check_options(origin, device)
     whole = copy.copy(origin)
-    whole._request = request = origin._request._replace(
-        transform=None, missing="nan", outputs=()
-    )
+    whole._request = request = origin._request._replace(transform=None, missing="nan", outputs=())
     whole._selection, whole._native, whole._table = None, None, None
     empty = whole.batch([])
     forms = _fixed_forms(empty, whole.schema)
@@ -126,8 +124,8 @@ def _check_options(origin: MoleculeDataset, device: torch.device) -> None:
     computer = origin._computer
     if isinstance(computer, FeatureComputer) and computer.derivatives:
         raise ValueError(
-            f"dataset: expected stored derivatives for {device}, got computed ones, whose number is "
-            "not known beforehand: build_cache stores them"
+            f"dataset: expected stored derivatives for {device}, got computed ones, whose number "
+            "is not known beforehand: build_cache stores them"
         )
     if origin._forces is not None and origin._forces.resample:
         raise ValueError(

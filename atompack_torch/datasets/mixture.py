@@ -60,6 +60,7 @@ class MixtureDataset(MoleculeDataset):
             an epoch is invalid.
     """
 
+    _has_parts = True
     _weights: tuple[float, ...] | None = None
     _epoch_length: Literal["min", "max"] | int | None = None  # None: pickled by version 0.1
 

@@ -22,8 +22,8 @@ from atompack_torch.datasets._request import declared_fields, shown_place
 from atompack_torch.datasets._resident_block import ResidentBlock, load_block
 from atompack_torch.datasets._resident_device import DeviceFields
 from atompack_torch.datasets._resident_loading import HostFields, load_on_device
-from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.passes.sweeping import Report, reporting
 
 _OF_THIS_PROCESS = ("_kept",)
@@ -40,11 +40,11 @@ class ResidentDataset(MoleculeDataset):
     (``fields``, ``dtype``, ``missing``, ``neighbors``, ``transform``, ...) and numbers
     (``index``). Edges are found once, while the molecules are loaded, and only copied after that.
 
-    On the CPU, records are kept as stored, in one block, from which the native core makes each batch
-    on its threads. On another device there is one tensor for each field, and a batch is gathered by
-    kernels on the current stream, without waiting for the device: sizes come from counts on the
-    host. Strings and fields whose shape differs between molecules stay on the host, and follow in a
-    copy.
+    On the CPU, records are kept as stored, in one block, from which the native core makes each
+    batch on its threads. On another device there is one tensor for each field, and a batch is
+    gathered by kernels on the current stream, without waiting for the device: sizes come from
+    counts on the host. Strings and fields whose shape differs between molecules stay on the
+    host, and follow in a copy.
 
     The number of bytes is computed before memory is taken. ``DataLoader`` workers that are forked
     use the same memory; for spawned ones it moves to shared memory once. A pickle holds all data.
@@ -84,12 +84,14 @@ class ResidentDataset(MoleculeDataset):
         if not isinstance(dataset, MoleculeDataset) or isinstance(dataset, ResidentDataset):
             kind = type(dataset).__name__
             raise TypeError(f"dataset: expected a data set of molecules in files, got {kind}")
-        if isinstance(dataset, MixtureDataset):
+        if dataset._has_parts:
             raise TypeError(
                 "dataset: expected one data set, got a MixtureDataset: make a MixtureDataset of "
                 "resident data sets"
             )
-        if max_bytes is not None and (isinstance(max_bytes, bool) or not isinstance(max_bytes, int)):
+        if max_bytes is not None and (
+            isinstance(max_bytes, bool) or not isinstance(max_bytes, int)
+        ):
             kind = type(max_bytes).__name__
             raise TypeError(f"max_bytes: expected an integer or None, got {kind}")
         self._device = torch.device(device)
@@ -126,10 +128,12 @@ class ResidentDataset(MoleculeDataset):
                     self._max_bytes,
                     report,
                 )
+                geometry = {(BUILTIN, key) for key in GEOMETRY}
                 self._loaded = [
                     field
                     for field in declared_fields(source)
-                    if any(request.selects(field) for request in requests)
+                    if (field.scope, field.key) in geometry
+                    or any(request.selects(field) for request in requests)
                 ]
         reader.close()
 
@@ -210,12 +214,20 @@ class ResidentDataset(MoleculeDataset):
         return MoleculeBatcher(source, native, self._kept)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
         if self._is_elsewhere:
             raise TypeError(
                 f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
                 "pickled: use a Loader, or a DataLoader with num_workers=0"
             )
+        return self._shared_state()
+
+    def __copy__(self) -> ResidentDataset:
+        other = object.__new__(type(self))
+        other.__setstate__(self._shared_state())
+        return other
+
+    def _shared_state(self) -> dict[str, Any]:
+        state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
 
     def refresh(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,11 @@ def molecule(i: int, *, wide: bool = False) -> apt.Molecule:
     generator = torch.Generator().manual_seed(i)
     dtype = torch.float64 if wide else torch.float32
     positions = 3 * torch.rand((n, 3), generator=generator, dtype=dtype)
-    properties: dict[str, Any] = {"charge": i, "tag": f"t{i}", "jagged": torch.arange(1.0 + i // HALF)}
+    properties: dict[str, Any] = {
+        "charge": i,
+        "tag": f"t{i}",
+        "jagged": torch.arange(1.0 + i // HALF),
+    }
     if i % 4:
         properties["dipole"] = torch.rand(3, generator=generator)
     if i % 3 == 0:
@@ -69,11 +72,11 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(params=["native", "kernels"])
-def resident(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def resident(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The class, with the native gather of the CPU or the kernels that run on other devices."""
     if request.param == "kernels":
         monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
-    yield apt.ResidentDataset
+    return apt.ResidentDataset
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -123,7 +126,9 @@ def test_files_that_differ(several: list[Path], options: dict[str, Any], residen
 @pytest.mark.parametrize("name", ["cache/water.atp", "labels_f64.atp", "properties.atp"])
 def test_files_of_the_original_writer(name: str, resident: Any) -> None:
     source = apt.AtpDataset(INNER / name)
-    assert_same_batches(resident(source).batch(range(len(source))), source.batch(range(len(source))))
+    assert_same_batches(
+        resident(source).batch(range(len(source))), source.batch(range(len(source)))
+    )
 
 
 def test_every_readable_fixture() -> None:
@@ -178,9 +183,7 @@ def test_subsets_and_splits(path: Path, resident: Any) -> None:
     part = loaded.subset([3, 0])
     assert_same_batches(part.batch([1, 0, 1]), source.subset([3, 0]).batch([1, 0, 1]))
     assert torch.equal(part.n_atoms, source.n_atoms[[3, 0]])
-    for mine, theirs in zip(
-        loaded.split([0.6, 0.4], 3), source.split([0.6, 0.4], 3), strict=True
-    ):
+    for mine, theirs in zip(loaded.split([0.6, 0.4], 3), source.split([0.6, 0.4], 3), strict=True):
         assert_same_batches(mine[:], theirs[:])
 
 
@@ -190,7 +193,8 @@ def test_single_molecules(path: Path, resident: Any) -> None:
     for number in (3, -1, 0):
         mine, theirs = loaded[number], source[number]
         assert list(mine.keys()) == list(theirs.keys())
-        assert mine.tag == theirs.tag and mine.name == theirs.name
+        assert mine.tag == theirs.tag
+        assert mine.name == theirs.name
         assert torch.equal(mine.positions, theirs.positions)
         assert (mine.forces is None) == (theirs.forces is None)
     with pytest.raises(IndexError, match="molecule 23"):
@@ -214,9 +218,7 @@ def test_dataloader(path: Path, context: str | None) -> None:
     source = apt.AtpDataset(path, neighbors=apt.NeighborList(2.5))
     loaded = apt.ResidentDataset(source)
     workers = 0 if context is None else 2
-    batches = list(
-        DataLoader(loaded, 5, num_workers=workers, multiprocessing_context=context)
-    )
+    batches = list(DataLoader(loaded, 5, num_workers=workers, multiprocessing_context=context))
     for first, batch in zip(range(0, N, 5), batches, strict=True):
         assert_same_batches(batch, source[first : first + 5])
 
@@ -265,7 +267,8 @@ def test_needed_bytes_are_told_before(path: Path, resident: Any) -> None:
 
 def test_free_memory(path: Path, monkeypatch: pytest.MonkeyPatch, resident: Any) -> None:
     free = _resident_memory.available_bytes(torch.device("cpu"))
-    assert free is not None and free > 2**20
+    assert free is not None
+    assert free > 2**20
     monkeypatch.setattr(_resident_memory, "available_bytes", lambda device: 100)
     with pytest.raises(MemoryError, match="bytes are needed on cpu, and 100 are free"):
         resident(apt.AtpDataset(path))
@@ -331,7 +334,7 @@ def test_trainers_take_resident_molecules(path: Path) -> None:
         for name, value in expected.items():
             assert torch.equal(found[name], value), name
     few = apt.ResidentDataset(apt.AtpDataset(path, fields=["forces"]))
-    with pytest.raises(apt.FieldError, match="left out by fields=.*'energy'"):
+    with pytest.raises(apt.FieldError, match=r"left out by fields=.*'energy'"):
         Tensors().dataset(few).batch(ORDER)
 
 
