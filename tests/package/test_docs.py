@@ -51,6 +51,7 @@ for name, prefix in (("train", ""), ("mace", "REF_")):
 """,
     "docs/notebooks.md": 'molecules("alloys.atp", 50)',
     "docs/reports.md": 'molecules("alloys.atp", 50)',
+    "docs/tutorial.md": "",
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)
