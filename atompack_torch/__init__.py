@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         DistributedMoleculeSampler,
         EqualSizeBatchSampler,
     )
+    from atompack_torch.ops.neighbors import Neighbors, neighbor_list
     from atompack_torch.passes.statistics import Statistics
     from atompack_torch.passes.verification import Verification
     from atompack_torch.reports.building import Report, report
@@ -102,6 +103,7 @@ else:
         "Molecule": "batch.molecule_batch",
         "MoleculeBatch": "batch.molecule_batch",
         "NeighborList": "datasets.neighbors",
+        "Neighbors": "ops.neighbors",
         "Report": "reports.building",
         "ResidentDataset": "datasets.resident",
         "ShardDataset": "datasets.atlas_shards",
@@ -126,6 +128,7 @@ else:
         "filter": "conversion.selecting",
         "head": "inspection.dispatch",
         "info": "inspection.dispatch",
+        "neighbor_list": "ops.neighbors",
         "open": "inspection.dispatch",
         "report": "reports.building",
         "rename": "conversion.selecting",
@@ -217,6 +220,7 @@ __all__ = [
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
+    "Neighbors",
     "Report",
     "ResidentDataset",
     "ShardDataset",
@@ -240,6 +244,7 @@ __all__ = [
     "head",
     "hub",
     "info",
+    "neighbor_list",
     "rename",
     "report",
     "sample",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from atompack_torch._core import contract, contract_transposed
 from atompack_torch.batch.host_arrays import check_values
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.ops import library as library  # registers the operator
 
 
 class Rows(NamedTuple):
@@ -42,7 +42,9 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
     and differentiable with respect to it any number of times, as training on forces requires; the
     stored derivatives are constants. On the CPU it runs natively on torch's threads, bitwise
     identical for any number of them; on other devices it uses ``index_add``, whose order of
-    additions is unspecified on CUDA.
+    additions is unspecified on CUDA. It is the operator
+    ``torch.ops.atompack_torch.contract_forces``, which ``torch.compile(fullgraph=True)``,
+    ``torch.export`` and ``torch.vmap`` take.
 
     Args:
         batch: a batch with the derivative fields, as from ``ChebyshevDescriptor.compute`` or a
@@ -59,17 +61,21 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
             has an atom index out of range.
     """
     rows = _rows_of(batch, dE_dfeatures)
-    forces: Tensor
-    if dE_dfeatures.device.type == "cpu":
-        forces = _Contraction.apply(  # type: ignore[no-untyped-call]
-            dE_dfeatures, batch.ptr.contiguous(), *rows
-        )
-    else:
-        forces = by_index_add(dE_dfeatures, rows)
+    forces: Tensor = _contract(dE_dfeatures, batch.ptr, rows)
     if "radial_center_idx" not in batch._mask_rows:
         return forces
     is_known = batch.mask("radial_center_idx")[batch.batch]
     return forces.where(is_known.unsqueeze(1), float("nan"))
+
+
+def _contract(weights: Tensor, ptr: Tensor, rows: Rows) -> Tensor:
+    operator = torch.ops.atompack_torch.contract_forces
+    if torch.compiler.is_compiling():
+        return operator(weights, ptr, *rows)  # type: ignore[no-any-return]
+    try:
+        return operator(weights, ptr, *rows)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise FieldError(str(error)) from None
 
 
 def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
@@ -110,59 +116,3 @@ def _checked_row(name: str, row: Tensor, weights: Tensor) -> Tensor:
     if row.device != weights.device:
         raise fail("dE_dfeatures", f"a tensor on {row.device}", weights.device)
     return row
-
-
-class _Contraction(torch.autograd.Function):
-    """Forces from weights; its gradient is the transpose."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, ptr: Tensor, *rows: Tensor | None) -> Tensor:
-        ctx.save_for_backward(ptr, *rows)
-        return contract(weights, list(rows), ptr)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        none = (None,) * len(ctx.saved_tensors)
-        return _Transpose.apply(grad, *ctx.saved_tensors), *none  # type: ignore[no-untyped-call]
-
-
-class _Transpose(torch.autograd.Function):
-    """Weights from forces; its gradient is the contraction."""
-
-    @staticmethod
-    def forward(ctx: Any, forces: Tensor, ptr: Tensor, *rows: Tensor | None) -> Tensor:
-        ctx.save_for_backward(ptr, *rows)
-        return contract_transposed(forces, list(rows), ptr)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        none = (None,) * len(ctx.saved_tensors)
-        return _Contraction.apply(grad, *ctx.saved_tensors), *none  # type: ignore[no-untyped-call]
-
-
-def by_index_add(weights: Tensor, rows: Rows) -> Tensor:
-    """Computes the contraction with torch operators, for devices other than the CPU."""
-    n_radial = rows.radial_grads.shape[1]
-    n_plain = n_radial + rows.grads_i.shape[1]
-    plain, of_spins = weights[:, :n_plain], weights[:, n_plain:]
-    forces = torch.zeros(len(weights), 3, dtype=weights.dtype, device=weights.device)
-
-    v = plain[:, :n_radial].index_select(0, rows.radial_center)
-    if rows.radial_spin is not None:
-        more = of_spins[:, :n_radial].index_select(0, rows.radial_center)
-        v = v + rows.radial_spin[:, None] * more
-    pull = torch.einsum("en,enx->ex", v, rows.radial_grads)
-    forces = forces.index_add(0, rows.radial_center, pull)
-    forces = forces.index_add(0, rows.radial_neighbor, -pull)
-
-    v = plain[:, n_radial:].index_select(0, rows.angular_center)
-    if rows.angular_spin is not None:
-        more = of_spins[:, n_radial:].index_select(0, rows.angular_center)
-        v = v + rows.angular_spin[:, None] * more
-    for atoms, grads in (
-        (rows.angular_center, rows.grads_i),
-        (rows.angular_j, rows.grads_j),
-        (rows.angular_k, rows.grads_k),
-    ):
-        forces = forces.index_add(0, atoms, -torch.einsum("tn,tnx->tx", v, grads))
-    return forces

@@ -5,14 +5,12 @@
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
 #include "collate/arena/arena.h"
-#include "ops/contraction.h"
 #include "ops/features.h"
 
 namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::DerivativeTensors;
 using collate::Featurizer;
 
 // (order, cutoff)
@@ -41,24 +39,6 @@ std::pair<at::Tensor, std::vector<at::Tensor>> compute(const Featurizer& self, c
   return {std::move(made.features), std::move(made.derivatives)};
 }
 
-// radial center, neighbor, gradients, spins or None; angular center, j, k, gradients of i, j, k, spins or None
-using PyRows = std::vector<std::optional<at::Tensor>>;
-
-DerivativeTensors rows_of(const PyRows& rows) {
-  const auto at = [&](size_t place) { return rows.at(place).value(); };
-  return {.radial_center = at(0),
-          .radial_neighbor = at(1),
-          .radial_grads = at(2),
-          .radial_spin = rows.at(3),
-          .angular_center = at(4),
-          .angular_j = at(5),
-          .angular_k = at(6),
-          .grads_i = at(7),
-          .grads_j = at(8),
-          .grads_k = at(9),
-          .angular_spin = rows.at(10)};
-}
-
 }  // namespace
 
 void bind_descriptor(py::module_& module) {
@@ -68,14 +48,6 @@ void bind_descriptor(py::module_& module) {
       .def_property_readonly("n_features", [](const Featurizer& self) { return self.descriptor().n_features(); })
       .def_property_readonly("typespin", [](const Featurizer& self) { return self.descriptor().typespin(); })
       .def("compute", unlocked(&compute), py::arg("structures"), py::arg("derivatives"), py::arg("dtype"));
-  module.def("contract", unlocked([](const at::Tensor& weights, const PyRows& rows, const at::Tensor& ptr) {
-               return collate::contract(weights, rows_of(rows), ptr);
-             }),
-             py::arg("weights"), py::arg("rows"), py::arg("ptr"));
-  module.def("contract_transposed", unlocked([](const at::Tensor& forces, const PyRows& rows, const at::Tensor& ptr) {
-               return collate::contract_transposed(forces, rows_of(rows), ptr);
-             }),
-             py::arg("forces"), py::arg("rows"), py::arg("ptr"));
 }
 
 }  // namespace atompack::bindings

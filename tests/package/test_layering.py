@@ -222,7 +222,8 @@ def _named(base: str, node: ast.ImportFrom) -> set[str]:
 BELOW = {
     "display": set(),
     "batch": {"display"},
-    "descriptors": {"batch"},
+    "ops": {"batch"},
+    "descriptors": {"batch", "ops"},
     "parsed": {"batch", "remote"},
     "passes": {"batch", "display", "remote"},
     "writers": {"batch", "passes", "remote"},

@@ -129,40 +129,51 @@ constexpr auto pick = pick_one_by_one;
 }  // namespace
 
 void NeighborSearch::find(std::span<const double> positions, const Lattice& lattice, PairList& pairs) {
-  if (positions.empty()) return pairs.ends.push_back(pairs.i.size());
+  prepare(positions, lattice);
+  find_part(positions, {0, positions.size() / 3}, scratch_, pairs);
+}
+
+void NeighborSearch::prepare(std::span<const double> positions, const Lattice& lattice) {
+  if (positions.empty()) return;
   check_range(positions);
   const Extents extents = extents_of(positions, lattice);
   check_cells(lattice, extents);
   const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
   images_.gather(positions, near, options_.cutoff);
-  near_.resize(images_.size() + Images::kLanes);
-  for (uint32_t i = 0; i < positions.size() / 3; ++i) {
-    const auto [n_near, sure] = pick_near(i);
+  cell_ = near.cell();
+}
+
+void NeighborSearch::find_part(std::span<const double> positions, Range atoms, Scratch& scratch,
+                               PairList& pairs) const {
+  scratch.near_.resize(images_.size() + Images::kLanes);
+  for (auto i = static_cast<uint32_t>(atoms.first); i < atoms.last; ++i) {
+    const auto [n_near, sure] = pick_near(i, scratch.near_);
+    const auto near = std::span(scratch.near_).first(n_near);
     if (sure && options_.full && !options_.vectors) {
-      add_sure_pairs(i, n_near, pairs);
+      add_sure_pairs(i, near, pairs);
     } else {
-      add_pairs(positions, near.cell(), i, n_near, pairs);
+      add_pairs(positions, i, near, pairs);
     }
   }
   pairs.ends.push_back(pairs.i.size());
-  if (options_.max_neighbors) nearest_.keep(positions, near.cell(), pairs);
+  if (options_.max_neighbors) scratch.nearest_.keep(positions, cell_, pairs);
 }
 
 // Coarse comparison in float32: some of the remaining images may be slightly too far.
-NeighborSearch::Near NeighborSearch::pick_near(size_t i) {
-  Near near{0, true};
+NeighborSearch::Near NeighborSearch::pick_near(size_t i, std::span<uint32_t> near) const {
+  Near found{0, true};
   images_.visit_near(i, [&](const Range& range) {
-    const Picked picked = pick({images_, range, images_.point(i)}, near_.data() + near.size);
-    near.size += picked.n;
-    near.sure &= picked.sure;
+    const Picked picked = pick({images_, range, images_.point(i)}, near.data() + found.size);
+    found.size += picked.n;
+    found.sure &= picked.sure;
   });
-  return near;
+  return found;
 }
 
 // All images but the atom itself make pairs.
-void NeighborSearch::add_sure_pairs(uint32_t i, size_t n_near, PairList& pairs) {
+void NeighborSearch::add_sure_pairs(uint32_t i, std::span<const uint32_t> near, PairList& pairs) const {
   size_t end = pairs.i.size();
-  const size_t most = end + n_near + 1;
+  const size_t most = end + near.size() + 1;
   pairs.i.resize(most, i);
   pairs.j.resize(most);
   pairs.shifts.resize(most);
@@ -175,7 +186,7 @@ void NeighborSearch::add_sure_pairs(uint32_t i, size_t n_near, PairList& pairs) 
   const std::array from{static_cast<float>(cells[0]), static_cast<float>(cells[1]), static_cast<float>(cells[2])};
   uint32_t* const j = pairs.j.data();
   Shift* const shifts = pairs.shifts.data();
-  for (const uint32_t place : std::span(near_).first(n_near)) {
+  for (const uint32_t place : near) {
     const Image& image = images_.image(place);
     j[end] = image.atom;
     shifts[end] = {image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]};
@@ -187,8 +198,9 @@ void NeighborSearch::add_sure_pairs(uint32_t i, size_t n_near, PairList& pairs) 
 }
 
 // Final comparison in float64.
-void NeighborSearch::add_pairs(std::span<const double> positions, const Matrix3& cell, uint32_t i, size_t n_near,
-                               PairList& pairs) {
+void NeighborSearch::add_pairs(std::span<const double> positions, uint32_t i, std::span<const uint32_t> near,
+                               PairList& pairs) const {
+  const size_t n_near = near.size();
   size_t end = pairs.i.size() + (options_.self_interaction ? 1 : 0);
   pairs.j.resize(end + n_near);
   pairs.shifts.resize(end + n_near);
@@ -202,12 +214,12 @@ void NeighborSearch::add_pairs(std::span<const double> positions, const Matrix3&
   const double square = options_.cutoff * options_.cutoff;
   const Vector3& from = images_.cells(i);
   for (size_t k = 0; k < n_near; ++k) {
-    const Image& image = images_.image(near_[k]);
+    const Image& image = images_.image(near[k]);
     const Vector3 cells{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]};
     Vector vector;
     for (size_t d = 0; d < 3; ++d) {
       vector.xyz[d] = positions[3 * image.atom + d] - positions[3 * i + d] +
-                      (cells[0] * cell[0][d] + cells[1] * cell[1][d] + cells[2] * cell[2][d]);
+                      (cells[0] * cell_[0][d] + cells[1] * cell_[1][d] + cells[2] * cell_[2][d]);
     }
     const auto [x, y, z] = vector.xyz;
     pairs.j[end] = image.atom;

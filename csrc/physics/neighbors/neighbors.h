@@ -29,29 +29,44 @@ struct NeighborOptions {
 // float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
 class NeighborSearch {
  public:
-  explicit NeighborSearch(const NeighborOptions& options)
-      : options_(options), nearest_(options.max_neighbors.value_or(0)) {}
+  explicit NeighborSearch(const NeighborOptions& options) : options_(options), scratch_(options) {}
 
   // Adds the pairs of one structure, sorted by i, and for each atom by the place of the image. `positions` holds x, y,
   // z of each atom. Throws FieldError if positions are not finite or too far from the origin, or if there are more
   // candidates than the number of atoms justifies; `pairs` is unchanged then.
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
+  // What a thread needs for its part of a structure.
+  class Scratch {
+   public:
+    explicit Scratch(const NeighborOptions& options) : nearest_(options.max_neighbors.value_or(0)) {}
+
+   private:
+    friend NeighborSearch;
+    std::vector<uint32_t> near_;  // places of images
+    NearestNeighbors nearest_;
+  };
+
+  // The same for several threads: `prepare`, with the errors of `find`; then `find_part` for parts of the atoms, which
+  // adds their pairs as if they were a structure, and may be called by several threads with lists of their own.
+  void prepare(std::span<const double> positions, const Lattice& lattice);
+  void find_part(std::span<const double> positions, Range atoms, Scratch& scratch, PairList& pairs) const;
+
  private:
-  // Images that may be near an atom: those up to `near_[size]`, all of them nearer than the cutoff if `sure`.
+  // Images that may be near an atom: their number, and whether all of them are nearer than the cutoff.
   struct Near {
     size_t size;
     bool sure;
   };
-  Near pick_near(size_t i);
-  void add_pairs(std::span<const double> positions, const Matrix3& cell, uint32_t i, size_t n_near, PairList& pairs);
-  void add_sure_pairs(uint32_t i, size_t n_near, PairList& pairs);
+  Near pick_near(size_t i, std::span<uint32_t> near) const;
+  void add_pairs(std::span<const double> positions, uint32_t i, std::span<const uint32_t> near, PairList& pairs) const;
+  void add_sure_pairs(uint32_t i, std::span<const uint32_t> near, PairList& pairs) const;
   bool is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const;
 
   NeighborOptions options_;
   Images images_;
-  std::vector<uint32_t> near_;  // places of images
-  NearestNeighbors nearest_;
+  Matrix3 cell_{};
+  Scratch scratch_;
 };
 
 }  // namespace atompack::physics

@@ -1,0 +1,1 @@
+"""Operators of torch: ``torch.ops.atompack_torch.*``."""

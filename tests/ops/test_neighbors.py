@@ -1,0 +1,137 @@
+"""``neighbor_list``: the pairs of batches, differentiable, equal on any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ase.neighborlist
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+import atompack_torch as apt
+
+
+def batch_of(sizes: tuple[int, ...]) -> apt.MoleculeBatch:
+    """Structures with some periodic directions, and atoms outside of their cells."""
+    rng = np.random.default_rng(1)
+    molecules = []
+    for n in sizes:
+        length = (8.0 * n) ** (1 / 3) + 0.1
+        pbc = rng.random(3) < 0.7
+        cell = np.eye(3) * length + 0.1 * rng.random((3, 3))
+        positions = 2 * length * rng.random((n, 3)) - length
+        molecules.append(apt.Molecule(positions, np.full(n, 6), cell=cell, pbc=pbc))
+    return apt.collate(molecules)
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"full": False}, {"self_interaction": True}, {"max_neighbors": 5}],
+    ids=["full", "half", "self", "nearest"],
+)
+def test_equals_the_edges_of_batches(tmp_path: Any, dtype: torch.dtype, options: Any) -> None:
+    batch = batch_of((1, 5, 40, 7))
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        for molecule in batch:
+            molecule = apt.Molecule(
+                molecule.positions.to(dtype),
+                molecule.atomic_numbers,
+                cell=molecule.cell,
+                pbc=molecule.pbc,
+            )
+            writer.write(molecule)
+    neighbors = apt.NeighborList(2.5, vectors=True, **options)
+    read = apt.AtpDataset(tmp_path / "a.atp", neighbors=neighbors)[:]
+    found = apt.neighbor_list(
+        read.positions, read.cell.to(dtype), read.pbc, read.ptr, 2.5, **options
+    )
+    assert torch.equal(found.edge_index, read.edge_index)
+    assert torch.equal(found.edge_shift, read.edge_shift.to(dtype))
+    limit = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(
+        found.edge_vector, read.edge_vector.to(dtype), rtol=limit, atol=limit
+    )
+
+
+def test_equals_the_list_of_ase() -> None:
+    rng = np.random.default_rng(0)
+    atoms = ase.Atoms("C60", rng.random((60, 3)) * 7, cell=np.eye(3) * 7, pbc=(True, False, True))
+    i, j, shift = ase.neighborlist.neighbor_list("ijS", atoms, 3.0)
+    found = apt.neighbor_list(
+        torch.tensor(atoms.positions),
+        torch.tensor(atoms.cell.array),
+        torch.tensor(atoms.pbc),
+        cutoff=3.0,
+    )
+    theirs = sorted(zip(i, j, *shift.T, strict=True))
+    ours = sorted(map(tuple, torch.cat([found.edge_index, found.edge_shift.T.long()]).T.tolist()))
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("sizes", [(9000,), (3, 5000, 2, 2, 6000, 1), (300,) * 40, (), (0, 0)])
+def test_threads_change_nothing(sizes: tuple[int, ...], threads: Any) -> None:
+    """They share large structures, and are dealt small ones."""
+    generator = torch.Generator().manual_seed(0)
+    n = sum(sizes)
+    positions = 30 * torch.rand(n, 3, generator=generator)
+    cell = 30 * torch.eye(3).repeat(len(sizes), 1, 1)
+    ptr = torch.tensor([0, *np.cumsum(sizes, dtype=int).tolist()])
+    found = []
+    for count in (1, 2, 3, 2):
+        threads(count)
+        found.append(apt.neighbor_list(positions, cell, None, ptr, 3.0))
+    for other in found[1:]:
+        assert all(map(torch.equal, other, found[0]))
+
+
+def test_is_differentiable_in_positions_and_cell() -> None:
+    generator = torch.Generator().manual_seed(0)
+    positions = 3 * torch.rand(7, 3, generator=generator, dtype=torch.float64)
+    cell = 3 * torch.eye(3, dtype=torch.float64).repeat(2, 1, 1)
+    ptr = torch.tensor([0, 3, 7])
+
+    def energies(positions: torch.Tensor, cell: torch.Tensor) -> torch.Tensor:
+        found = apt.neighbor_list(positions, cell, None, ptr, 2.0)
+        return (-found.edge_vector.pow(2).sum(1)).exp().sum()
+
+    given = (positions.requires_grad_(), cell.requires_grad_())
+    assert gradcheck(energies, given)
+    assert gradgradcheck(energies, given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"positions": torch.zeros(4, 2)}, "positions: expected shape"),
+        ({"positions": torch.zeros(4, 3, dtype=torch.int64)}, "positions: expected Float"),
+        ({"positions": torch.full((4, 3), float("nan"))}, "finite numbers"),
+        ({"cell": torch.zeros(3, 3, 3)}, "cell: expected"),
+        ({"cell": torch.zeros(1, 3, 3)}, "molecule 0"),
+        ({"ptr": torch.tensor([0, 3])}, "ptr: expected"),
+        ({"cutoff": 0.0}, "cutoff"),
+        ({"cutoff": float("nan")}, "cutoff"),
+        ({"max_neighbors": 0}, "max_neighbors"),
+        ({"max_neighbors": 3, "full": False}, "max_neighbors"),
+        ({"positions": torch.zeros(40_000, 3), "ptr": None}, "expected at most"),
+    ],
+)
+def test_errors_are_named(changes: Any, message: str) -> None:
+    given = {
+        "positions": torch.rand(4, 3),
+        "cell": 9 * torch.eye(3).unsqueeze(0),
+        "ptr": torch.tensor([0, 4]),
+        "cutoff": 2.0,
+    }
+    with pytest.raises(apt.FieldError, match=message):
+        apt.neighbor_list(**{**given, **changes})
