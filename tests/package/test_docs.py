@@ -52,6 +52,10 @@ for name, prefix in (("train", ""), ("mace", "REF_")):
     "docs/notebooks.md": 'molecules("alloys.atp", 50)',
     "docs/reports.md": 'molecules("alloys.atp", 50)',
     "docs/tutorial.md": "",
+    "docs/missing_labels.md": "",
+    "docs/converting.md": "",
+    "docs/reference_energies.md": 'molecules("alloys.atp", 50)',
+    "docs/batches.md": 'molecules("train.atp", 400)',
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)
