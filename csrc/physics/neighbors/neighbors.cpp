@@ -30,6 +30,18 @@ void check_range(std::span<const double> positions) {
       .at_field("positions");
 }
 
+// After so many atoms, memory is taken for the pairs of all.
+constexpr size_t kSample = 1024;
+
+void reserve(PairList& pairs, size_t begin, size_t n_atoms) {
+  const size_t found = pairs.i.size() - begin, expected = found + found / 8 + 64;
+  const size_t n = begin + expected * ((n_atoms + kSample - 1) / kSample);
+  pairs.i.reserve(n);
+  pairs.j.reserve(n);
+  pairs.shifts.reserve(n);
+  if (!pairs.vectors.empty()) pairs.vectors.reserve(n);
+}
+
 // Rounding error of coordinates along a normal.
 double rounding_of(std::span<const double> positions) {
   double farthest = 0;
@@ -146,7 +158,9 @@ void NeighborSearch::prepare(std::span<const double> positions, const Lattice& l
 void NeighborSearch::find_part(std::span<const double> positions, Range atoms, Scratch& scratch,
                                PairList& pairs) const {
   scratch.near_.resize(images_.size() + Images::kLanes);
+  const size_t begin = pairs.i.size();
   for (auto i = static_cast<uint32_t>(atoms.first); i < atoms.last; ++i) {
+    if (i == atoms.first + kSample) reserve(pairs, begin, atoms.size());
     const auto [n_near, sure] = pick_near(i, scratch.near_);
     const auto near = std::span(scratch.near_).first(n_near);
     if (sure && options_.full && !options_.vectors) {

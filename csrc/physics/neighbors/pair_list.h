@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "io/huge_pages.h"
+
 namespace atompack::physics {
 
 // A neighbor as seen from one of the two atoms: r_j - r_i + S cell points to it.
@@ -20,7 +22,7 @@ struct Vector {
   double length() const { return std::sqrt(xyz[0] * xyz[0] + xyz[1] * xyz[1] + xyz[2] * xyz[2]); }
 };
 
-// Leaves the elements that a vector grows by uninitialized.
+// Leaves the elements that a vector grows by uninitialized, and takes huge pages for large vectors.
 template <typename T>
 struct UninitializedAllocator : std::allocator<T> {
   template <typename U>
@@ -29,6 +31,11 @@ struct UninitializedAllocator : std::allocator<T> {
   };
   using std::allocator<T>::allocator;
 
+  T* allocate(size_t n) {
+    T* const memory = std::allocator<T>::allocate(n);
+    io::prefer_huge_pages(memory, n * sizeof(T));
+    return memory;
+  }
   void construct(T* place) { ::new (static_cast<void*>(place)) T; }
   template <typename... Args>
   void construct(T* place, Args&&... args) {
