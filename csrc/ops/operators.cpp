@@ -1,0 +1,152 @@
+// Registers the operators with torch: torch.ops.atompack_torch.*. This library needs no Python, so that programs in C++
+// can load models that use them.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <torch/library.h>
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "base/error.h"
+#include "ops/contraction.h"
+#include "ops/neighbor_list.h"
+
+namespace atompack::collate {
+namespace {
+
+using Spin = std::optional<at::Tensor>;
+
+// Runs the body; errors in values become those of torch, which Python sees as ValueError.
+template <typename Body>
+auto with_errors_of_torch(const Body& body) {
+  try {
+    return body();
+  } catch (const DataError& error) {
+    C10_THROW_ERROR(ValueError, std::string(error.what()));
+  }
+}
+
+// The columns of derivatives, in the order of the schema.
+#define ATOMPACK_ROWS                                                                                               \
+  const at::Tensor &radial_center, const at::Tensor &radial_neighbor, const at::Tensor &radial_grads,               \
+      const Spin &radial_spin, const at::Tensor &angular_center, const at::Tensor &angular_j,                       \
+      const at::Tensor &angular_k, const at::Tensor &grads_i, const at::Tensor &grads_j, const at::Tensor &grads_k, \
+      const Spin &angular_spin
+
+#define ATOMPACK_GATHERED_ROWS                                                                                         \
+  DerivativeTensors {                                                                                                  \
+    radial_center, radial_neighbor, radial_grads, radial_spin, angular_center, angular_j, angular_k, grads_i, grads_j, \
+        grads_k, angular_spin                                                                                          \
+  }
+
+at::Tensor contract_on_cpu(const at::Tensor& weights, const at::Tensor& ptr, ATOMPACK_ROWS) {
+  return with_errors_of_torch([&] { return contract(weights, ATOMPACK_GATHERED_ROWS, ptr.contiguous()); });
+}
+
+at::Tensor transpose_on_cpu(const at::Tensor& forces, const at::Tensor& ptr, ATOMPACK_ROWS) {
+  return with_errors_of_torch([&] { return contract_transposed(forces, ATOMPACK_GATHERED_ROWS, ptr.contiguous()); });
+}
+
+// The weights of one kind of rows: plain ones, and with spins the sum with those of the second half of the features.
+at::Tensor weights_of_rows(const at::Tensor& weights, const at::Tensor& center, const Spin& spin, c10::SymInt first,
+                           c10::SymInt count, c10::SymInt n_plain) {
+  at::Tensor of_rows = weights.narrow_symint(1, first, count).index_select(0, center);
+  if (!spin) return of_rows;
+  return of_rows + spin->unsqueeze(1) * weights.narrow_symint(1, n_plain + first, count).index_select(0, center);
+}
+
+at::Tensor pull(const at::Tensor& weights, const at::Tensor& grads) {
+  return at::bmm(weights.unsqueeze(1), grads).squeeze(1);
+}
+
+// With torch's own operators, on other devices.
+at::Tensor contract_anywhere(const at::Tensor& weights, const at::Tensor& ptr, ATOMPACK_ROWS) {
+  const c10::SymInt n_radial = radial_grads.sym_size(1), n_angular = grads_i.sym_size(1);
+  at::Tensor forces = weights.new_zeros_symint({weights.sym_size(0), 3});
+  const at::Tensor radial = weights_of_rows(weights, radial_center, radial_spin, 0, n_radial, n_radial + n_angular);
+  const at::Tensor force = pull(radial, radial_grads);
+  forces = forces.index_add(0, radial_center, force).index_add(0, radial_neighbor, force, -1);
+  const at::Tensor angular =
+      weights_of_rows(weights, angular_center, angular_spin, n_radial, n_angular, n_radial + n_angular);
+  forces = forces.index_add(0, angular_center, pull(angular, grads_i), -1);
+  forces = forces.index_add(0, angular_j, pull(angular, grads_j), -1);
+  return forces.index_add(0, angular_k, pull(angular, grads_k), -1);
+}
+
+at::Tensor along(const at::Tensor& grads, const at::Tensor& forces) {
+  return at::bmm(grads, forces.unsqueeze(2)).squeeze(2);
+}
+
+at::Tensor transpose_anywhere(const at::Tensor& forces, const at::Tensor& ptr, ATOMPACK_ROWS) {
+  const at::Tensor difference = forces.index_select(0, radial_center) - forces.index_select(0, radial_neighbor);
+  const at::Tensor radial = along(radial_grads, difference);
+  const at::Tensor angular =
+      -(along(grads_i, forces.index_select(0, angular_center)) + along(grads_j, forces.index_select(0, angular_j)) +
+        along(grads_k, forces.index_select(0, angular_k)));
+  const auto summed = [&](const at::Tensor& rows, const at::Tensor& center) {
+    return forces.new_zeros_symint({forces.sym_size(0), rows.sym_size(1)}).index_add(0, center, rows);
+  };
+  const at::Tensor plain = at::cat({summed(radial, radial_center), summed(angular, angular_center)}, 1);
+  if (!radial_spin || !angular_spin) return plain;
+  return at::cat({plain, summed(radial_spin->unsqueeze(1) * radial, radial_center),
+                  summed(angular_spin->unsqueeze(1) * angular, angular_center)},
+                 1);
+}
+
+at::Tensor contract_sizes(const at::Tensor& weights, const at::Tensor& ptr, ATOMPACK_ROWS) {
+  return weights.new_empty_symint({weights.sym_size(0), 3});
+}
+
+at::Tensor transpose_sizes(const at::Tensor& forces, const at::Tensor& ptr, ATOMPACK_ROWS) {
+  const c10::SymInt n_plain = radial_grads.sym_size(1) + grads_i.sym_size(1);
+  return forces.new_empty_symint({forces.sym_size(0), radial_spin ? 2 * n_plain : n_plain});
+}
+
+std::tuple<at::Tensor, at::Tensor> neighbors_on_cpu(const at::Tensor& positions, const std::optional<at::Tensor>& cell,
+                                                    const std::optional<at::Tensor>& pbc, const at::Tensor& ptr,
+                                                    double cutoff, bool full, bool self_interaction,
+                                                    std::optional<int64_t> max_neighbors) {
+  return with_errors_of_torch([&] {
+    if (!(cutoff > 0) || cutoff > 1e15) throw FieldError(cat("cutoff: expected a positive number, got ", cutoff));
+    if (max_neighbors && (*max_neighbors < 1 || !full || self_interaction)) {
+      throw FieldError("max_neighbors: expected at least 1, with full lists and without self-interaction");
+    }
+    physics::NeighborOptions options{.cutoff = cutoff, .full = full, .self_interaction = self_interaction};
+    if (max_neighbors) options.max_neighbors = static_cast<size_t>(*max_neighbors);
+    auto [index, shift] = find_neighbors({positions, cell, pbc, ptr.contiguous()}, options);
+    return std::tuple(index, shift);
+  });
+}
+
+}  // namespace
+}  // namespace atompack::collate
+
+TORCH_LIBRARY(atompack_torch, library) {
+  const std::string rows =
+      "Tensor ptr, Tensor radial_center, Tensor radial_neighbor, Tensor radial_grads, Tensor? radial_spin, "
+      "Tensor angular_center, Tensor angular_j, Tensor angular_k, Tensor grads_i, Tensor grads_j, Tensor grads_k, "
+      "Tensor? angular_spin) -> Tensor";
+  library.def(("contract_forces(Tensor weights, " + rows).c_str());
+  library.def(("contract_forces_transposed(Tensor forces, " + rows).c_str());
+  library.def(
+      "neighbor_list(Tensor positions, Tensor? cell, Tensor? pbc, Tensor ptr, float cutoff, bool full=True, "
+      "bool self_interaction=False, int? max_neighbors=None) -> (Tensor, Tensor)");
+}
+
+TORCH_LIBRARY_IMPL(atompack_torch, CPU, library) {
+  library.impl("contract_forces", atompack::collate::contract_on_cpu);
+  library.impl("contract_forces_transposed", atompack::collate::transpose_on_cpu);
+  library.impl("neighbor_list", atompack::collate::neighbors_on_cpu);
+}
+
+TORCH_LIBRARY_IMPL(atompack_torch, CUDA, library) {
+  library.impl("contract_forces", atompack::collate::contract_anywhere);
+  library.impl("contract_forces_transposed", atompack::collate::transpose_anywhere);
+}
+
+TORCH_LIBRARY_IMPL(atompack_torch, Meta, library) {
+  library.impl("contract_forces", atompack::collate::contract_sizes);
+  library.impl("contract_forces_transposed", atompack::collate::transpose_sizes);
+}
