@@ -56,6 +56,12 @@ for name, prefix in (("train", ""), ("mace", "REF_")):
     "docs/converting.md": "",
     "docs/reference_energies.md": 'molecules("alloys.atp", 50)',
     "docs/batches.md": 'molecules("train.atp", 400)',
+    "docs/several_gpus.md": 'molecules("train.atp", 400)',
+    "docs/resuming.md": 'molecules("train.atp", 400)',
+    "docs/larger_than_memory.md": 'molecules("train.atp", 400)',
+    "docs/feature_caches.md": 'molecules("train.atp", 400)',
+    "docs/resident.md": 'molecules("train.atp", 400)',
+    "docs/operators.md": "",
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)
