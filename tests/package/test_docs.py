@@ -71,7 +71,12 @@ with apt.ShardWriter("train", 300, 10) as writer:
 model = torch.nn.Flatten()
 """,
 }
+# Pages whose commands are run too, in their place between the blocks.
+RUN_COMMANDS = ("docs/converting.md",)
+
 RUNNER = """
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,6 +87,9 @@ lines, block = Path(document).read_text().splitlines(), None
 for number, line in enumerate(lines, 1):
     if line == "```python":
         block = number, []
+    elif line.startswith("atompack-torch ") and document.endswith(COMMANDS):
+        command = [sys.executable, "-m", "atompack_torch", *shlex.split(line, comments=True)[1:]]
+        subprocess.run(command, check=True)
     elif line == "```" and block:
         # Where they stand in the document is where an error is reported.
         source = "\\n" * block[0] + "\\n".join(block[1])
@@ -105,7 +113,13 @@ def test_blocks_run_as_written(document: str, tmp_path: Path) -> None:
     torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", RUNNER, REPOSITORY / document, COMMON + BEFORE[document]],
+        [
+            sys.executable,
+            "-c",
+            RUNNER.replace("COMMANDS", repr(RUN_COMMANDS)),
+            REPOSITORY / document,
+            COMMON + BEFORE[document],
+        ],
         cwd=tmp_path,
         env={**os.environ, **torchrun, **where},
         capture_output=True,

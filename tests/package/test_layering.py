@@ -57,6 +57,8 @@ OWN = {
 # Single headers from other layers: memory as the system gives it, and checksums.
 EXTRA = {
     "collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"},
+    "ops": {"io/huge_pages.h"},
+    "physics": {"io/huge_pages.h"},
     "io": {"codec/crc32c.h", "codec/sha256.h"},
 }
 OPERATING_SYSTEM = re.compile(
