@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from atompack_torch._native import REBUILD, built_for, not_built, not_loadable
 
 
@@ -28,6 +30,7 @@ def _check_torch_version() -> None:
 _check_torch_version()
 
 try:
+    from atompack_torch import _C
     from atompack_torch._C import (
         Batcher,
         CacheBuilder,
@@ -69,6 +72,12 @@ except ModuleNotFoundError as error:
 except ImportError as error:
     raise ImportError(not_loadable(error)) from None
 
+
+def native_folder() -> Path:
+    """Returns the folder of the native libraries."""
+    return Path(_C.__file__).parent
+
+
 __all__ = [
     "Batcher",
     "CacheBuilder",
@@ -90,6 +99,7 @@ __all__ = [
     "count_stored_rows",
     "encode_cache_entries",
     "make_outputs",
+    "native_folder",
     "pack_tensors",
     "parallel_thread_ids",
     "read_example",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atompack_torch import _C
+from atompack_torch._core import native_folder
 
 __all__ = ["library_path"]
 
@@ -22,7 +22,7 @@ _CONTRACTIONS = ("contract_forces", "contract_forces_transposed")
 
 def library_path() -> Path:
     """Returns the path of the shared library, which needs torch but not Python."""
-    return Path(_C.__file__).with_name("libatompack_ops.so")
+    return native_folder() / "libatompack_ops.so"
 
 
 torch.ops.load_library(library_path())  # type: ignore[no-untyped-call]
