@@ -103,6 +103,10 @@ def open_mixture(path: Any, **options: Any) -> Any:
     return apt.MixtureDataset(parts)
 
 
+def open_resident(path: Any, **options: Any) -> Any:
+    return apt.ResidentDataset(apt.AtpDataset(path, **options))
+
+
 WRITE: dict[str, Callable[[Path, int], None]] = {
     "AtpDataset": write_atp,
     "AseLmdbDataset": write_aselmdb,
@@ -111,6 +115,7 @@ WRITE: dict[str, Callable[[Path, int], None]] = {
     "ShardDataset": write_shards,
     "AtlasDataset": write_store,
     "MixtureDataset": write_atp,
+    "ResidentDataset": write_atp,
 }
 OPEN: dict[str, Make] = {
     "AtpDataset": apt.AtpDataset,
@@ -120,7 +125,9 @@ OPEN: dict[str, Make] = {
     "ShardDataset": apt.ShardDataset,
     "AtlasDataset": open_atlas,
     "MixtureDataset": open_mixture,
+    "ResidentDataset": open_resident,
 }
+OF_OTHERS = ("MixtureDataset", "ResidentDataset")  # made of data sets, not of a path
 OPTIONS = {"dtype": None, "transform": None, "missing": "nan", "num_threads": None}
 MISTAKES: list[tuple[str, Any, type[Exception], str]] = [
     ("num_threads", 0, ValueError, "num_threads: expected a positive number or None, got 0"),
@@ -170,7 +177,7 @@ def test_path_of_a_list(tmp_path: Path) -> None:
     assert dataset.block_sizes.tolist() == [N, N]
 
 
-@pytest.mark.parametrize("kind", [n for n in OPEN if n != "MixtureDataset"])
+@pytest.mark.parametrize("kind", [n for n in OPEN if n not in OF_OTHERS])
 def test_path_and_options_have_the_same_names(kind: str) -> None:
     parameters = inspect.signature(getattr(apt, kind)).parameters
     assert next(iter(parameters)) == "path"
