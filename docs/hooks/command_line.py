@@ -15,12 +15,12 @@ PAGE = "command_line.md"
 INTRODUCTION = """\
 # Command line
 
-`atompack-torch COMMAND`, or `python -m atompack_torch COMMAND`. This page is made from the parser of the program, so that it
-shows what `--help` does. The examples are not run by the tests of this page: their files are placeholders; `tests/cli` runs every
-command.
+`atompack-torch COMMAND`, or `python -m atompack_torch COMMAND`. This page is made from the parser
+of the program, so that it shows what `--help` does. The examples are not run by the tests of this
+page: their files are placeholders; `tests/cli` runs every command.
 
-Exit status: 0, 1 (bad data), 2 (wrong usage). With `--json` an error is a JSON document too. Colors appear on terminals, unless
-`NO_COLOR` is set.
+Exit status: 0, 1 (bad data), 2 (wrong usage). With `--json` an error is a JSON document too. Colors
+appear on terminals, unless `NO_COLOR` is set.
 """
 
 

@@ -1,4 +1,4 @@
-"""MkDocs hook: ends the build with an error where a page of the site would load anything from another host."""
+"""MkDocs hook: fails where a page of the site would load anything from another host."""
 
 from __future__ import annotations
 

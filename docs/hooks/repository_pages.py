@@ -1,8 +1,9 @@
 """MkDocs hook: files of the repository that pages link to become pages of the site.
 
-Links of a page are written as in the repository, where they work too: `../csrc/formats/atp/FORMAT.md`. Each such
-file gets a page `repository/PATH`, whose own links are followed in the same way; sources are shown with their lines
-highlighted. A link to what does not exist is left alone, so that `mkdocs build --strict` reports it.
+Links of a page are written as in the repository, where they work too, such as
+`../csrc/formats/atp/FORMAT.md`. Each such file gets a page `repository/PATH`, whose own links are
+followed in the same way; sources are shown highlighted. A link to what does not exist is left
+alone, so that `mkdocs build --strict` reports it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def content_of(source: str) -> str:
     text = path.read_text()
     if path.suffix == ".md":
         return text
-    return f"# {path.name}\n\n`{source}` in the repository.\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{text}````\n"
+    language = LANGUAGES.get(path.suffix, "text")
+    head = f"# {path.name}\n\n`{source}` in the repository.\n\n"
+    return f"{head}````{language}\n{text}````\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
