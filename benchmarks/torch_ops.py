@@ -11,8 +11,6 @@ one process.
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 
 import ase.neighborlist
@@ -21,6 +19,7 @@ import torch
 import vesin
 from results import Result, note
 from torch._dynamo.testing import CompileCounterWithBackend
+from turns import take_turns
 
 import atompack_torch as apt
 
@@ -68,22 +67,12 @@ def report_neighbors(n: int, rounds: int) -> None:
         sides["ours, two threads"]()
     counts = {name: side() for name, side in sides.items()}
     assert len(set(counts.values())) == 1, counts
-    medians = {name: statistics.median(times) for name, times in turns(sides, rounds).items()}
+    medians = {name: spent.median for name, spent in take_turns(sides, rounds).items()}
     mine = medians["ours"]
     print(f"{n:,} atoms, {counts['ours'] / n:.0f} neighbors each, one structure")
     for name, seconds in medians.items():
         print(f"  {name:<18} {1e6 * seconds / n:6.2f} µs an atom, {seconds / mine:5.2f}x the time")
         note(Result("torch_ops", f"neighbor list, {name}", 1e6 * seconds / n, "µs an atom"))
-
-
-def turns(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            start = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - start)
-    return seconds
 
 
 def on_threads(count: int, body: Callable[[], int]) -> Callable[[], int]:
@@ -121,7 +110,7 @@ def report_training(n_batches: int) -> None:
 
     epoch(compiled)
     sides = {"eager": lambda: epoch(loss), "compiled": lambda: epoch(compiled)}
-    medians = {name: statistics.median(times) for name, times in turns(sides, 5).items()}
+    medians = {name: spent.median for name, spent in take_turns(sides, 5).items()}
     print(f"training step, {len(batches)} batches of 16 to 48 structures, one thread")
     print(f"  {counter.frame_count} graphs, of which {counter.frame_count - 1} were compiled anew")
     for name, seconds in medians.items():

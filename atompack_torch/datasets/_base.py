@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -57,7 +57,6 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     _path: Any = None  # as given
     _request: Request
-    _has_parts: ClassVar[bool] = False  # made of other data sets
     _native: MoleculeBatcher | None = None
     _needs_process: int | None = None  # that opened remote files: a fork lacks their threads
     _table: FieldTable | None = None  # kept alive for the names stored in it

@@ -52,6 +52,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     """
 
     _item: ClassVar[str] = "molecule"  # name of an item in errors
+    _has_parts: ClassVar[bool] = False  # made of other data sets
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
     _has_full_schema = True  # False: it is that of some items
     _selection: Tensor | None = None  # items of a subset, as numbers in the whole data set

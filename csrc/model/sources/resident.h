@@ -24,7 +24,7 @@ struct ResidentField {
   bool operator==(const ResidentField&) const = default;
 };
 
-// What a record consists of: (n_atoms, 3) positions, (n_atoms,) numbers, then the values of these fields, without gaps.
+// A record: (n_atoms, 3) positions, (n_atoms,) numbers, then the values of these fields, without gaps.
 struct ResidentForm {
   int32_t schema = 0;
   DType positions = DType::float32;
