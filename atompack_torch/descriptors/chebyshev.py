@@ -17,6 +17,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
+from atompack_torch.ops import features as features  # registers the operators
 from atompack_torch.options import utf8
 
 _MIN_CUTOFF = 1e-3  # minimum cutoff of the neighbor search
@@ -72,9 +73,10 @@ class ChebyshevDescriptor:
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
         self.dtype = dtype
         numbers = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+        self._atomic_numbers = [numbers.get(label, -1) for label in self.species]
         self._featurizer = Featurizer(
             species=list(self.species),
-            atomic_numbers=[numbers.get(label, -1) for label in self.species],
+            atomic_numbers=self._atomic_numbers,
             radial=(self.rad_order, self.rad_cutoff),
             angular=(self.ang_order, self.ang_cutoff),
             min_cutoff=self.min_cutoff,
@@ -134,7 +136,8 @@ class ChebyshevDescriptor:
 
         Molecules and atoms are processed by torch's threads, without the GIL. A molecule without
         ``cell`` is not periodic; with a cell but without ``pbc`` it is periodic in all directions,
-        as in aenet. The results are not differentiable: use ``contract_forces`` for forces.
+        as in aenet. The results are not differentiable: use ``contract_forces`` for forces, or
+        ``features`` instead.
 
         Args:
             batch: a batch on the CPU; ``positions``, ``cell`` and the cutoffs in the same unit.
@@ -172,6 +175,61 @@ class ChebyshevDescriptor:
         made: dict[str, Value] = {"features": features}
         made |= dict(zip(names, rows, strict=True)) if derivatives else {}
         return _add_fields(batch, made, set(DERIVATIVES) if derivatives else set())
+
+    def features(
+        self,
+        positions: Tensor,
+        atomic_numbers: Tensor,
+        ptr: Tensor | None = None,
+        cell: Tensor | None = None,
+        pbc: Tensor | None = None,
+    ) -> Tensor:
+        """Computes features of tensors, differentiable in positions and cell.
+
+            features = descriptor.features(positions.requires_grad_(), numbers)
+            energy = model(features).sum()
+            (gradient,) = torch.autograd.grad(energy, positions, create_graph=True)  # -forces
+
+        It is the operator ``torch.ops.atompack_torch.chebyshev_features``, which
+        ``torch.compile(fullgraph=True)`` and ``torch.export`` take. The gradient with respect to
+        the positions is native. Second derivatives, and the gradient with respect to the cell, are
+        computed by torch and take several times as long; a loss that depends on forces needs
+        neither for the gradients of a model's parameters: ``loss.backward(inputs=parameters)``.
+
+        Args:
+            positions: (N, 3) float32 or float64, in the unit of the cutoffs.
+            atomic_numbers: (N,) int64.
+            ptr: (B + 1,) int64, the first atom of each structure, ending with N; None: one
+                structure.
+            cell: (B, 3, 3), or (3, 3) for one structure, rows are the cell vectors; None: all
+                structures are open.
+            pbc: (B, 3) bool, or (3,) for one structure, periodic directions; None: all where there
+                is a cell.
+
+        Returns:
+            Features (N, F) of the descriptor's dtype, computed in float64 and rounded once.
+
+        Raises:
+            FieldError: types or shapes differ from these, the descriptor lacks the species of an
+                atom, or positions or cell are not finite.
+        """
+        if ptr is None:
+            ptr = torch.tensor([0, len(positions)], device=positions.device)
+            cell = cell if cell is None else cell.reshape(-1, 3, 3)
+            pbc = pbc if pbc is None else pbc.reshape(-1, 3)
+        try:
+            features: Tensor = torch.ops.atompack_torch.chebyshev_features(
+                positions.double(),
+                atomic_numbers,
+                ptr,
+                cell if cell is None else cell.double(),
+                pbc,
+                self._atomic_numbers,
+                *self._settings()[1:-1],
+            )
+        except ValueError as error:
+            raise FieldError(str(error)) from None
+        return features.to(_DTYPES[self.dtype])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChebyshevDescriptor):

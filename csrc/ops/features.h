@@ -8,7 +8,6 @@
 
 #include "base/dtype.h"
 #include "physics/chebyshev/chebyshev.h"
-#include "threads/adaptive_parallelism.h"
 
 namespace atompack::collate {
 
@@ -46,7 +45,6 @@ class Featurizer {
 
   physics::Chebyshev descriptor_;
   std::vector<int64_t> atomic_numbers_;
-  mutable AdaptiveParallelism pace_;
 };
 
 }  // namespace atompack::collate

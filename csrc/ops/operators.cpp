@@ -4,29 +4,19 @@
 #include <ATen/TensorOperators.h>
 #include <torch/library.h>
 
-#include <exception>
 #include <optional>
 #include <string>
 #include <tuple>
 
 #include "base/error.h"
 #include "ops/contraction.h"
+#include "ops/errors_of_torch.h"
 #include "ops/neighbor_list.h"
 
 namespace atompack::collate {
 namespace {
 
 using Spin = std::optional<at::Tensor>;
-
-// Runs the body; errors in values become those of torch, which Python sees as ValueError.
-template <typename Body>
-auto with_errors_of_torch(const Body& body) {
-  try {
-    return body();
-  } catch (const DataError& error) {
-    C10_THROW_ERROR(ValueError, std::string(error.what()));
-  }
-}
 
 // The columns of derivatives, in the order of the schema.
 #define ATOMPACK_ROWS                                                                                               \

@@ -1,0 +1,246 @@
+"""Features of Chebyshev descriptors as operators that torch differentiates.
+
+``chebyshev_features`` and its products with vectors from both sides are native. What these do not
+give, derivatives with respect to the cell and second derivatives, is computed by torch from the
+same formula, which is written here once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from atompack_torch.ops import library as library  # loads the operators
+
+__all__ = ["Structures", "features_by_torch"]
+
+_OPERATORS = torch.ops.atompack_torch
+
+
+class Structures(NamedTuple):
+    """Structures and settings: the arguments of the operators, in order."""
+
+    positions: Tensor
+    atomic_numbers: Tensor
+    ptr: Tensor
+    cell: Tensor | None
+    pbc: Tensor | None
+    species: list[int]
+    rad_order: int
+    rad_cutoff: float
+    ang_order: int
+    ang_cutoff: float
+    min_cutoff: float
+
+
+def features_by_torch(given: Structures) -> Tensor:
+    """Computes features (N, F) with torch's own operators, differentiable any number of times."""
+    positions, cutoff = given.positions, max(given.rad_cutoff, given.ang_cutoff)
+    detached = (positions.detach(), None if given.cell is None else given.cell.detach())
+    index, shift = _OPERATORS.neighbor_list(*detached, given.pbc, given.ptr, cutoff)
+    i, j = index.unbind(0)
+    vector = positions.index_select(0, j) - positions.index_select(0, i)
+    if given.cell is not None:
+        structure = torch.searchsorted(given.ptr, i, right=True) - 1
+        vector = vector + torch.einsum("ea,eax->ex", shift, given.cell.index_select(0, structure))
+    distance = vector.norm(dim=1)
+    spin = _spins(given)
+
+    def summed(some: Tensor, terms: Tensor, spins: Tensor) -> list[Tensor]:
+        def of_atoms(rows: Tensor) -> Tensor:
+            empty = positions.new_zeros((len(positions), rows.shape[1]))
+            return empty.index_add(0, i.index_select(0, some), rows)
+
+        weighted = [of_atoms(spins.unsqueeze(1) * terms)] if len(given.species) > 1 else []
+        return [of_atoms(terms), *weighted]
+
+    near = (distance > given.min_cutoff) & (distance <= given.rad_cutoff)
+    edges = near.nonzero().squeeze(1)
+    d = distance.index_select(0, edges)
+    terms = _chebyshev(2 / given.rad_cutoff * d - 1, given.rad_order)
+    terms = terms * _damping(d, given.rad_cutoff).unsqueeze(1)
+    radial = summed(edges, terms, spin.index_select(0, j.index_select(0, edges)))
+
+    near = (distance > given.min_cutoff) & (distance <= given.ang_cutoff)
+    edges = near.nonzero().squeeze(1)
+    first, second = (edges.index_select(0, leg) for leg in _pairs(i.index_select(0, edges)))
+    direction = vector / distance.unsqueeze(1)
+    cosine = (direction.index_select(0, first) * direction.index_select(0, second)).sum(1)
+    damping = _damping(distance, given.ang_cutoff)
+    damping = damping.index_select(0, first) * damping.index_select(0, second)
+    spins = spin.index_select(0, j)
+    angular = summed(
+        first,
+        _chebyshev(cosine, given.ang_order) * damping.unsqueeze(1),
+        spins.index_select(0, first) * spins.index_select(0, second),
+    )
+    return torch.cat([part for kind in zip(radial, angular, strict=True) for part in kind], 1)
+
+
+def _spins(given: Structures) -> Tensor:
+    """The weight of each atom (N,): -1, 1 for two species, -1, 0, 1 for three and so on."""
+    n = len(given.species)
+    weights = [k - n // 2 + (k >= n // 2 and n % 2 == 0) for k in range(n)]
+    species = given.atomic_numbers.new_tensor(given.species)
+    found = (given.atomic_numbers.unsqueeze(1) == species).to(torch.int64).argmax(1)
+    return given.positions.new_tensor(weights).index_select(0, found)
+
+
+def _chebyshev(x: Tensor, order: int) -> Tensor:
+    """T_0 to T_order of each argument: (len(x), order + 1)."""
+    terms = [torch.ones_like(x), x]
+    while len(terms) <= order:
+        terms.append(2 * x * terms[-1] - terms[-2])
+    return torch.stack(terms[: order + 1], 1)
+
+
+def _damping(distance: Tensor, cutoff: float) -> Tensor:
+    return ((torch.pi / cutoff * distance).cos() + 1) / 2
+
+
+def _pairs(centers: Tensor) -> tuple[Tensor, Tensor]:
+    """All pairs of rows (T,), (T,) with the same center, from centers in ascending order."""
+    rows = torch.arange(len(centers), device=centers.device)
+    after = torch.searchsorted(centers, centers, right=True) - rows - 1
+    first = rows.repeat_interleave(after)
+    before = (after.cumsum(0) - after).repeat_interleave(after)
+    return first, first + 1 + torch.arange(len(first), device=centers.device) - before
+
+
+def _second_derivatives(
+    ctx: Any, given: Structures, weights: Tensor, directions: Tensor, first_input: int
+) -> list[Tensor | None]:
+    """Gradients of ``weights`` times the change of the features along ``directions``.
+
+    With respect to positions and cell, where they are needed; weights and directions are constants.
+    """
+    wanted = _needed(ctx, given, first_input)
+    gradients: list[Tensor | None] = [None] * len(given)
+    if not wanted:
+        return gradients
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        features = features_by_torch(given)
+        (slope,) = torch.autograd.grad(features, given.positions, weights, create_graph=True)
+        inputs: list[Any] = [given[number] for number in wanted]
+        made = torch.autograd.grad(
+            slope, inputs, directions, create_graph=create_graph, materialize_grads=True
+        )
+    for number, gradient in zip(wanted, made, strict=True):
+        gradients[number] = gradient
+    return gradients
+
+
+def _needed(ctx: Any, given: Structures, first_input: int) -> list[int]:
+    numbers = (0, 3)  # positions and cell, which is given if it needs a gradient
+    return [number for number in numbers if ctx.needs_input_grad[first_input + number]]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    is_tensor = [isinstance(value, Tensor) for value in inputs]
+    ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)))
+    ctx.others = [
+        None if tensor else value for tensor, value in zip(is_tensor, inputs, strict=True)
+    ]
+    ctx.is_tensor = is_tensor
+
+
+def _kept(ctx: Any) -> list[Any]:
+    tensors = iter(ctx.saved_tensors)
+    pairs = zip(ctx.is_tensor, ctx.others, strict=True)
+    return [next(tensors) if tensor else value for tensor, value in pairs]
+
+
+def _backward_of_features(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
+    given = Structures(*_kept(ctx))
+    wanted = _needed(ctx, given, 0)
+    gradients: list[Tensor | None] = [None] * len(given)
+    if wanted == [0]:
+        gradients[0] = _OPERATORS.chebyshev_gradient(weights, *given)
+    elif wanted:
+        create_graph = torch.is_grad_enabled()
+        with torch.enable_grad():
+            features = features_by_torch(given)
+            inputs: list[Any] = [given[number] for number in wanted]
+            made = torch.autograd.grad(
+                features, inputs, weights, create_graph=create_graph, materialize_grads=True
+            )
+        for number, gradient in zip(wanted, made, strict=True):
+            gradients[number] = gradient
+    return tuple(gradients)
+
+
+def _backward_of_gradient(ctx: Any, directions: Tensor) -> tuple[Tensor | None, ...]:
+    weights, *rest = _kept(ctx)
+    given = Structures(*rest)
+    of_weights = None
+    if ctx.needs_input_grad[0]:
+        of_weights = _OPERATORS.chebyshev_changes(directions, *given)
+    return of_weights, *_second_derivatives(ctx, given, weights, directions, 1)
+
+
+def _backward_of_changes(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
+    directions, *rest = _kept(ctx)
+    given = Structures(*rest)
+    of_directions = None
+    if ctx.needs_input_grad[0]:
+        of_directions = _OPERATORS.chebyshev_gradient(weights, *given)
+    return of_directions, *_second_derivatives(ctx, given, weights, directions, 1)
+
+
+def _register_loop(name: str) -> None:
+    """Registers ``vmap`` as a loop: structures share their neighbors in none of these operators."""
+
+    def over(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
+        operator = getattr(_OPERATORS, name)
+
+        def item(value: Any, dim: Any, k: int) -> Any:
+            return value.select(dim, k) if isinstance(dim, int) else value
+
+        made = [
+            operator(*(item(value, dim, k) for value, dim in zip(inputs, in_dims, strict=True)))
+            for k in range(info.batch_size)
+        ]
+        return torch.stack(made), 0
+
+    torch.library.register_vmap(f"atompack_torch::{name}", over)
+
+
+for _name, _backward in (
+    ("chebyshev_features", _backward_of_features),
+    ("chebyshev_gradient", _backward_of_gradient),
+    ("chebyshev_changes", _backward_of_changes),
+):
+    torch.library.register_autograd(f"atompack_torch::{_name}", _backward, setup_context=_keep)
+    _register_loop(_name)
+
+
+def _features_on_cuda(*given: Any) -> Tensor:
+    with torch.no_grad():
+        return features_by_torch(Structures(*given))
+
+
+def _gradient_on_cuda(weights: Tensor, *given: Any) -> Tensor:
+    structures = Structures(*given)
+    with torch.enable_grad():
+        positions = structures.positions.detach().requires_grad_()
+        features = features_by_torch(structures._replace(positions=positions))
+        return torch.autograd.grad(features, positions, weights)[0]
+
+
+def _changes_on_cuda(directions: Tensor, *given: Any) -> Tensor:
+    """The transpose of the gradient, which is linear in the weights."""
+    structures = Structures(*given)
+    with torch.enable_grad():
+        positions = structures.positions.detach().requires_grad_()
+        features = features_by_torch(structures._replace(positions=positions))
+        weights = torch.zeros_like(features).requires_grad_()
+        (slope,) = torch.autograd.grad(features, positions, weights, create_graph=True)
+        return torch.autograd.grad(slope, weights, directions)[0]
+
+
+torch.library.impl("atompack_torch::chebyshev_features", "CUDA", _features_on_cuda)
+torch.library.impl("atompack_torch::chebyshev_gradient", "CUDA", _gradient_on_cuda)
+torch.library.impl("atompack_torch::chebyshev_changes", "CUDA", _changes_on_cuda)
