@@ -1,18 +1,17 @@
 #include "ops/neighbor_list.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "collate/arena/arena.h"
 #include "collate/tensor_checks.h"
 #include "collate/torch_threads.h"
-#include "io/huge_pages.h"
 #include "physics/neighbors/pair_pool.h"
 #include "threads/adaptive_parallelism.h"
 
@@ -30,8 +29,8 @@ constexpr int64_t kLarge = 4096;
 constexpr int64_t kWorthThreads = 32'768;
 // Parts that finish early leave others for the threads that are late.
 constexpr int64_t kPartsPerThread = 4;
-// Atoms of a part of a large structure: lists of a few megabytes, whose memory the pool keeps.
-constexpr size_t kPartAtoms = 4096;
+// Atoms of a large structure that a thread takes at a time.
+constexpr size_t kPieceAtoms = 4096;
 
 template <typename T>
 std::span<const T> items_of(const at::Tensor& tensor) {
@@ -92,10 +91,94 @@ class Structures64 {
   at::Tensor positions_, cell_, periodic_, ptr_;
 };
 
-// Pairs of consecutive atoms: whole structures, or a part of one.
+// Memory that was used before costs less than fresh one.
+at::Tensor made_from_pool(DType dtype, std::vector<int64_t> shape) {
+  return allocate_tensors({{{dtype, std::move(shape)}}}, ArenaKind::heap).views.front();
+}
+
+// A structure that all threads search together, in the order of its boxes; its pairs are written in the order of its
+// atoms.
+class LargeStructure {
+ public:
+  LargeStructure(std::span<const double> positions, const Lattice& lattice, const NeighborOptions& options)
+      : search_(options) {
+    search_.prepare(positions, lattice);
+    atoms_ = search_.places_of_atoms();
+    counts_.resize(atoms_.size());
+    pieces_.resize((atoms_.size() + kPieceAtoms - 1) / kPieceAtoms);
+    for_each_range(std::ssize(pieces_), [&](int64_t number) {
+      Piece& piece = pieces_[static_cast<size_t>(number)];
+      piece.first = kPieceAtoms * static_cast<size_t>(number);
+      const size_t n = std::min(kPieceAtoms, atoms_.size() - piece.first);
+      std::vector<uint32_t> near;
+      search_.find_places(positions, std::span(atoms_).subspan(piece.first, n), near, piece.places,
+                          std::span(counts_).subspan(piece.first, n));
+    });
+    place_rows();
+  }
+
+  int64_t n_pairs() const { return n_pairs_; }
+
+  // Rows of the results from the first pair of the structure on.
+  template <typename Real>
+  void write(int64_t first_atom, int64_t* i, int64_t* j, Real* shift) const {
+    for_each_range(std::ssize(pieces_), [&](int64_t number) {
+      const size_t first = kPieceAtoms * static_cast<size_t>(number);
+      const size_t last = std::min(first + kPieceAtoms, atoms_.size());
+      for (size_t atom = first; atom < last; ++atom) {
+        const Run& run = runs_[atom];
+        const auto count = static_cast<size_t>(runs_[atom + 1].row - run.row);
+        const uint32_t* ahead = runs_[std::min(atom + 8, atoms_.size())].places;
+        for (size_t line = 0; line < 4; ++line) __builtin_prefetch(ahead + 16 * line);
+        std::fill_n(i + run.row, count, first_atom + static_cast<int64_t>(atom));
+        int64_t* to_j = j + run.row;
+        Real* to_shift = shift + 3 * run.row;
+        search_.visit_pairs(run.self, {run.places, count}, [&](uint32_t other, const physics::Shift& cells) {
+          *to_j++ = first_atom + other;
+          for (const float x : cells.cells) *to_shift++ = x;
+        });
+      }
+    });
+  }
+
+ private:
+  // Consecutive atoms in the order of the boxes, and the places of their neighbors.
+  struct Piece {
+    size_t first = 0;
+    physics::Column<uint32_t> places;
+  };
+  struct Run {
+    const uint32_t* places = nullptr;
+    int64_t row = 0;
+    uint32_t self = 0;
+  };
+
+  void place_rows() {
+    runs_.resize(atoms_.size() + 1);
+    for (const Piece& piece : pieces_) {
+      const uint32_t* place = piece.places.data();
+      for (size_t rank = piece.first; rank < std::min(piece.first + kPieceAtoms, atoms_.size()); ++rank) {
+        runs_[search_.atom_at(atoms_[rank])] = {place, counts_[rank], atoms_[rank]};
+        place += counts_[rank];
+      }
+    }
+    for (Run& run : runs_) n_pairs_ += std::exchange(run.row, n_pairs_);
+  }
+  std::vector<Run> runs_;
+
+  NeighborSearch search_;
+  std::vector<uint32_t> atoms_, counts_;  // by rank in the order of the boxes: the place, the number of pairs
+  std::vector<Piece> pieces_;
+  int64_t n_pairs_ = 0;
+};
+
+// Whole structures: several, or a large one.
 struct PairPart {
   size_t first, last;  // structures
   physics::PooledPairs pairs = physics::take_pairs();
+  std::unique_ptr<LargeStructure> large = nullptr;
+
+  int64_t size() const { return large ? large->n_pairs() : static_cast<int64_t>(pairs->size()); }
 };
 
 class PairFinder {
@@ -108,11 +191,11 @@ class PairFinder {
     size_t first = 0;
     while (first < structures_.size()) {
       size_t last = first;
-      while (last < structures_.size() && (structures_.n_atoms(last) < kLarge)) ++last;
+      while (last < structures_.size() && !is_large(last)) ++last;
       if (first < last) {
         find_small(first, last, n_threads);
       } else {
-        find_large(last++, n_threads);
+        find_large(last++);
       }
       first = last;
     }
@@ -120,29 +203,22 @@ class PairFinder {
 
   PairTensors write(const at::Tensor& positions, int64_t n_threads) const {
     std::vector<int64_t> firsts{0};
-    for (const PairPart& part : parts_) firsts.push_back(firsts.back() + static_cast<int64_t>(part.pairs->size()));
+    for (const PairPart& part : parts_) firsts.push_back(firsts.back() + part.size());
     const int64_t count = firsts.back();
-    PairTensors made{at::empty({2, count}, positions.options().dtype(at::kLong)),
-                     at::empty({count, 3}, positions.options())};
-    for (const at::Tensor& tensor : {made.index, made.shift}) {
-      io::prefer_huge_pages(tensor.mutable_data_ptr(), tensor.nbytes());
+    const PairTensors made{made_from_pool(DType::int64, {2, count}),
+                           made_from_pool(dtype_of(positions.scalar_type()), {count, 3})};
+    if (positions.scalar_type() == at::kFloat) {
+      write_as<float>(made, firsts, n_threads);
+    } else {
+      write_as<double>(made, firsts, n_threads);
     }
-    const auto write_one = [&](size_t number) {
-      write_index(parts_[number], firsts[number], count, made.index.mutable_data_ptr<int64_t>());
-      if (positions.scalar_type() == at::kFloat) {
-        write_shift(*parts_[number].pairs, made.shift.mutable_data_ptr<float>() + 3 * firsts[number]);
-      } else {
-        write_shift(*parts_[number].pairs, made.shift.mutable_data_ptr<double>() + 3 * firsts[number]);
-      }
-    };
-    for_each_range(n_threads, [&](int64_t thread) {
-      const auto share = static_cast<size_t>(thread), step = static_cast<size_t>(n_threads);
-      for (size_t part = share; part < parts_.size(); part += step) write_one(part);
-    });
     return made;
   }
 
  private:
+  // Only pairs of small structures are sorted by length.
+  bool is_large(size_t structure) const { return structures_.n_atoms(structure) >= kLarge && !options_.max_neighbors; }
+
   // Structures in parts with about as many atoms.
   void find_small(size_t first, size_t last, int64_t n_threads) {
     const std::span ptr = structures_.ptr();
@@ -167,22 +243,33 @@ class PairFinder {
     });
   }
 
-  void find_large(size_t structure, int64_t n_threads) {
-    NeighborSearch search(options_);
-    const std::span positions = structures_.positions(structure);
-    located(structure, [&] { search.prepare(positions, structures_.lattice(structure)); });
-    const size_t n_atoms = positions.size() / 3, n_parts = (n_atoms + kPartAtoms - 1) / kPartAtoms;
-    const size_t first_part = parts_.size();
-    for (size_t part = 0; part < n_parts; ++part) parts_.push_back({structure, structure + 1});
-    const auto find_one = [&](size_t part) {
-      NeighborSearch::Scratch scratch(options_);
-      search.find_part(positions, {n_atoms * part / n_parts, n_atoms * (part + 1) / n_parts}, scratch,
-                       *parts_[first_part + part].pairs);
-    };
+  void find_large(size_t structure) {
+    parts_.push_back({structure, structure + 1});
+    located(structure, [&] {
+      parts_.back().large =
+          std::make_unique<LargeStructure>(structures_.positions(structure), structures_.lattice(structure), options_);
+    });
+  }
+
+  template <typename Real>
+  void write_as(const PairTensors& made, std::span<const int64_t> firsts, int64_t n_threads) const {
+    const int64_t count = firsts.back();
+    auto* const index = made.index.mutable_data_ptr<int64_t>();
+    auto* const shift = made.shift.mutable_data_ptr<Real>();
     for_each_range(n_threads, [&](int64_t thread) {
       const auto share = static_cast<size_t>(thread), step = static_cast<size_t>(n_threads);
-      for (size_t part = share; part < n_parts; part += step) find_one(part);
+      for (size_t number = share; number < parts_.size(); number += step) {
+        if (parts_[number].large) continue;
+        write_index(parts_[number], firsts[number], count, index);
+        write_shift(*parts_[number].pairs, shift + 3 * firsts[number]);
+      }
     });
+    for (size_t number = 0; number < parts_.size(); ++number) {
+      const PairPart& part = parts_[number];
+      if (!part.large) continue;
+      int64_t* const rows = index + firsts[number];
+      part.large->write(structures_.ptr()[part.first], rows, rows + count, shift + 3 * firsts[number]);
+    }
   }
 
   template <typename Body>

@@ -64,6 +64,37 @@ def test_equals_the_edges_of_batches(tmp_path: Any, dtype: torch.dtype, options:
     )
 
 
+OPTIONS = {
+    "full": {},
+    "half": {"full": False},
+    "self": {"self_interaction": True},
+    "both": {"full": False, "self_interaction": True},
+    "nearest": {"max_neighbors": 5},
+}
+
+
+@pytest.mark.parametrize("lattice", ["random", "grid"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_large_structures_have_the_same_edges(tmp_path: Any, options: Any, lattice: str) -> None:
+    """All threads search them together; on the grid, pairs are exactly at the cutoff."""
+    batch = batch_of((3, 4500, 2))
+    molecules = [*batch]
+    if lattice == "grid":
+        steps = np.stack(np.meshgrid(*[np.arange(17.0)] * 3), -1).reshape(-1, 3) * 1.5
+        steps = np.random.default_rng(0).permutation(steps)
+        molecules[1] = apt.Molecule(
+            steps, np.full(len(steps), 6), cell=np.eye(3) * 25.5, pbc=[True, True, False]
+        )
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(molecules)
+    read = apt.AtpDataset(tmp_path / "a.atp", neighbors=apt.NeighborList(3.0, **options))[:]
+    found = apt.neighbor_list(
+        read.positions, read.cell.to(read.positions.dtype), read.pbc, read.ptr, 3.0, **options
+    )
+    assert torch.equal(found.edge_index, read.edge_index)
+    assert torch.equal(found.edge_shift, read.edge_shift.to(found.edge_shift.dtype))
+
+
 def test_equals_the_list_of_ase() -> None:
     rng = np.random.default_rng(0)
     atoms = ase.Atoms("C60", rng.random((60, 3)) * 7, cell=np.eye(3) * 7, pbc=(True, False, True))

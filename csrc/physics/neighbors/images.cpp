@@ -55,8 +55,7 @@ double skew(const Lattice& lattice, size_t direction) {
 void Images::gather(std::span<const double> positions, const Lattice& lattice, double cutoff) {
   wrap(positions, lattice);
   measure(lattice, cutoff);
-  check_images(lattice);
-  stage(lattice);
+  stage(lattice, count_images(lattice));
 
   // Each of two coordinates is rounded to a float.
   double farthest = 0;
@@ -111,17 +110,18 @@ Images::Span Images::span(const WrappedAtom& atom, const Lattice& lattice, size_
           std::floor((extents_[direction].last + reach_[direction] - x) / height)};
 }
 
-void Images::check_images(const Lattice& lattice) const {
-  if (lattice.is_open()) return;
+size_t Images::count_images(const Lattice& lattice) const {
+  if (lattice.is_open()) return atoms_.size();
   double n = 0;
   for (const WrappedAtom& atom : atoms_) {
     n += span(atom, lattice, 0).size() * span(atom, lattice, 1).size() * span(atom, lattice, 2).size();
   }
   const double limit = max_images(atoms_.size());
   if (!(n <= limit)) refuse(limit, "images", atoms_.size(), n);
+  return static_cast<size_t>(n);
 }
 
-void Images::stage(const Lattice& lattice) {
+void Images::stage(const Lattice& lattice, size_t n_images) {
   std::array<Boxes::Side, 3> sides;
   for (size_t direction = 0; direction < 3; ++direction) {
     const double beyond = lattice.periodic()[direction] ? reach_[direction] : 0;
@@ -132,6 +132,8 @@ void Images::stage(const Lattice& lattice) {
   rows_.assign(boxes.rows().begin(), boxes.rows().end());
   staged_.clear();
   numbers_.clear();
+  staged_.reserve(n_images);
+  numbers_.reserve(n_images);
   points_.resize(atoms_.size());
   boxes_of_.resize(atoms_.size());
   staged_of_.resize(atoms_.size());
@@ -194,6 +196,17 @@ void Images::check_candidates() const {
     visit_near(atom, [&](const Range& range) { n += static_cast<double>(range.size()); });
   }
   if (n > limit) refuse(limit, "candidate pairs", atoms_.size(), n);
+}
+
+std::vector<uint32_t> Images::places() const {
+  std::vector<bool> is_atom(images_.size());
+  for (const uint32_t staged : staged_of_) is_atom[order_.places()[staged]] = true;
+  std::vector<uint32_t> places;
+  places.reserve(staged_of_.size());
+  for (uint32_t place = 0; place < images_.size(); ++place) {
+    if (is_atom[place]) places.push_back(place);
+  }
+  return places;
 }
 
 }  // namespace atompack::physics

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "physics/neighbors/boxes.h"
+#include "physics/neighbors/columns.h"
 #include "physics/neighbors/lattice.h"
 
 namespace atompack::physics {
@@ -56,6 +57,11 @@ class Images {
   const Vector3& cells(size_t atom) const { return atoms_[atom].cells; }
   // The place of the atom itself.
   uint32_t place(size_t atom) const { return order_.places()[staged_of_[atom]]; }
+  // The places of all atoms, in ascending order: atoms near each other follow each other.
+  std::vector<uint32_t> places() const;
+  std::array<float, 3> point_at(size_t place) const {
+    return {coordinates_[0][place], coordinates_[1][place], coordinates_[2][place]};
+  }
   template <typename Visit>
   void visit_near(size_t atom, const Visit& visit) const {
     for (const int64_t row : rows_) {
@@ -85,26 +91,26 @@ class Images {
   void wrap(std::span<const double> positions, const Lattice& lattice);
   void measure(const Lattice& lattice, double cutoff);
   Span span(const WrappedAtom& atom, const Lattice& lattice, size_t direction) const;
-  void check_images(const Lattice& lattice) const;
-  void stage(const Lattice& lattice);
+  size_t count_images(const Lattice& lattice) const;
+  void stage(const Lattice& lattice, size_t n_images);
   void stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes);
   void put_in_order(uint64_t n_numbers);
   void check_candidates() const;
 
-  std::vector<WrappedAtom> atoms_;
+  Column<WrappedAtom> atoms_;
   Extents extents_{};  // of the wrapped atoms
   Vector3 reach_{};    // the cutoff along each normal, with a margin for rounding
   double rounding_ = 0;
 
-  std::vector<Staged> staged_;
-  std::vector<uint64_t> numbers_;    // box numbers of the staged images
+  Column<Staged> staged_;
+  Column<uint64_t> numbers_;         // box numbers of the staged images
   std::vector<uint32_t> staged_of_;  // by atom: the one that is the atom itself
   BoxOrder order_;
 
   std::vector<std::array<float, 3>> points_;
   std::vector<uint64_t> boxes_of_;
   std::vector<int64_t> rows_;
-  std::vector<Image> images_;
+  Column<Image> images_;
   std::array<std::vector<float>, 3> coordinates_;
   Limits square_limits_{};
 };

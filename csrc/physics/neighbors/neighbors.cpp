@@ -142,7 +142,20 @@ constexpr auto pick = pick_one_by_one;
 
 void NeighborSearch::find(std::span<const double> positions, const Lattice& lattice, PairList& pairs) {
   prepare(positions, lattice);
-  find_part(positions, {0, positions.size() / 3}, scratch_, pairs);
+  near_.resize(images_.size() + Images::kLanes);
+  const size_t begin = pairs.i.size(), n_atoms = positions.size() / 3;
+  for (uint32_t i = 0; i < n_atoms; ++i) {
+    if (i == kSample) reserve(pairs, begin, n_atoms);
+    const auto [n_near, sure] = pick_near(i, images_.point(i), near_);
+    const auto near = std::span(near_).first(n_near);
+    if (sure && options_.full && !options_.vectors) {
+      add_sure_pairs(i, near, pairs);
+    } else {
+      add_pairs(positions, i, near, pairs);
+    }
+  }
+  pairs.ends.push_back(pairs.i.size());
+  if (options_.max_neighbors) nearest_.keep(positions, cell_, pairs);
 }
 
 void NeighborSearch::prepare(std::span<const double> positions, const Lattice& lattice) {
@@ -155,29 +168,41 @@ void NeighborSearch::prepare(std::span<const double> positions, const Lattice& l
   cell_ = near.cell();
 }
 
-void NeighborSearch::find_part(std::span<const double> positions, Range atoms, Scratch& scratch,
-                               PairList& pairs) const {
-  scratch.near_.resize(images_.size() + Images::kLanes);
-  const size_t begin = pairs.i.size();
-  for (auto i = static_cast<uint32_t>(atoms.first); i < atoms.last; ++i) {
-    if (i == atoms.first + kSample) reserve(pairs, begin, atoms.size());
-    const auto [n_near, sure] = pick_near(i, scratch.near_);
-    const auto near = std::span(scratch.near_).first(n_near);
-    if (sure && options_.full && !options_.vectors) {
-      add_sure_pairs(i, near, pairs);
+void NeighborSearch::find_places(std::span<const double> positions, std::span<const uint32_t> atoms,
+                                 std::vector<uint32_t>& near_places, Column<uint32_t>& places,
+                                 std::span<uint32_t> counts) const {
+  near_places.resize(images_.size() + Images::kLanes);
+  for (size_t number = 0; number < atoms.size(); ++number) {
+    const uint32_t self = atoms[number], i = atom_at(self);
+    const auto [n_near, sure] = pick_near(i, images_.point_at(self), near_places);
+    const size_t begin = places.size();
+    places.resize(begin + n_near + 1);
+    uint32_t* to = places.data() + begin;
+    if (options_.self_interaction) *to++ = self;
+    const auto near = std::span(near_places).first(n_near);
+    if (sure && options_.full) {
+      for (const uint32_t place : near) {
+        *to = place;
+        to += place != self ? 1 : 0;
+      }
     } else {
-      add_pairs(positions, i, near, pairs);
+      for (const uint32_t place : near) {
+        *to = place;
+        to += is_pair(positions, i, place) ? 1 : 0;
+      }
     }
+    counts[number] = static_cast<uint32_t>(to - places.data() - begin);
+    places.resize(begin + counts[number]);
+    if (number == kSample) places.reserve(places.size() * (atoms.size() / kSample + 1) * 9 / 8);
   }
-  pairs.ends.push_back(pairs.i.size());
-  if (options_.max_neighbors) scratch.nearest_.keep(positions, cell_, pairs);
 }
 
 // Coarse comparison in float32: some of the remaining images may be slightly too far.
-NeighborSearch::Near NeighborSearch::pick_near(size_t i, std::span<uint32_t> near) const {
+NeighborSearch::Near NeighborSearch::pick_near(size_t i, const std::array<float, 3>& point,
+                                               std::span<uint32_t> near) const {
   Near found{0, true};
   images_.visit_near(i, [&](const Range& range) {
-    const Picked picked = pick({images_, range, images_.point(i)}, near.data() + found.size);
+    const Picked picked = pick({images_, range, point}, near.data() + found.size);
     found.size += picked.n;
     found.sure &= picked.sure;
   });
@@ -196,8 +221,7 @@ void NeighborSearch::add_sure_pairs(uint32_t i, std::span<const uint32_t> near, 
     pairs.shifts[end++] = {};
   }
   const uint32_t self = images_.place(i);
-  const Vector3& cells = images_.cells(i);
-  const std::array from{static_cast<float>(cells[0]), static_cast<float>(cells[1]), static_cast<float>(cells[2])};
+  const std::array from = images_.image(self).cells;
   uint32_t* const j = pairs.j.data();
   Shift* const shifts = pairs.shifts.data();
   for (const uint32_t place : near) {
@@ -230,11 +254,7 @@ void NeighborSearch::add_pairs(std::span<const double> positions, uint32_t i, st
   for (size_t k = 0; k < n_near; ++k) {
     const Image& image = images_.image(near[k]);
     const Vector3 cells{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]};
-    Vector vector;
-    for (size_t d = 0; d < 3; ++d) {
-      vector.xyz[d] = positions[3 * image.atom + d] - positions[3 * i + d] +
-                      (cells[0] * cell_[0][d] + cells[1] * cell_[1][d] + cells[2] * cell_[2][d]);
-    }
+    const Vector vector = vector_to(positions, i, image.atom, cells);
     const auto [x, y, z] = vector.xyz;
     pairs.j[end] = image.atom;
     for (size_t d = 0; d < 3; ++d) pairs.shifts[end].cells[d] = static_cast<float>(cells[d]);
@@ -245,6 +265,24 @@ void NeighborSearch::add_pairs(std::span<const double> positions, uint32_t i, st
   pairs.j.resize(end);
   pairs.shifts.resize(end);
   if (options_.vectors) pairs.vectors.resize(end);
+}
+
+Vector NeighborSearch::vector_to(std::span<const double> positions, uint32_t i, uint32_t j,
+                                 const Vector3& cells) const {
+  Vector vector;
+  for (size_t d = 0; d < 3; ++d) {
+    vector.xyz[d] = positions[3 * j + d] - positions[3 * i + d] +
+                    (cells[0] * cell_[0][d] + cells[1] * cell_[1][d] + cells[2] * cell_[2][d]);
+  }
+  return vector;
+}
+
+bool NeighborSearch::is_pair(std::span<const double> positions, uint32_t i, uint32_t place) const {
+  const Image& image = images_.image(place);
+  const Vector3& from = images_.cells(i);
+  const Vector3 cells{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]};
+  const auto [x, y, z] = vector_to(positions, i, image.atom, cells).xyz;
+  return x * x + y * y + z * z < options_.cutoff * options_.cutoff && is_wanted(i, image.atom, cells);
 }
 
 bool NeighborSearch::is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const {

@@ -1,6 +1,8 @@
 // Neighbor lists of one structure at a time.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,28 +31,32 @@ struct NeighborOptions {
 // float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
 class NeighborSearch {
  public:
-  explicit NeighborSearch(const NeighborOptions& options) : options_(options), scratch_(options) {}
+  explicit NeighborSearch(const NeighborOptions& options)
+      : options_(options), nearest_(options.max_neighbors.value_or(0)) {}
 
   // Adds the pairs of one structure, sorted by i, and for each atom by the place of the image. `positions` holds x, y,
   // z of each atom. Throws FieldError if positions are not finite or too far from the origin, or if there are more
   // candidates than the number of atoms justifies; `pairs` is unchanged then.
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
-  // What a thread needs for its part of a structure.
-  class Scratch {
-   public:
-    explicit Scratch(const NeighborOptions& options) : nearest_(options.max_neighbors.value_or(0)) {}
-
-   private:
-    friend NeighborSearch;
-    std::vector<uint32_t> near_;  // places of images
-    NearestNeighbors nearest_;
-  };
-
-  // The same for several threads: `prepare`, with the errors of `find`; then `find_part` for parts of the atoms, which
-  // adds their pairs as if they were a structure, and may be called by several threads with lists of their own.
+  // The same for several threads, without vectors and max_neighbors. `prepare` throws the errors of `find`. Then atoms
+  // are known by their places among the images. For each of some atoms, the places of the images that make pairs with
+  // it are added to `places`, and their number is put into `counts`; each thread brings working memory of its own. Fast
+  // for atoms in the order of `places_of_atoms`.
   void prepare(std::span<const double> positions, const Lattice& lattice);
-  void find_part(std::span<const double> positions, Range atoms, Scratch& scratch, PairList& pairs) const;
+  std::vector<uint32_t> places_of_atoms() const { return images_.places(); }
+  uint32_t atom_at(uint32_t place) const { return images_.image(place).atom; }
+  void find_places(std::span<const double> positions, std::span<const uint32_t> atoms, std::vector<uint32_t>& near,
+                   Column<uint32_t>& places, std::span<uint32_t> counts) const;
+  // Calls visit(j, shift) for the pairs of an atom, in the order of `find`.
+  template <typename Visit>
+  void visit_pairs(uint32_t atom, std::span<const uint32_t> places, const Visit& visit) const {
+    const std::array from = images_.image(atom).cells;
+    for (const uint32_t place : places) {
+      const Image& image = images_.image(place);
+      visit(image.atom, Shift{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]});
+    }
+  }
 
  private:
   // Images that may be near an atom: their number, and whether all of them are nearer than the cutoff.
@@ -58,15 +64,18 @@ class NeighborSearch {
     size_t size;
     bool sure;
   };
-  Near pick_near(size_t i, std::span<uint32_t> near) const;
+  Near pick_near(size_t i, const std::array<float, 3>& point, std::span<uint32_t> near) const;
   void add_pairs(std::span<const double> positions, uint32_t i, std::span<const uint32_t> near, PairList& pairs) const;
   void add_sure_pairs(uint32_t i, std::span<const uint32_t> near, PairList& pairs) const;
   bool is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const;
+  Vector vector_to(std::span<const double> positions, uint32_t i, uint32_t j, const Vector3& cells) const;
+  bool is_pair(std::span<const double> positions, uint32_t i, uint32_t place) const;
 
   NeighborOptions options_;
   Images images_;
   Matrix3 cell_{};
-  Scratch scratch_;
+  std::vector<uint32_t> near_;  // places of images
+  NearestNeighbors nearest_;
 };
 
 }  // namespace atompack::physics
