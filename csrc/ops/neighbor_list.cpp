@@ -110,8 +110,8 @@ class LargeStructure {
       Piece& piece = pieces_[static_cast<size_t>(number)];
       piece.first = kPieceAtoms * static_cast<size_t>(number);
       const size_t n = std::min(kPieceAtoms, atoms_.size() - piece.first);
-      std::vector<uint32_t> near;
-      search_.find_places(positions, std::span(atoms_).subspan(piece.first, n), near, piece.places,
+      const auto near = physics::take_from_pool<physics::Column<uint32_t>>();
+      search_.find_places(positions, std::span(atoms_).subspan(piece.first, n), *near, *piece.places,
                           std::span(counts_).subspan(piece.first, n));
     });
     place_rows();
@@ -145,7 +145,7 @@ class LargeStructure {
   // Consecutive atoms in the order of the boxes, and the places of their neighbors.
   struct Piece {
     size_t first = 0;
-    physics::Column<uint32_t> places;
+    physics::Pooled<physics::Column<uint32_t>> places = physics::take_from_pool<physics::Column<uint32_t>>();
   };
   struct Run {
     const uint32_t* places = nullptr;
@@ -156,7 +156,7 @@ class LargeStructure {
   void place_rows() {
     runs_.resize(atoms_.size() + 1);
     for (const Piece& piece : pieces_) {
-      const uint32_t* place = piece.places.data();
+      const uint32_t* place = piece.places->data();
       for (size_t rank = piece.first; rank < std::min(piece.first + kPieceAtoms, atoms_.size()); ++rank) {
         runs_[search_.atom_at(atoms_[rank])] = {place, counts_[rank], atoms_[rank]};
         place += counts_[rank];

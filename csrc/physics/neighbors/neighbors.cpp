@@ -169,7 +169,7 @@ void NeighborSearch::prepare(std::span<const double> positions, const Lattice& l
 }
 
 void NeighborSearch::find_places(std::span<const double> positions, std::span<const uint32_t> atoms,
-                                 std::vector<uint32_t>& near_places, Column<uint32_t>& places,
+                                 Column<uint32_t>& near_places, Column<uint32_t>& places,
                                  std::span<uint32_t> counts) const {
   near_places.resize(images_.size() + Images::kLanes);
   for (size_t number = 0; number < atoms.size(); ++number) {
@@ -193,7 +193,7 @@ void NeighborSearch::find_places(std::span<const double> positions, std::span<co
     }
     counts[number] = static_cast<uint32_t>(to - places.data() - begin);
     places.resize(begin + counts[number]);
-    if (number == kSample) places.reserve(places.size() * (atoms.size() / kSample + 1) * 9 / 8);
+    if (number == 0) places.reserve((places.size() + 16) * atoms.size() * 5 / 4);
   }
 }
 

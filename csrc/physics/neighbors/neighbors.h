@@ -46,7 +46,7 @@ class NeighborSearch {
   void prepare(std::span<const double> positions, const Lattice& lattice);
   std::vector<uint32_t> places_of_atoms() const { return images_.places(); }
   uint32_t atom_at(uint32_t place) const { return images_.image(place).atom; }
-  void find_places(std::span<const double> positions, std::span<const uint32_t> atoms, std::vector<uint32_t>& near,
+  void find_places(std::span<const double> positions, std::span<const uint32_t> atoms, Column<uint32_t>& near,
                    Column<uint32_t>& places, std::span<uint32_t> counts) const;
   // Calls visit(j, shift) for the pairs of an atom, in the order of `find`.
   template <typename Visit>
@@ -74,7 +74,7 @@ class NeighborSearch {
   NeighborOptions options_;
   Images images_;
   Matrix3 cell_{};
-  std::vector<uint32_t> near_;  // places of images
+  Column<uint32_t> near_;  // places of images
   NearestNeighbors nearest_;
 };
 
