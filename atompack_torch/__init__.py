@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from atompack_torch.loading.samplers import (
         AtomBudgetBatchSampler,
         BlockShuffleSampler,
+        BucketBatchSampler,
         DistributedMoleculeSampler,
         EqualSizeBatchSampler,
     )
@@ -88,6 +89,7 @@ else:
         "AtpDataset": "datasets.atp",
         "AtpWriter": "writers.atp",
         "BlockShuffleSampler": "loading.samplers",
+        "BucketBatchSampler": "loading.samplers",
         "CacheVerification": "caches.verification",
         "ChebyshevDescriptor": "descriptors.chebyshev",
         "ColumnScan": "stores.column_scan",
@@ -204,6 +206,7 @@ __all__ = [
     "AtpWriter",
     "BlockCache",
     "BlockShuffleSampler",
+    "BucketBatchSampler",
     "CacheVerification",
     "ChebyshevDescriptor",
     "ColumnScan",

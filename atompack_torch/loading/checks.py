@@ -11,7 +11,11 @@ from torch import Tensor
 from torch.utils.data import BatchSampler
 
 from atompack_torch.datasets._batches import BatchDataset
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler, EqualSizeBatchSampler
+from atompack_torch.loading.samplers import (
+    AtomBudgetBatchSampler,
+    BucketBatchSampler,
+    EqualSizeBatchSampler,
+)
 from atompack_torch.loading.samplers._sizes import positive
 from atompack_torch.loading.samplers.distributed import IndexSampler
 
@@ -104,7 +108,8 @@ def check_sampler(sampler: Any) -> None:
     Raises:
         TypeError: it yields batches, or is not iterable.
     """
-    if isinstance(sampler, (AtomBudgetBatchSampler, EqualSizeBatchSampler, BatchSampler)):
+    own = (AtomBudgetBatchSampler, BucketBatchSampler, EqualSizeBatchSampler)
+    if isinstance(sampler, (*own, BatchSampler)):
         raise _batches_error(sampler)
     _check_iterable("sampler", sampler)
 

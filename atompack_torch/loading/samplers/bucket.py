@@ -1,0 +1,238 @@
+"""Sampler of batches of a few static shapes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from atompack_torch.loading.samplers import _buckets
+from atompack_torch.loading.samplers._buckets import Limits, Sizes
+from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
+from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
+from atompack_torch.loading.samplers._random import mix, permutation
+from atompack_torch.loading.samplers._sizes import atom_counts, digest, numbers, positive
+from atompack_torch.loading.samplers.atom_budget import EpochSetter
+
+
+class BatchShape(NamedTuple):
+    """Shape of a padded batch.
+
+    Attributes:
+        molecules: number of molecules, one of them the dummy structure.
+        atoms: number of atoms, at least two of them in the dummy structure.
+        edges: number of edges; None if the sampler does not know them.
+    """
+
+    molecules: int
+    atoms: int
+    edges: int | None
+
+
+class BucketBatchSampler(ElasticSampler[list[int]]):
+    """Yields batches, as lists of molecule numbers, that fit a few shapes closely.
+
+        sampler = BucketBatchSampler(dataset, max_atoms=4096, edges=n_edges, max_edges=200_000)
+        for batch in Loader(dataset, batch_sampler=sampler):
+            padded = batch.padded_to(**sampler.shape_of(batch)._asdict())
+
+    CUDA graphs, JAX and other compilers want static shapes: compiled once for each of ``shapes``,
+    a model then runs without compilation. Molecules are divided into buckets by size; each bucket
+    has a shape, and its batches have nearly equally many molecules, atoms and edges, so that
+    little is padding. In every epoch, batches take other molecules of their bucket.
+
+    All ranks get the same number of batches: where the last ones do not suffice for all ranks,
+    some of them are split, and no molecule occurs twice. The ranks of a step may get batches of
+    different shapes. Planning an epoch takes about a second for a million molecules.
+
+    Args:
+        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
+        max_atoms: maximum number of atoms in a padded batch.
+        buckets: maximum number of shapes.
+        max_edges: maximum number of edges in a batch.
+        edges: edges of each molecule, as ``statistics`` or a pass over the data set counts them.
+        shuffle: use a random order in every epoch; otherwise always the same batches, in the stored
+            order of their first molecules.
+        seed: seed of these orders.
+        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
+        rank: rank of this process; None: as for ``num_replicas``.
+
+    Raises:
+        TypeError: the source has no numbers of atoms, or an option has the wrong type.
+        ValueError: an option is out of range, there are not as many ``edges`` as molecules, or a
+            molecule is larger than a batch. While iterating: there are too few molecules to split
+            the last batches for all ranks.
+    """
+
+    _repr_options = ("max_atoms", "max_edges", "buckets")
+
+    def __init__(
+        self,
+        n_atoms: Any,
+        max_atoms: int,
+        *,
+        buckets: int = 8,
+        max_edges: int | None = None,
+        edges: Any = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        super().__init__(
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=False,
+            num_replicas=num_replicas,
+            rank=rank,
+            pad=False,
+        )
+        counts = atom_counts(n_atoms)
+        if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
+            raise TypeError("n_atoms: a count alone does not tell the atoms of each molecule")
+        self.max_atoms = positive("max_atoms", max_atoms)
+        self.max_edges = None if max_edges is None else positive("max_edges", max_edges)
+        self.buckets = positive("buckets", buckets)
+        self._sizes = _sizes(numbers("n_atoms", counts), edges)
+        limits = self._checked_limits()
+        self._buckets = _buckets.divide(self._sizes, limits, self.buckets)
+        self._digest: str | None = None
+
+    def _checked_limits(self) -> Limits:
+        atoms, edges = self._sizes
+        limit = self.max_atoms - _buckets.N_DUMMY_ATOMS
+        if len(atoms) and atoms.max() > limit:
+            largest = int(atoms.argmax())
+            raise ValueError(
+                f"max_atoms: expected room for molecule {largest} with {atoms[largest]} atoms and "
+                f"{_buckets.N_DUMMY_ATOMS} of padding, got {self.max_atoms}"
+            )
+        if self.max_edges is None:
+            return Limits(limit, float("inf"))
+        if edges is None:
+            raise ValueError("max_edges: expected edges, the number of each molecule, too")
+        if len(edges) and edges.max() > self.max_edges:
+            largest = int(edges.argmax())
+            raise ValueError(
+                f"max_edges: expected room for molecule {largest} with {edges[largest]} edges, "
+                f"got {self.max_edges}"
+            )
+        return Limits(limit, float(self.max_edges))
+
+    @property
+    def shapes(self) -> list[BatchShape]:
+        """The static shapes, at most ``buckets``, from the largest molecules to the smallest."""
+        known = self._sizes.edges is not None
+        return [
+            BatchShape(
+                bucket.per_batch + 1,
+                bucket.atoms + _buckets.N_DUMMY_ATOMS,
+                bucket.edges if known else None,
+            )
+            for bucket in self._buckets
+        ]
+
+    def shape_of(self, batch: Any) -> BatchShape:
+        """Returns the smallest of the shapes that a batch fits into.
+
+        Args:
+            batch: a ``MoleculeBatch``, with ``edge_index`` if the sampler knows the edges.
+
+        Returns:
+            The shape, for ``batch.padded_to``.
+
+        Raises:
+            ValueError: it fits into none of them: it is not one of this sampler's batches.
+        """
+        n_molecules, n_atoms = len(batch), int(batch.positions.shape[0])
+        n_edges = int(batch.edge_index.shape[1]) if self._sizes.edges is not None else 0
+        fitting = [
+            shape
+            for shape in self.shapes
+            if n_molecules < shape.molecules
+            and n_atoms + _buckets.N_DUMMY_ATOMS <= shape.atoms
+            and n_edges <= (shape.edges or 0)
+        ]
+        if not fitting:
+            what = f"{n_molecules} molecules, {n_atoms} atoms and {n_edges} edges"
+            raise ValueError(f"shape_of: a batch of {what} fits into none of {self.shapes}")
+        return min(fitting, key=lambda shape: (shape.atoms, shape.edges or 0, shape.molecules))
+
+    @property
+    def padding(self) -> dict[str, float]:
+        """The share of an epoch's atoms and, where they are known, edges that is padding."""
+        slots = {
+            "atoms": sum(
+                b.n_batches * s.atoms for b, s in zip(self._buckets, self.shapes, strict=True)
+            )
+        }
+        if self._sizes.edges is not None:
+            slots["edges"] = sum(b.n_batches * b.edges for b in self._buckets)
+        return {
+            name: 1 - float(getattr(self._sizes, name).sum()) / max(count, 1)
+            for name, count in slots.items()
+        }
+
+    def _start(self) -> Place:
+        return {"position": 0, "offset": 0}
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
+        return EpochSetter(self)
+
+    def _share(
+        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
+    ) -> PlannedShare:
+        return PlannedShare(self._plan(mix(seed, epoch)), start, ranks, n_ranks, False)
+
+    def _plan(self, key: int) -> PlannedBatches:
+        if not self._buckets:
+            return PlannedBatches(np.zeros(0, np.int64), np.zeros(1, np.int64))
+        keys = [mix(key, k) if self.shuffle else None for k in range(len(self._buckets))]
+        parts = [
+            _buckets.batches_of(bucket, self._sizes, key)
+            for bucket, key in zip(self._buckets, keys, strict=True)
+        ]
+        molecules, lengths = _buckets.in_order(parts)
+        starts = np.cumsum(lengths) - lengths
+        if self.shuffle:
+            batches = permutation(mix(key, len(parts)), len(lengths))
+        else:
+            batches = np.argsort(np.minimum.reduceat(molecules, starts), kind="stable")
+        ptr = np.concatenate([[0], np.cumsum(lengths[batches])])
+        within = np.arange(len(molecules)) - np.repeat(ptr[:-1], lengths[batches])
+        return PlannedBatches(molecules[np.repeat(starts[batches], lengths[batches]) + within], ptr)
+
+    def __len__(self) -> int:
+        """Number of batches of this rank in a whole pass."""
+        ranks, n_ranks = self._ranks_of_pass()
+        n_batches = sum(bucket.n_batches for bucket in self._buckets)
+        return -(-n_batches // n_ranks) * len(ranks)
+
+    def _plan_settings(self) -> dict[str, object]:
+        if self._digest is None:
+            edges = self._sizes.edges
+            parts = [self._sizes.atoms] if edges is None else [self._sizes.atoms, edges]
+            self._digest = digest(np.concatenate(parts))
+        return {
+            "sampler": type(self).__name__,
+            "molecules": len(self._sizes.atoms),
+            "sizes": self._digest,
+            "max_atoms": self.max_atoms,
+            "max_edges": self.max_edges,
+            "buckets": self.buckets,
+            "shuffle": self.shuffle,
+        }
+
+
+def _sizes(atoms: np.ndarray[Any, Any], edges: Any) -> Sizes:
+    atoms = atoms.astype(np.int64)
+    if edges is None:
+        return Sizes(atoms, None)
+    of_each = numbers("edges", edges)
+    if len(of_each) != len(atoms):
+        raise ValueError(
+            f"edges: expected one number for each of {len(atoms)} molecules, got {len(of_each)}"
+        )
+    return Sizes(atoms, of_each.astype(np.int64))
