@@ -105,6 +105,10 @@ ATOM_INDICES = frozenset(
 
 DERIVED = frozenset(("features", *NEIGHBORS, "source", *DERIVATIVES))
 
+# Fields of padded batches, by level: False for the rows of the dummy structure. They yield to
+# custom properties of the same name.
+MASKS: dict[Level, str] = {"molecule": "molecule_mask", "atom": "atom_mask", "edge": "edge_mask"}
+
 # These names always denote the field of the format, never a custom property.
 CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
 
@@ -119,6 +123,7 @@ ATTRIBUTES = frozenset(
         "keys",
         "level",
         "mask",
+        "padded_to",
         "pin_memory",
         "record_stream",
         "set_field",
@@ -126,6 +131,8 @@ ATTRIBUTES = frozenset(
         "to",
         "to_ase",
         "to_dict",
+        "to_dlpack",
+        "to_jraph",
         "to_pyg",
         "values",
     )

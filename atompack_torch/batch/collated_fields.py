@@ -17,6 +17,7 @@ from atompack_torch.fields import (
     BUILTIN,
     CANONICAL,
     COLUMNS,
+    MASKS,
     FieldInfo,
     Level,
     centers_of,
@@ -80,6 +81,10 @@ class CollatedFields(FieldMapping[Value]):
     triplet_edges: Tensor
     features: Tensor
     source: Tensor
+    # True but for padding.
+    molecule_mask: Tensor
+    atom_mask: Tensor
+    edge_mask: Tensor
 
     def __init__(
         self,
@@ -142,8 +147,17 @@ class CollatedFields(FieldMapping[Value]):
             pass
         found = None if name.startswith("__") else self._find(name)
         if found is None:
+            for level, mask in MASKS.items():
+                if name == mask:
+                    return self._all_rows(level)
             raise AttributeError(str(unknown_field(name, "batch", self._fields)))
         return self._fields[found]
+
+    def _all_rows(self, level: Level) -> Tensor:
+        """Returns the mask of a batch without padding."""
+        names = {"molecule": "n_atoms", "atom": "atomic_numbers", "edge": "edge_index"}
+        n_rows = self._fields[self._resolve_name(names[level])].shape[-1]  # type: ignore[union-attr]
+        return torch.ones(n_rows, dtype=torch.bool, device=self.ptr.device)
 
     def level(self, name: str) -> Level:
         """Returns the level of a field: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.

@@ -14,7 +14,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import view_arena
 from atompack_torch.batch import conversions, html, joining, presets, storage
-from atompack_torch.batch.field_setting import SettableFields
+from atompack_torch.batch.exports import ExportableFields
 from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
 from atompack_torch.batch.one_molecule import fields_from_values
 from atompack_torch.batch.storage import Place, Structure, Value
@@ -119,7 +119,7 @@ class Molecule(MoleculeView):
         return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
 
 
-class MoleculeBatch(SettableFields):
+class MoleculeBatch(ExportableFields):
     """B molecules with N atoms in total, collated into tensors.
 
     Fields are attributes and items: ``batch.forces``, ``batch["forces"]``. Every batch has

@@ -270,7 +270,7 @@ def _runs(molecules: Any) -> Iterator[columns.StoredRun]:
 
 def _rows_of(batch: MoleculeBatch | None, rows: list[int]) -> Iterator[columns.StoredRun]:
     if batch is not None:
-        yield columns.stored(columns.of_batch(batch), rows)
+        yield columns.stored(columns.of_batch(batch, rows), rows)
 
 
 def _is_atoms(item: Any) -> bool:

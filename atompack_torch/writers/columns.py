@@ -11,12 +11,14 @@ from torch import Tensor
 from atompack_torch.batch.exact_values import as_array, check_unmasked, converted
 from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.padding import is_padded
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
     DERIVED,
+    MASKS,
     MOLECULE_PROPERTY,
     STRUCTURE,
     squeeze_hint,
@@ -59,16 +61,30 @@ class Columns(NamedTuple):
     fields: list[Column]
 
 
-def of_batch(batch: MoleculeBatch) -> Columns:
+def of_batch(batch: MoleculeBatch, written: Sequence[int] | None = None) -> Columns:
     """Returns the columns of a batch, sharing its memory if it is on the CPU.
 
-    Derived fields are left out: edges, features, and the source index of a mixture.
+    Derived fields are left out: edges, features, the source index of a mixture, and masks of
+    padding.
+
+    Args:
+        batch: molecules.
+        written: those that will be written, none of them padding; None: all.
+
+    Returns:
+        The columns.
+
+    Raises:
+        FieldError: some of the molecules are padding.
     """
+    rows = slice(None) if written is None else list(written)
+    if is_padded(batch) and not bool(batch.molecule_mask[rows].all()):
+        raise FieldError("molecules: expected those of a data set, got padding")
     fields = []
     for name, value in batch._fields.items():
-        if name in STRUCTURE or name in DERIVED:
-            continue
         scope, key, _ = batch._infos[name]
+        if name in STRUCTURE or name in DERIVED or (scope == BUILTIN and name in MASKS.values()):
+            continue
         values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]
         mask = array_of(batch.mask(name)) if name in batch._mask_rows else None
         fields.append(Column(scope, key, values, mask))

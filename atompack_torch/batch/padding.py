@@ -1,0 +1,167 @@
+"""Batches of a given shape: padding by a dummy structure, with masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atompack_torch.batch.collated_fields import CollatedFields, Contents
+from atompack_torch.batch.storage import Value
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN, EDGES, MASKS, STRUCTURE, FieldInfo, Level
+
+# The dummy structure needs two atoms, so that an edge between them has a length.
+_MIN_ATOMS = 2
+
+
+def padded(batch: CollatedFields, molecules: int, atoms: int, edges: int | None) -> Contents:
+    """Pads a batch; see ``MoleculeBatch.padded_to``."""
+    return Contents(*_Padding(batch, molecules, atoms, edges).contents())
+
+
+def is_padded(batch: CollatedFields) -> bool:
+    """True if the batch was made by ``padded_to``."""
+    info = batch._infos.get(MASKS["molecule"])
+    return info is not None and info.scope == BUILTIN
+
+
+class _Padding:
+    def __init__(
+        self, batch: CollatedFields, molecules: int, atoms: int, edges: int | None
+    ) -> None:
+        self._batch = batch
+        has_edges = "edge_index" in batch._fields
+        if edges is not None and not has_edges:
+            raise FieldError("padded_to: expected a batch with edge_index, got edges without one")
+        if edges is None and has_edges:
+            raise FieldError("padded_to: expected a number of edges for a batch with edge_index")
+        if is_padded(batch):
+            raise FieldError("padded_to: the batch is padded already")
+        for name in MASKS.values():
+            if name in batch._fields:
+                raise FieldError(f"padded_to: the batch has another field {name!r}: leave it out")
+        self._sizes: dict[Level, int] = {
+            "molecule": len(batch),
+            "atom": int(batch.ptr[-1]) if batch.ptr.device.type == "cpu" else len(batch.positions),
+        }
+        self._wanted: dict[Level, int] = {
+            "molecule": _count("molecules", molecules),
+            "atom": _count("atoms", atoms),
+        }
+        if edges is not None:
+            self._sizes["edge"] = int(batch.edge_index.shape[1])
+            self._wanted["edge"] = _count("edges", edges)
+        self._check()
+
+    def _more(self, level: Level) -> int:
+        return self._wanted[level] - self._sizes[level]
+
+    def _check(self) -> None:
+        for level, count in self._wanted.items():
+            if count < self._sizes[level]:
+                raise FieldError(
+                    f"padded_to: expected room for {self._sizes[level]} {level}s, got {count}"
+                )
+        if not any(self._more(level) for level in self._wanted):
+            return
+        if self._more("molecule") < 1 or self._more("atom") < _MIN_ATOMS:
+            raise FieldError(
+                f"padded_to: expected room for a dummy structure of {_MIN_ATOMS} atoms beside "
+                f"{self._sizes['molecule']} molecules and {self._sizes['atom']} atoms, got "
+                f"{self._wanted['molecule']} molecules and {self._wanted['atom']} atoms"
+            )
+
+    def contents(self) -> tuple[Any, ...]:
+        fields = {name: self._field(name, value) for name, value in self._batch._fields.items()}
+        infos = dict(self._batch._infos)
+        masks = {
+            name: self._present(level) for level, name in MASKS.items() if level in self._wanted
+        }
+        fields |= masks
+        infos |= {
+            name: FieldInfo(BUILTIN, name, level) for level, name in MASKS.items() if name in masks
+        }
+        molecules = masks[MASKS["molecule"]]
+        labels = [n for n in fields if n not in STRUCTURE and n not in masks and n not in EDGES]
+        rows = [self._pad(self._batch.mask(name), False) for name in labels]
+        table = torch.stack(rows) if rows else molecules.new_zeros((0, len(molecules)))
+        return fields, infos, table, {name: row for row, name in enumerate(labels)}, None
+
+    def _present(self, level: Level) -> Tensor:
+        device = self._batch.ptr.device
+        return torch.arange(self._wanted[level], device=device) < self._sizes[level]
+
+    def _pad(self, rows: Tensor, value: Any, level: Level = "molecule") -> Tensor:
+        more = rows.new_full((self._more(level), *rows.shape[1:]), value)
+        return torch.cat([rows, more])
+
+    def _field(self, name: str, value: Value) -> Value:
+        level = self._batch._infos[name].level
+        if level not in self._wanted:
+            raise FieldError(
+                f"padded_to: expected molecules, atoms and edges, got the {level} field {name!r}: "
+                "leave it out"
+            )
+        if not isinstance(value, Tensor):
+            if any(isinstance(entry, Tensor) for entry in value):
+                raise FieldError(
+                    f"padded_to: expected fields of one shape, got {name!r}, whose shape differs "
+                    "between molecules: leave it out"
+                )
+            return [*value, *[None] * self._more("molecule")]
+        special = getattr(self, f"_pad_{name}", None)
+        padded: Tensor = special(value) if special else self._pad(value, 0, level)
+        return padded
+
+    # Of the structure.
+
+    def _pad_positions(self, positions: Tensor) -> Tensor:
+        """Atoms of the dummy structure lie on a line, 1 apart."""
+        more = positions.new_zeros((self._more("atom"), 3))
+        more[:, 0] = torch.arange(len(more), device=more.device)
+        return torch.cat([positions, more])
+
+    def _pad_atomic_numbers(self, numbers: Tensor) -> Tensor:
+        """Models know the element of the first atom."""
+        first = numbers[:1] if len(numbers) else numbers.new_ones(1)
+        return torch.cat([numbers, first.expand(self._more("atom"))])
+
+    def _pad_batch(self, batch: Tensor) -> Tensor:
+        return self._pad(batch, self._sizes["molecule"], "atom")
+
+    def _pad_ptr(self, ptr: Tensor) -> Tensor:
+        return self._pad(ptr, self._wanted["atom"])
+
+    def _pad_n_atoms(self, n_atoms: Tensor) -> Tensor:
+        padded = self._pad(n_atoms, 0)
+        if self._more("molecule"):
+            padded[self._sizes["molecule"]] = self._more("atom")
+        return padded
+
+    def _pad_index(self, index: Tensor) -> Tensor:
+        return self._pad(index, -1)
+
+    def _pad_cell(self, cell: Tensor) -> Tensor:
+        more = torch.eye(3, dtype=cell.dtype, device=cell.device)
+        return torch.cat([cell, more.expand(self._more("molecule"), 3, 3)])
+
+    # Edges of the dummy structure lead from its first atom to its second.
+
+    def _pad_edge_index(self, edge_index: Tensor) -> Tensor:
+        first = self._sizes["atom"]
+        pair = edge_index.new_tensor([[first], [first + 1]])
+        return torch.cat([edge_index, pair.expand(2, self._more("edge"))], 1)
+
+    def _pad_edge_vector(self, edge_vector: Tensor) -> Tensor:
+        more = edge_vector.new_zeros((self._more("edge"), 3))
+        more[:, 0] = 1
+        return torch.cat([edge_vector, more])
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"padded_to: {name}: expected an integer, got {type(value).__name__}")
+    count: int = value.__index__()
+    return count
