@@ -71,7 +71,7 @@ class Potential(nn.Module):
 
     def reference_energy(self, batch: MoleculeBatch) -> Tensor:
         """Returns (B,) float64, the sum of the reference energies of each molecule's atoms."""
-        energy = torch.zeros(len(batch), dtype=torch.float64)
+        energy = torch.zeros(len(batch), dtype=torch.float64, device=batch.ptr.device)
         return energy.index_add_(0, batch.batch, self.reference[batch.atomic_numbers])
 
 

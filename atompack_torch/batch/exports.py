@@ -64,12 +64,13 @@ class ExportableFields(SettableFields):
         return other_frameworks.to_dlpack(self)
 
     def to_jraph(self) -> jraph.GraphsTuple:
-        """Returns the batch as a ``jraph.GraphsTuple`` of NumPy arrays, without a copy.
+        """Returns the batch as a ``jraph.GraphsTuple`` of NumPy arrays.
 
         Returns:
             ``nodes``, ``edges`` and ``globals`` are dicts of the fields of atoms, edges and
-            molecules. Messages go from neighbors (``senders``, row 1 of ``edge_index``) to centers
-            (``receivers``, row 0).
+            molecules, which share the memory of the batch. Messages go from neighbors
+            (``senders``, row 1 of ``edge_index``) to centers (``receivers``, row 0); both are
+            copies.
 
         Raises:
             FieldError: the batch has no ``edge_index``, or is not on the CPU.

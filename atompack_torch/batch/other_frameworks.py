@@ -39,8 +39,8 @@ def to_jraph(batch: CollatedFields) -> jraph.GraphsTuple:
     return jraph.GraphsTuple(
         nodes=rows["atom"],
         edges=rows["edge"],
-        senders=neighbors.numpy(),
-        receivers=centers.numpy(),
+        senders=neighbors.numpy().copy(),  # jraph.unbatch_np changes them in place
+        receivers=centers.numpy().copy(),
         globals=rows["molecule"],
         n_node=batch.n_atoms.numpy(),
         n_edge=n_edges.numpy(),
