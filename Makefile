@@ -125,16 +125,28 @@ docs: $(DONE)/torch $(DONE)/extra-docs  ## build the documentation with the refe
 # The libraries it links to are put inside; torch's own are found next to it.
 .PHONY: wheel
 wheel: $(DONE)/torch $(DONE)/build-tools $(DONE)/extra-wheel  ## build a wheel with all it needs but torch into dist, and try it
-	@rm -rf build/wheel dist && mkdir -p build/wheel
+	@rm -rf build/wheel dist/*.whl && mkdir -p build/wheel
 	$(call quietly,Building the wheel,\
 	  $(PY) -m pip wheel . --no-build-isolation --config-settings build-dir=$(PACKAGE) --no-deps -w build/wheel)
 	$(call quietly,Putting libraries into it,\
 	  PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/auditwheel repair -w dist $(TORCH_LIBRARIES) build/wheel/*.whl)
-	@$(PY) .ci/pin_torch dist/*.whl
+	@$(PY) .ci/pin_torch dist/*.whl && $(PY) .ci/add_licenses dist/*.whl
 	$(call quietly,Trying it in an environment of its own,\
 	  $(PYTHON) -m venv build/wheel/venv && build/wheel/venv/bin/pip install --quiet $(TORCH) numpy dist/*.whl && \
 	  cd build/wheel && venv/bin/python ../../tests/smoke.py)
 	@ls dist/*.whl
+
+# Built from the archive alone, elsewhere than in the tree.
+.PHONY: sdist
+sdist: $(DONE)/torch $(DONE)/build-tools $(DONE)/extra-wheel  ## build an sdist into dist, and build and try the package from it
+	@rm -rf build/sdist dist/*.tar.gz && mkdir -p build/sdist
+	$(call quietly,Building the sdist,$(PY) -m build --sdist --no-isolation -o dist)
+	$(call quietly,Building and trying the package from it,\
+	  $(PYTHON) -m venv build/sdist/venv && \
+	  build/sdist/venv/bin/pip install --quiet $(TORCH) numpy scikit-build-core pybind11 cmake ninja && \
+	  PATH="$(CURDIR)/build/sdist/venv/bin:$$PATH" build/sdist/venv/bin/pip install --no-build-isolation dist/*.tar.gz && \
+	  cd build/sdist && venv/bin/python ../../tests/smoke.py --any-torch)
+	@ls dist/*.tar.gz
 
 # All tests, so that no list of those with threads must be kept.
 .PHONY: races

@@ -7,13 +7,17 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import re
+import sys
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
+import jinja2
 import pytest
 import torch
+import yaml
 
+import atompack_torch as apt
 from atompack_torch._build_info import TORCH_VERSION
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -21,15 +25,26 @@ PROJECT = (REPOSITORY / "pyproject.toml").read_text()
 METADATA = "Name: atompack_torch\nRequires-Dist: torch>=2.7\nRequires-Dist: numpy>=1.24\n"
 
 
-@pytest.fixture(scope="module")
-def pin_torch() -> ModuleType:
-    path = str(REPOSITORY / ".ci" / "pin_torch")
-    loader = importlib.machinery.SourceFileLoader("pin_torch", path)
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A script of ``.ci`` as a module, which finds the modules beside it."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / ".ci"))
+    loader = importlib.machinery.SourceFileLoader(name, str(REPOSITORY / ".ci" / name))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
     loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def pin_torch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("pin_torch", monkeypatch)
+
+
+@pytest.fixture
+def add_licenses(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("add_licenses", monkeypatch)
 
 
 def test_build_and_run_need_the_same_torch() -> None:
@@ -76,3 +91,118 @@ def test_a_wheel_that_does_not_say_which_torch(tmp_path: Path, pin_torch: Module
     path = wheel(tmp_path, "Name: atompack_torch\n")
     with pytest.raises(SystemExit, match="expected one requirement of torch, got 0"):
         pin_torch.pin(path)
+
+
+LIBCURL = Path("/usr/share/doc/libcurl4/copyright")
+BUNDLED = "libcurl-02fbea31.so.4.8.0"
+
+
+def test_names_of_bundled_libraries(add_licenses: ModuleType) -> None:
+    for bundled, original in (
+        (BUNDLED, "libcurl.so.4.8.0"),
+        ("liblber-2-64f183c1.5.so.0.1.8", "liblber-2.5.so.0.1.8"),
+        ("libhdf5_serial-8768aa43.so.103.3.1", "libhdf5_serial.so.103.3.1"),
+        ("libz.so.1", "libz.so.1"),
+    ):
+        assert add_licenses.original_name(bundled) == original
+
+
+def test_licenses_are_added_once_and_named(tmp_path: Path, add_licenses: ModuleType) -> None:
+    path = wheel(tmp_path, METADATA + "License-File: LICENSE\n\nA description.\n")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"atompack_torch.libs/{BUNDLED}", b"a library")
+    texts = [b"Some license, see /usr/share/common-licenses/LGPL-2.1.\n"]
+    sources = {BUNDLED: add_licenses.Source("libcurl4", "7.88", texts)}
+    for _ in range(2):  # the second time changes nothing
+        assert add_licenses.add(path, sources) == [BUNDLED]
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            assert len(set(archive.namelist())) == len(archive.namelist())
+            assert archive.read(f"atompack_torch.libs/{BUNDLED}") == b"a library"
+            place = "atompack_torch-0.1.0.dist-info"
+            metadata = archive.read(f"{place}/METADATA").decode()
+            record = archive.read(f"{place}/RECORD").decode()
+            assert archive.read(f"{place}/licenses/libraries/libcurl4.txt") == texts[0]
+            listed = archive.read(f"{place}/licenses/libraries/README.txt").decode()
+        assert f"{BUNDLED}: libcurl4 7.88\n" in listed
+        head, _, body = metadata.partition("\n\n")
+        assert body == "A description.\n"
+        named = [line.split(": ")[1] for line in head.split("\n") if line.startswith("License-")]
+        assert named[0] == "LICENSE"
+        assert {"libraries/README.txt", "libraries/libcurl4.txt"} <= {*named}
+        assert len(set(named)) == len(named)
+        for name in named[1:]:
+            assert record.count(f"{place}/licenses/{name},sha256=") == 1
+        assert record.endswith("RECORD,,\n")
+
+
+def test_a_library_of_no_package_is_an_error(tmp_path: Path, add_licenses: ModuleType) -> None:
+    path = wheel(tmp_path, METADATA)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("atompack_torch.libs/libnobody-01234567.so.1", b"")
+    with pytest.raises(SystemExit, match=r"found no libnobody\.so\.1 on this system"):
+        add_licenses.add(path)
+    with pytest.raises(SystemExit, match="found no license of the package"):
+        add_licenses.source_of(tmp_path / "mine.so")
+
+
+@pytest.mark.skipif(not LIBCURL.exists(), reason="not a Debian system with libcurl4")
+def test_licenses_of_this_system(add_licenses: ModuleType) -> None:
+    files = add_licenses._library_files()
+    (name,) = (name for name in files if name.startswith("libcurl.so."))
+    source = add_licenses.source_of(files[name])
+    assert source.package == "libcurl4"
+    assert source.texts == [LIBCURL.read_bytes()]
+    assert "pybind11" in add_licenses.sources_of([])
+
+
+# The version, in every place that states it.
+
+
+def test_one_version_everywhere() -> None:
+    version = re.findall(r'^version = "(.+)"$', PROJECT, re.MULTILINE)
+    assert version == [apt.__version__]
+    (stated,) = version
+    changes = (REPOSITORY / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## ([0-9.]+)", changes, re.MULTILINE)[0] == stated
+    citation = (REPOSITORY / "CITATION.cff").read_text()
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [stated]
+    released = re.findall(rf"^## {re.escape(stated)} \((.+)\)$", changes, re.MULTILINE)
+    assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == released
+    recipe = (REPOSITORY / "packaging" / "conda" / "meta.yaml").read_text()
+    assert re.findall(r'^{% set version = "(.+)" %}$', recipe, re.MULTILINE) == [stated]
+    policy = (REPOSITORY / "SECURITY.md").read_text()
+    assert f"| {stated.rpartition('.')[0]}.x | yes |" in policy
+
+
+def test_wheels_are_built_for_the_versions_that_are_declared() -> None:
+    declared = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PROJECT)
+    built = (REPOSITORY / ".github" / "workflows" / "wheels.yml").read_text()
+    assert [f"3.{minor}" for minor in re.findall(r"cp3(\d+)", built)] == declared
+    assert f'requires-python = ">={declared[0]}"' in PROJECT
+
+
+def test_the_conda_recipe_names_the_same_requirements() -> None:
+    source = (REPOSITORY / "packaging" / "conda" / "meta.yaml").read_text()
+    names = {"compiler": lambda name: f"{name}-compiler", "stdlib": lambda name: f"{name}-stdlib"}
+    recipe = yaml.safe_load(jinja2.Template(source).render(PYTHON="python", **names))
+    run = {line.replace(" ", "").replace("pytorch", "torch") for line in recipe["requirements"]["run"]}
+    stated = re.findall(r"^dependencies = \[(.+)\]$", PROJECT, re.MULTILINE)[0]
+    python = re.findall(r'^requires-python = "(.+)"$', PROJECT, re.MULTILINE)[0]
+    assert run == {*re.findall(r'"([^"]+)"', stated), f"python{python}"}
+    # What pkg-config is asked for, by the names of conda's packages.
+    conda = {
+        "hdf5-serial hdf5": "hdf5",
+        "libzstd": "zstd",
+        "liblz4": "lz4-c",
+        "libcrypto": "openssl",
+    }
+    lists = (REPOSITORY / "CMakeLists.txt").read_text()
+    asked = re.findall(r"pkg_\w+\(\w+ (?:REQUIRED )?IMPORTED_TARGET ([^)]+)\)", lists)
+    assert len(asked) == 8
+    host = {line.split()[0]: line for line in recipe["requirements"]["host"]}
+    for module in asked:
+        name, _, least = module.partition(">=")
+        package = conda.get(name, name)
+        assert package in host
+        assert not least or host[package] == f"{package} >={least}"
