@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from atompack_torch.ops import cuda_neighbors as cuda_neighbors  # a kernel of CUDA devices
 from atompack_torch.ops import library as library  # loads the operators
 
 __all__ = ["Structures", "features_by_torch"]

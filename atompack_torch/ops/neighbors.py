@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
+from atompack_torch.ops import cuda_neighbors as cuda_neighbors  # registers its kernel
 from atompack_torch.ops import library as library  # registers the operator
 
 
