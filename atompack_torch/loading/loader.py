@@ -15,12 +15,11 @@ from typing import Any, Generic, NoReturn
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 from torch.utils.data import SequentialSampler
 
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._batches import Batch, BatchDataset, BatchPrefetcher
 from atompack_torch.datasets._dropping import warn_of_pass
+from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
     check_batch_sampler,
@@ -32,6 +31,7 @@ from atompack_torch.loading.checks import (
     iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
+from atompack_torch.loading.transfer import Transfer, check_neighbors, with_neighbors
 from atompack_torch.options import epoch_number
 
 _MAX_THREADS = 4  # by default, as a training step needs cores too
@@ -74,6 +74,10 @@ class Loader(Generic[Batch]):
         pin_memory: make batches in page-locked memory, which torch recycles (only with CUDA).
         device: device to move batches to. Copies to a CUDA device run on a separate stream, which
             the current stream waits for; those of pinned batches block nothing else.
+        neighbors: edges to add to the batches of a data set that makes none: on a CUDA device by
+            its kernels, on the stream of the copies (nvalchemi-toolkit-ops is needed, the extra
+            ``cuda``), else by the threads, as ``neighbors=`` of the data set does. Without
+            triplets. On CUDA devices, pairs of an atom are sorted by j.
         **others: options of torch's ``DataLoader``, which raise an error.
 
     Raises:
@@ -96,6 +100,7 @@ class Loader(Generic[Batch]):
         prefetch: int = 4,
         pin_memory: bool = False,
         device: torch.device | str | int | None = None,
+        neighbors: NeighborList | None = None,
         **others: object,
     ) -> None:
         check_dataset(dataset)
@@ -126,6 +131,12 @@ class Loader(Generic[Batch]):
         self.num_threads = num_threads or min(max(cores - 1, 1), _MAX_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
         self.device = None if device is None else torch.device(device)
+        self.neighbors = neighbors
+        self._batches_of = dataset
+        if neighbors is not None:
+            check_neighbors(dataset, neighbors)
+            if not self._is_cuda:
+                self._batches_of = with_neighbors(dataset, neighbors)
         if pin_memory and not torch.cuda.is_available():
             warnings.warn("pin_memory: no CUDA device, so memory is not pinned", stacklevel=2)
         self.pin_memory = pin_memory and torch.cuda.is_available()
@@ -137,6 +148,10 @@ class Loader(Generic[Batch]):
         self._n_before_pass = 0  # batches of this epoch delivered before the sampler's pass
         self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
         self._has_warned = self._has_told_drops = False
+
+    @property
+    def _is_cuda(self) -> bool:
+        return self.device is not None and self.device.type == "cuda"
 
     @property
     def _chosen_sampler(self) -> Any:
@@ -304,6 +319,8 @@ class Loader(Generic[Batch]):
             shown["drop_last"] = self.drop_last
         shown |= {"num_threads": self.num_threads, "prefetch": self.prefetch}
         shown |= {"pin_memory": self.pin_memory, "device": self.device, "epoch": self._epoch}
+        if self.neighbors is not None:
+            shown["neighbors"] = self.neighbors
         options = ", ".join(f"{name}={value}" for name, value in shown.items())
         return f"Loader({self.dataset!r}, {options})"
 
@@ -326,15 +343,12 @@ class _Pass(Generic[Batch]):
 
     def __init__(self, loader: Loader[Batch], indices: Iterator[Sequence[int] | Tensor]) -> None:
         self._loader, self._epoch = loader, loader.epoch
-        self._dataset = loader.dataset
+        self._dataset = loader._batches_of
         self._indices = indices
-        self._native: BatchPrefetcher | None = loader.dataset._prefetch(
+        self._native: BatchPrefetcher | None = self._dataset._prefetch(
             loader.num_threads, loader.prefetch, loader.pin_memory
         )
-        self._device = loader.device
-        self._stream = None
-        if self._device is not None and self._device.type == "cuda":
-            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        self._transfer = Transfer(loader.device, loader.neighbors if loader._is_cuda else None)
         _running.add(self)
 
     def __iter__(self) -> _Pass[Batch]:
@@ -353,7 +367,7 @@ class _Pass(Generic[Batch]):
             self.close()
             self._loader._end_pass(self._epoch)
             raise StopIteration
-        return self._dataset._apply_transform(self._to_device(self._take(native)))
+        return self._dataset._apply_transform(self._transfer(self._take(native)))
 
     def _take(self, native: BatchPrefetcher) -> Any:
         """Returns the oldest batch; one that is an error counts as delivered too."""
@@ -364,33 +378,9 @@ class _Pass(Generic[Batch]):
             if len(native) < n:  # Ctrl-C leaves the batch there
                 self._loader._count_batch(self._epoch)
 
-    def _to_device(self, batch: Any) -> Any:
-        if self._stream is None:
-            return batch if self._device is None else _move_to_device(batch, self._device)
-        with torch.cuda.stream(self._stream):
-            moved = _move_to_device(batch, self._device, non_blocking=True)
-        current = torch.cuda.current_stream(self._device)
-        current.wait_stream(self._stream)
-        _record_stream(moved, current)
-        return moved
-
     def close(self) -> None:
         """Stops the threads, after the batches in progress."""
         self._native = None
-
-
-def _move_to_device(batch: Any, device: torch.device | None, non_blocking: bool = False) -> Any:
-    """Moves a batch to a device, a MoleculeBatch in one transfer."""
-    if isinstance(batch, MoleculeBatch):
-        return batch.to(device, non_blocking=non_blocking)
-    return tree_map_only(Tensor, lambda t: t.to(device, non_blocking=non_blocking), batch)
-
-
-def _record_stream(batch: Any, stream: torch.cuda.Stream) -> None:
-    if isinstance(batch, MoleculeBatch):
-        batch.record_stream(stream)
-    else:
-        tree_map_only(Tensor, lambda t: t.record_stream(stream), batch)
 
 
 @atexit.register

@@ -241,7 +241,7 @@ BELOW = {
         "selection",
         "stores",
     },
-    "loading": {"batch", "datasets"},
+    "loading": {"batch", "datasets", "ops"},
     "caches": {"batch", "descriptors", "passes", "datasets", "remote"},
     "conversion": {"batch", "writers", "stores", "datasets", "parsed", "remote", "selection"},
     "inspection": {
