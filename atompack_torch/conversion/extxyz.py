@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import warnings
@@ -53,6 +54,7 @@ class Reader(Iterator[Columns]):
         report: receives values that columns cannot represent; without one, warnings are issued.
         max_frames: maximum number of frames per block.
         max_bytes: a block ends with the frame that brings its text to this many bytes.
+        index: the index of the file, if it is known already.
 
     Attributes:
         n_frames: number of frames in the file, up to any damage.
@@ -72,13 +74,14 @@ class Reader(Iterator[Columns]):
         report: Report | None = None,
         max_frames: int = 1024,
         max_bytes: int = 4 << 20,
+        index: _native.ParsedIndex | None = None,
     ) -> None:
         self._text = path if isinstance(path, Text) else Text(path)  # kept alive by its readers
         self._path = self._text.name
         self._report = _Warnings() if report is None else report
         self._limits = (max_frames, max_bytes)
         self._reader = _native.ExtxyzReader(self._text.path, self._path)
-        index = _index_of(self._text)
+        index = _index_of(self._text) if index is None else index
         self.n_frames = len(index)
         found_keys = [FoundKey(*field) for field in index.fields]
         self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
@@ -158,17 +161,22 @@ class Reader(Iterator[Columns]):
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file, plain or compressed, a FIFO, or standard input (``"-"``)."""
     text = Text(path)
+    index_of_text = functools.cache(lambda: _index_of(text))
 
     def open_reader(report: ConversionReport) -> Reader:
-        reader = Reader(text, keys=options.keys, report=report)
+        reader = Reader(text, keys=options.keys, report=report, index=index_of_text())
         for name, key in reader.renamed():
             report.origin(name, key)
         return reader
 
-    def count() -> int:
-        return open_reader(ConversionReport()).n_frames
-
-    source = Source(text.name, open_reader, count, lambda: text.n_bytes, text.close, maps_keys=True)
+    source = Source(
+        text.name,
+        open_reader,
+        lambda: len(index_of_text()),
+        lambda: text.n_bytes,
+        text.close,
+        maps_keys=True,
+    )
     if text.path == path:  # a plain file, of which parts can be read
         frames = Frames(path, options.keys)
         source.read_range, source.example = frames.read, frames.example
@@ -178,18 +186,6 @@ def open_source(path: str, options: SourceOptions) -> Source:
 def open_target(path: str, options: TargetOptions) -> Writer:
     """Opens a file for writing."""
     return Writer(path, report=options.report, mode="w")
-
-
-def read(
-    path: str | os.PathLike[str] | Text,
-    *,
-    keys: Mapping[str, str] | None = None,
-    report: Report | None = None,
-    max_frames: int = 1024,
-    max_bytes: int = 4 << 20,
-) -> Reader:
-    """Yields the frames of a file as columns, block by block; see ``Reader``."""
-    return Reader(path, keys=keys, report=report, max_frames=max_frames, max_bytes=max_bytes)
 
 
 def count(path: str | os.PathLike[str]) -> int:

@@ -24,7 +24,7 @@ class Frames:
 
     @cached_property
     def _dataset(self) -> ExtxyzDataset:
-        dataset = ExtxyzDataset(self._path, key_map=self._keys, index=False)
+        dataset = ExtxyzDataset(self._path, key_map=self._keys)  # all parts share its index
         return dataset._with_nan_labels()
 
     def read(self, report: Report, first: int, last: int) -> Iterator[Columns]:

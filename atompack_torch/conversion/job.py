@@ -211,8 +211,11 @@ class Job(NamedTuple):
 
     def _read(self, source: Source, span: Span, report: Report) -> Iterator[Block]:
         """Yields the blocks of a source: those of the span alone where the source can seek."""
-        if self.part is None or source.read_range is None:
+        if self.part is None:
             return span.cut(_until_fault(source.read(report), report))
+        if source.read_range is None:
+            own = Report(report.on_error)
+            return span.cut(_of_span(_until_fault(source.read(own), own), span, own, report))
         count = self.counts[self.sources.index(source)]
         assert count is not None
         first, last = span.first, count if span.last is None else span.last
@@ -252,6 +255,35 @@ def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]
         if report.on_error == "raise":
             raise
         report.skip("the rest of a file", str(error))
+
+
+def _of_span(
+    blocks: Iterator[Columns], span: Span, told: Report, report: Report
+) -> Iterator[Columns]:
+    """Yields all blocks; what is told of those that begin in the span goes to the report.
+
+    So each thing that is left out is in the report of one part.
+    """
+    start = 0
+    for columns in blocks:
+        is_inside = span.first <= start and (span.last is None or start < span.last)
+        _tell(told, report, counts=is_inside)
+        start += len(columns.ptr) - 1
+        yield columns
+    _tell(told, report, counts=span.last is None)
+
+
+def _tell(told: Report, report: Report, *, counts: bool) -> None:
+    if counts:
+        report.skipped.update(told.skipped)
+    told.skipped.clear()
+    for note in told.notes:
+        report.note(note)
+    for warning in told.warnings:
+        report.warn(warning)
+    for field, names in told.sources.items():
+        for name in names:
+            report.origin(field, name)
 
 
 class _TooNarrowError(Exception):

@@ -13,6 +13,7 @@ from atompack_torch.conversion.converter import Mode, TargetTraits
 from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_source, target_format, traits_of
 from atompack_torch.conversion.job import Job, count_structures
+from atompack_torch.conversion.part_reports import forget_report, keep_report, whole_report
 from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_path, warn_of_types
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import OnError, Report
@@ -67,8 +68,9 @@ def convert(
     With ``part=(i, n)`` this is one of n calls that share the work, on any machines that see the
     same folder: it converts the i-th of n equal ranges of all structures, in the order of the
     sources, to ``dst/part-0000i-of-0000n.atp``. The calls may run in any order, at once and again;
-    a part that is there already is complete, and left alone. ``AtpDataset(dst)`` reads the parts in
-    order as one data set. Sources that cannot be read from the middle are read whole by each call.
+    a part that is there already is complete, and left alone; once none is missing, ``whole`` of
+    the report is the sum of all. ``AtpDataset(dst)`` reads the parts in order as one data set.
+    Sources that cannot be read from the middle are read whole by each call.
 
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
@@ -277,11 +279,19 @@ def _convert_part(
             "nan_is_missing": job.nan_is_missing,
         }
         agree_on_plan(Path(folder), job.part, plan, replace=replace)
+        forget_report(Path(job.dst))
     knows_types = job.learn_examples(fit)
     report = job.convert(fit)
-    if is_local and not knows_types:
-        warn_of_types(Path(folder), report)
+    if is_local:
+        if not knows_types:
+            warn_of_types(Path(folder), report)
+        keep_report(Path(job.dst), report)
+        report.whole = whole_report(_part_files(folder, job.part))
     return report
+
+
+def _part_files(folder: _Path, part: tuple[int, int]) -> list[Path]:
+    return [Path(part_path(folder, (i, part[1]))) for i in range(part[1])]
 
 
 def _finished_part(
@@ -298,6 +308,8 @@ def _finished_part(
     report = Report()
     report.note(f"{shown_url(path)}: exists already, and was left alone")
     report.finish()
+    if not is_url(folder):
+        report.whole = whole_report(_part_files(folder, part))
     return report
 
 

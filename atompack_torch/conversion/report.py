@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from atompack_torch.errors import AtompackError
 
 OnError = Literal["raise", "skip"]
+
+_COUNTS = ("structures_read", "structures_written", "atoms_written")
+_SIZES = ("bytes_written", "seconds")
+_BY_LABEL = ("labels", "nan_as_missing", "partly_nan")
+_LINES = ("changes", "warnings", "notes", "source_units")
+_COUNT_IN_TEXT = re.compile(r"\d[\d,]*(?= structures)")
 
 
 class Report:
@@ -36,6 +44,7 @@ class Report:
         bytes_read: size of the sources on disk.
         bytes_written: size of the output on disk.
         seconds: duration of the conversion.
+        whole: the sum of the reports of all parts, if this is one of them and no other is missing.
     """
 
     def __init__(self, on_error: OnError = "raise") -> None:
@@ -56,6 +65,7 @@ class Report:
         self.bytes_read = 0
         self.bytes_written = 0
         self.seconds = 0.0
+        self.whole: Report | None = None
         self._start = time.monotonic()
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
@@ -119,12 +129,37 @@ class Report:
             self.note(f"{label}: some values are NaN in {n:,} structures, which stay as they are")
         self.seconds = time.monotonic() - self._start
 
+    def add(self, other: dict[str, Any]) -> None:
+        """Adds what another process did with other structures of the same sources.
+
+        Args:
+            other: ``as_dict()`` of its report.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not a report; this one is unchanged.
+        """
+        numbers = {name: other[name] for name in (*_COUNTS, *_SIZES)}
+        skipped = {(one["what"], one["why"]): int(one["count"]) for one in other["skipped"]}
+        by_label = {name: Counter(other[name]) for name in _BY_LABEL}
+        lines = {name: _joined(getattr(self, name), other[name]) for name in _LINES}
+        sources = [(field, name) for field, names in other["sources"].items() for name in names]
+        totals = {name: getattr(self, name) + number for name, number in numbers.items()}
+        self.bytes_read = max(self.bytes_read, other["bytes_read"])
+        for name, total in (totals | lines).items():
+            setattr(self, name, total)
+        for name, counts in by_label.items():
+            getattr(self, name).update(counts)
+        self.skipped.update(skipped)
+        for field, name in sources:
+            self.origin(field, name)
+
     def as_dict(self) -> dict[str, object]:
         """Converts the report to plain values, for JSON.
 
         Returns:
             Name of the attribute → value.
         """
+        whole = {} if self.whole is None else {"whole": self.whole.as_dict()}
         return {
             "structures_read": self.structures_read,
             "structures_written": self.structures_written,
@@ -144,6 +179,7 @@ class Report:
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
             "seconds": self.seconds,
+            **whole,
         }
 
     def __str__(self) -> str:
@@ -164,7 +200,8 @@ class Report:
         left_out = [f"{n:>12,}  {what}: {why}" for (what, why), n in self.skipped.items()]
         rows += _section("left out", left_out or ["nothing"])
         rows += _section("notes", self.notes)
-        return "\n".join(f"{head:<10}{text}" for head, text in rows)
+        table = "\n".join(f"{head:<10}{text}" for head, text in rows)
+        return table if self.whole is None else f"{table}\n\nall parts\n{self.whole}"
 
     def _label_line(self, field: str) -> str:
         names = ", ".join(map(repr, self.sources.get(field, [])))
@@ -173,6 +210,19 @@ class Report:
 
 def _section(head: str, lines: list[str]) -> list[tuple[str, str]]:
     return [(head if i == 0 else "", line) for i, line in enumerate(lines)]
+
+
+def _joined(lines: list[str], others: Iterable[str]) -> list[str]:
+    """Joins lines; those that differ only in a number of structures become one with the sum."""
+    joined = {_COUNT_IN_TEXT.sub("#", line): line for line in lines}
+    for line in others:
+        key = _COUNT_IN_TEXT.sub("#", line)
+        mine, theirs = (_COUNT_IN_TEXT.findall(text) for text in (joined.get(key, ""), line))
+        for a, b in zip(mine, theirs, strict=False):
+            total = int(a.replace(",", "")) + int(b.replace(",", ""))
+            line = line.replace(f"{b} structures", f"{total:,} structures", 1)
+        joined[key] = line
+    return list(joined.values())
 
 
 def _size(n_bytes: int) -> str:

@@ -147,7 +147,7 @@ def test_many_frames_are_as_ase_has_them(tmp_path: Path) -> None:
     assert len(got) == len(expected) == 300
     for frame, atoms in zip(got, expected, strict=True):
         assert_as_ase(frame, atoms)
-    assert [len(b.ptr) - 1 for b in extxyz.read(path, max_frames=64)] == [64] * 4 + [44]
+    assert [len(b.ptr) - 1 for b in extxyz.Reader(path, max_frames=64)] == [64] * 4 + [44]
 
 
 # What both readers make of a value alike.
@@ -335,10 +335,10 @@ def test_keys_that_cannot_be(write: Callable[[str], Path]) -> None:
         ({"a": "cell"}, "cell: expected under its own key, got 'a'"),
     ):
         with pytest.raises(apt.FieldError, match=message):
-            extxyz.read(path, keys=keys)
+            extxyz.Reader(path, keys=keys)
     for name in ("positions", "atomic_numbers", "n_atoms"):
         with pytest.raises(ValueError, match=f"keys: 'a': expected a label .*, got {name!r}"):
-            extxyz.read(path, keys={"a": name})
+            extxyz.Reader(path, keys={"a": name})
 
 
 def test_of_two_names_of_a_label_one_counts(write: Callable[[str], Path]) -> None:

@@ -106,7 +106,7 @@ def test_damage_is_named(
 ) -> None:
     good = one_atom("good=1").encode()
     path = write(good + (text if isinstance(text, bytes) else text.encode()))
-    blocks = extxyz.read(path)
+    blocks = extxyz.Reader(path)
     [frame] = frames_of([next(blocks)])
     assert frame[MOLECULE_PROPERTY, "good"] == 1
     place = rf"molecule 1, .*offset {offset + len(good)}\)$"
@@ -125,9 +125,9 @@ def test_lattice_vectors_in_lines_of_their_own_are_not_read(write: Callable[[str
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        extxyz.read(tmp_path / "none")
+        extxyz.Reader(tmp_path / "none")
     with pytest.raises(IsADirectoryError):
-        extxyz.read(tmp_path)
+        extxyz.Reader(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_cut_at_any_byte(write: Callable[[str], Path], told: Told) -> None:
     for cut in range(len(text)):
         told.notes.clear()
         got, error = [], None
-        blocks = extxyz.read(write(text[:cut]), report=told, max_frames=1)
+        blocks = extxyz.Reader(write(text[:cut]), report=told, max_frames=1)
         try:
             for block in blocks:
                 got += frames_of([block])
@@ -198,7 +198,7 @@ def test_flipped_bytes_never_crash(write: Callable[[bytes], Path]) -> None:
 
 def test_blocks_end_at_bytes_too(write: Callable[[str], Path], tmp_path: Path) -> None:
     text = one_atom("a=1")
-    reader = extxyz.read(write(text * 10), max_bytes=3 * len(text))
+    reader = extxyz.Reader(write(text * 10), max_bytes=3 * len(text))
     assert reader.n_frames == extxyz.count(tmp_path / "x.extxyz") == 10
     assert reader.file_bytes == 10 * len(text)
     sizes, read_to = [], []
@@ -212,7 +212,7 @@ def test_blocks_end_at_bytes_too(write: Callable[[str], Path], tmp_path: Path) -
 def test_frames_that_share_no_key_do_not_fill_memory(write: Callable[[str], Path]) -> None:
     n = 3000
     path = write("".join(f"0\nk{i}=1\n" for i in range(n)))
-    blocks = [*extxyz.read(path, max_frames=n)]
+    blocks = [*extxyz.Reader(path, max_frames=n)]
     assert max(len(b.fields) * (len(b.ptr) - 1) for b in blocks) < 1.1 * 2**20
     assert sum(len(b.ptr) - 1 for b in blocks) == n
 
@@ -220,7 +220,7 @@ def test_frames_that_share_no_key_do_not_fill_memory(write: Callable[[str], Path
 def test_a_file_that_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "x.extxyz"
     path.write_text(one_atom("a=1") * 200_000)
-    reader = extxyz.read(path, max_frames=1)
+    reader = extxyz.Reader(path, max_frames=1)
     next(reader)
     path.write_text(one_atom("a=1"))
     with pytest.raises(apt.CorruptFileError, match="the file shrank while it was open"):

@@ -63,7 +63,7 @@ def columns(*fields: Column, n_atoms: tuple[int, ...] = (1, 2)) -> Columns:
 def again(path: Path, block: Columns, **options: Any) -> list[Frame]:
     """The block, written and read."""
     extxyz.write(path, [block], mode="w", **options)
-    return frames_of(extxyz.read(path))
+    return frames_of(extxyz.Reader(path))
 
 
 @st.composite
@@ -298,7 +298,7 @@ def test_batches_are_written_too(tmp_path: Path) -> None:
     batch = apt.MoleculeBatch.from_molecules(molecules)
     path = tmp_path / "x.extxyz"
     extxyz.write(path, [batch])
-    first, second = frames_of(extxyz.read(path))
+    first, second = frames_of(extxyz.Reader(path))
     assert (first[BUILTIN, "energy"], first[MOLECULE_PROPERTY, "p"]) == (1.5, 3)
     assert (BUILTIN, "forces") not in first
     assert second[BUILTIN, "forces"].tolist() == [[1, 1, 1]]
@@ -334,7 +334,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     with extxyz.Writer(path) as writer:
         writer.write(columns())
         assert not path.exists()
-    assert writer.n_frames == len(frames_of(extxyz.read(path))) == 2
+    assert writer.n_frames == len(frames_of(extxyz.Reader(path))) == 2
     assert [*tmp_path.iterdir()] == [path]
     writer.close()
     with pytest.raises(FileExistsError):
@@ -344,7 +344,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         extxyz.write(path, [columns(), wrong], mode="w")
     assert [*tmp_path.iterdir()] == [path]
     assert extxyz.write(path, [columns()] * 3, mode="w") == 6
-    assert len(frames_of(extxyz.read(path))) == 6
+    assert len(frames_of(extxyz.Reader(path))) == 6
     assert [*tmp_path.iterdir()] == [path]
 
 

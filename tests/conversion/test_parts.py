@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import ase
+import ase.constraints
 import ase.io
 import numpy as np
 import pytest
+from ase.calculators.singlepoint import SinglePointCalculator
 
 import atompack_torch as apt
-from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion import Changes, Report, convert
 from atompack_torch.conversion.parts import Span, spans
 from atompack_torch.errors import FieldError
 
@@ -51,8 +53,8 @@ def contents(path: Path) -> list[Any]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Names and bytes of all files."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    """Names and bytes of all files but the reports."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
 @pytest.mark.parametrize("n_parts", [1, 4, 40])
@@ -83,6 +85,41 @@ def test_an_existing_part_is_left_alone(source: Path, tmp_path: Path) -> None:
     report = run(source, folder, part=(1, 2), mode="w")
     assert report.structures_written == 12
     assert path.stat().st_ino != before.st_ino
+
+
+def test_reports_of_all_parts_are_summed(source: Path, tmp_path: Path) -> None:
+    """As of one run, also after parts were left alone or converted again, and if one is lost."""
+    changed = {"on_error": "skip", "changes": Changes(energy_unit="Ha")}
+    images = ase.io.read(source, ":")
+    for k, atoms in enumerate(images):
+        forces = np.full((len(atoms), 3), np.nan if k % 5 == 0 else 1.0)
+        atoms.calc = SinglePointCalculator(atoms, energy=float(k), forces=forces)
+        atoms.set_constraint(ase.constraints.FixAtoms([0]) if k % 2 else None)
+    given = tmp_path / "x.db"
+    ase.io.write(given, images)
+    expected = run(given, tmp_path / "whole.atp", **changed).as_dict()
+    folder = tmp_path / "parts"
+    for i in (2, 0, 0):
+        assert run(given, folder, part=(i, 3), **changed).whole is None
+    last = run(given, folder, part=(1, 3), **changed)
+    again = run(given, folder, part=(2, 3), **changed)
+    replaced = run(given, folder, part=(0, 3), mode="w", **changed)
+    assert again.structures_read == 0
+    for report in (last, again, replaced):
+        assert report.whole is not None
+        found = report.whole.as_dict()
+        for name in expected.keys() - {"seconds", "bytes_written"}:
+            assert found[name] == expected[name], name
+        assert found["seconds"] > 0
+        assert found["bytes_written"] > 0
+        assert "all parts\n" in str(report)
+        assert report.as_dict()["whole"] == found
+    assert all(expected[name] for name in ("skipped", "changes", "nan_as_missing"))
+    (folder / ".reports" / "part-00001-of-00003.json").write_text('{"skipped": 3}')
+    lost = run(given, folder, part=(1, 3), **changed).whole
+    assert lost is not None
+    assert lost.notes[-1].startswith("part-00001-of-00003.atp: its report was lost")
+    assert lost.structures_written == 8 + 7
 
 
 def test_missing_parts_are_named(source: Path, tmp_path: Path) -> None:
@@ -258,7 +295,7 @@ def test_a_killed_part_is_made_by_the_next_run(tmp_path: Path) -> None:
     for i in (0, 1, 2):
         run(tmp_path / "x.traj", folder, part=(i, 3))
     names = [f"part-{i:05}-of-00003.atp" for i in range(3)]
-    assert sorted(path.name for path in folder.iterdir()) == [*names, "parts.json"]
+    assert sorted(files(folder)) == [*names, "parts.json"]
     assert apt.AtpDataset(folder)[:].step.tolist() == list(range(9000))
 
 

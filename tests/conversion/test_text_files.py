@@ -59,8 +59,8 @@ def test_compressed_files(plain: Path, tmp_path: Path, suffix: str) -> None:
     assert_converted(tmp_path / "a.atp", report)
     assert report.bytes_read == source.stat().st_size
     assert extxyz.count(source) == 3000
-    frames = frames_of(extxyz.read(source))
-    for got, want in zip(frames, frames_of(extxyz.read(plain)), strict=True):
+    frames = frames_of(extxyz.Reader(source))
+    for got, want in zip(frames, frames_of(extxyz.Reader(plain)), strict=True):
         assert_same(got, want)
 
 
@@ -180,4 +180,4 @@ def test_a_full_temporary_folder_is_named(plain: Path, monkeypatch: pytest.Monke
     full = Path("/dev/full").open("r+b", buffering=0)  # noqa: SIM115
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
     with pytest.raises(OSError, match="TMPDIR names another folder"):
-        extxyz.read(source)
+        extxyz.Reader(source)

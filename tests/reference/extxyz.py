@@ -29,7 +29,7 @@ class Told:
 
 
 def read(path: Path, **options: Any) -> list[Frame]:
-    return frames_of(extxyz.read(path, **options))
+    return frames_of(extxyz.Reader(path, **options))
 
 
 def read_or_message(path: Path) -> tuple[list[Frame], str | None]:
