@@ -362,6 +362,19 @@ def test_rows_that_are_not_there(tmp_path: Path) -> None:
         apt.AseLmdbDataset(other)
 
 
+def test_ids_that_are_there_twice(tmp_path: Path) -> None:
+    """The number of rows is right, so that it does not tell."""
+    path = write(tmp_path / "x.aselmdb", structures(4))
+    replaced(path, lambda transaction: transaction.put(b"2", b"row of the key 2"))
+    content = path.read_bytes()
+    assert b"2row of the key 2" in content
+    path.write_bytes(content.replace(b"2row of the key 2", b"1row of the key 2"))
+    with pytest.raises(apt.CorruptFileError, match="expected each id once, got 1 twice"):
+        apt.AseLmdbDataset(path)
+    with pytest.raises(apt.CorruptFileError, match="expected each id once, got 1 twice"):
+        convert(path, tmp_path / "x.atp", progress=False)
+
+
 def error_of(path: Path) -> str | None:
     """The message of the error that reading all rows ends in."""
     try:

@@ -89,6 +89,10 @@ RowList::RowList(const std::string& path)
   if (n_wanted != std::ssize(rows)) {
     throw CorruptFileError(cat("nextid: expected rows for ", n_wanted, " ids, got ", rows.size())).in_file(path_);
   }
+  const auto twice = std::ranges::adjacent_find(rows, {}, &FoundRow::id);
+  if (twice != rows.end()) {
+    throw CorruptFileError(cat("keys: expected each id once, got ", twice->id, " twice")).in_file(path_);
+  }
   ranges_.reserve(rows.size());
   for (const FoundRow& row : rows) ranges_.push_back(row.range);
 }
