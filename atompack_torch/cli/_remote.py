@@ -69,8 +69,9 @@ def remote_entry(options: argparse.Namespace) -> tuple[Entry, RemoteFiles]:
         UsageError: the paths are of several formats, or an option for URLs is wrong.
         UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    from atompack_torch.inspection.dispatch import access_to, entry_of
+    from atompack_torch.inspection.dispatch import entry_of
     from atompack_torch.inspection.entry import SeveralFormatsError
+    from atompack_torch.inspection.sources import access_to
 
     given = remote_options(options)
     names = "storage_options", "block_cache", "block_cache_bytes"

@@ -19,7 +19,7 @@ from atompack_torch.datasets._arena_payload import as_payload
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
 from atompack_torch.datasets._options import DatasetOptions, Missing, accept_former_name
 from atompack_torch.fields import FieldSpec
-from atompack_torch.options import is_url, short_list
+from atompack_torch.options import Buffer, is_url, short_list
 from atompack_torch.stores.array_schema import ArraySchema
 from atompack_torch.stores.atlas_store import AtlasStore
 from atompack_torch.stores.block_cache import BlockCache
@@ -52,8 +52,9 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     later flush would have to be read, that is a ``FieldError``.
 
     Args:
-        path: an ``AtlasStore``, or its path or URL; also accepted as ``store``. A store that is
-            open for writing is pickled as a handle for reading.
+        path: an ``AtlasStore``, or what it takes for reading: a path, a URL, or the bytes of files;
+            also accepted as ``store``. A store that is open for writing is pickled as a handle for
+            reading.
         arrays: names of arrays.
         start: first element along each axis of every array; None: 0.
         shape: number of elements along each axis, clamped to each array; None: to the end.
@@ -82,7 +83,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     @accept_former_name("store", "path")
     def __init__(
         self,
-        path: AtlasStore | str | os.PathLike[str],
+        path: AtlasStore | str | os.PathLike[str] | Mapping[str, Buffer],
         arrays: Sequence[str],
         *,
         start: Sequence[int] | None = None,

@@ -10,8 +10,9 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
@@ -30,7 +31,10 @@ __all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format"]
 
 
 class RemoteAccess(Protocol):
-    """Access to files and folders behind URLs, which ``remote.files.RemoteFiles`` has."""
+    """Access to files behind URLs or in memory, which ``remote.files.RemoteFiles`` has."""
+
+    def holds(self, path: object) -> bool:
+        """True for the names of its files and folders, which are not local paths."""
 
     def recognize(self, url: str) -> Format | None:
         """Returns the format of a file or folder; None if nothing matches."""
@@ -42,9 +46,9 @@ class RemoteAccess(Protocol):
 def recognize(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
     """Returns the format of a path, recognized by content; None if nothing matches.
 
-    Only regular files and folders are opened; URLs need ``remote``.
+    Only regular files and folders are opened; URLs and files in memory need ``remote``.
     """
-    if remote is not None and is_url(path):
+    if remote is not None and remote.holds(path):
         return remote.recognize(os.fspath(path))
     place = Path(path)
     if place.is_dir():
@@ -70,6 +74,21 @@ def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
         if known.ends and end.endswith(known.ends):
             return known
     return next((known for known in FORMATS if known.matches and known.matches(head)), None)
+
+
+def format_of_names(names: Iterable[str]) -> Format | None:
+    """Returns the format of a folder of files with these relative paths; None if nothing matches.
+
+    ``**/`` in a pattern stands for any folders, and for none.
+    """
+    paths = list(names)
+    for known in FORMATS:
+        for pattern in known.holds:
+            last = pattern.removeprefix("**/")
+            found = [name.rpartition("/")[2] for name in paths] if last != pattern else paths
+            if any("/" not in name and fnmatchcase(name, last) for name in found):
+                return known
+    return None
 
 
 def by_suffix(path: str | os.PathLike[str]) -> Format | None:
@@ -114,7 +133,7 @@ def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str
     advice = []
     if found.opens:
         advice.append(f"{found.opens} opens it")
-    if found.source and found.source != "atp" and not is_url(path):
+    if found.source and found.source != "atp" and not (is_url(path) or is_in_memory(path)):
         advice.append(f"`{conversion(path, found)}` converts it")
     text = f"expected {expected}, got {found.title}"
     return f"{text}: {'; '.join(advice)}" if advice else text

@@ -36,6 +36,7 @@ class Format(NamedTuple):
         suffixes: suffixes of its files, which count where the content does not tell the format.
         hub_files: patterns of the files that ``hub.open`` downloads from a folder.
         is_uploaded: True if ``hub.upload`` takes a single file of it: a whole data set.
+        is_read_from_bytes: True if ``opens`` takes the bytes of files too.
         entry: module of the format, with the functions of ``inspection.entry.Entry``; "" if the
             package cannot open it.
         converter: module with the functions of ``conversion.converter.Converter``; "" if ``entry``
@@ -56,6 +57,7 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...] = ()
     hub_files: tuple[str, ...] = ()
     is_uploaded: bool = False
+    is_read_from_bytes: bool = False
     entry: str = ""
     converter: str = ""
 
@@ -102,6 +104,7 @@ FORMATS = [
         suffixes=(".atp",),
         hub_files=("*.atp", "manifest.json"),
         is_uploaded=True,
+        is_read_from_bytes=True,
         entry=ATP_ENTRY,
         converter=f"{_CONVERSION}.atp",
     ),
@@ -199,6 +202,7 @@ FORMATS = [
         ends=b"ARRF",
         opens="ArrayFile",
         suffixes=(".af",),
+        is_read_from_bytes=True,
         entry=_STORES,
     ),
     _compression("gzip", "a gzip file", b"\x1f\x8b", ".gz"),
@@ -229,7 +233,12 @@ FORMATS = [
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
     ),
     Format(
-        "atlas-store", "an ATLAS store", holds=STORE_METADATA, opens="AtlasStore", entry=_STORES
+        "atlas-store",
+        "an ATLAS store",
+        holds=STORE_METADATA,
+        opens="AtlasStore",
+        is_read_from_bytes=True,
+        entry=_STORES,
     ),
     Format(
         "shards",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,8 @@ from atompack_torch.inspection.entry import (
     atp_entry,
 )
 from atompack_torch.inspection.remote_compaction import compact_urls
-from atompack_torch.options import check_threads, checked_path, is_url
+from atompack_torch.inspection.sources import Source, listed, located
+from atompack_torch.options import PathLike, check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -40,15 +40,11 @@ if TYPE_CHECKING:
     from atompack_torch.writers.columns import Array
 
 
-PathLike = str | os.PathLike[str]
-Paths = PathLike | Sequence[PathLike]
-
-
 @overload
-def open(path: Paths, *, arrays: Sequence[str], **options: Any) -> AtlasDataset: ...  # noqa: A001
+def open(path: Source, *, arrays: Sequence[str], **options: Any) -> AtlasDataset: ...  # noqa: A001
 @overload
-def open(path: Paths, **options: Any) -> MoleculeDataset: ...  # noqa: A001
-def open(path: Paths, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
+def open(path: Source, **options: Any) -> MoleculeDataset: ...  # noqa: A001
+def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
     """Opens a path as a data set; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
@@ -56,7 +52,9 @@ def open(path: Paths, **options: Any) -> MoleculeDataset | ShardDataset | AtlasD
 
     Args:
         path: an ``.atp`` file, a list or a folder of them; a feature cache (HDF5); a folder of
-            Atlas shards; an ATLAS store. Each may be a URL.
+            Atlas shards; an ATLAS store. Each may be a URL. Also the bytes of an ``.atp`` file, or
+            a mapping from relative paths to the bytes of the files of a store, as their classes
+            take them.
         **options: options of the class: ``AtpDataset``, ``TorchCacheDataset``, ``ShardDataset`` or
             ``AtlasDataset``, which requires ``arrays=``. For URLs ``storage_options``,
             ``block_cache`` and ``block_cache_bytes``.
@@ -68,18 +66,15 @@ def open(path: Paths, **options: Any) -> MoleculeDataset | ShardDataset | AtlasD
     Raises:
         FileNotFoundError: the path does not exist.
         PermissionError: a URL needs other credentials.
-        UnsupportedFormatError: the format is not supported.
+        UnsupportedFormatError: the format is not supported, or its class does not read bytes.
         TypeError: an option is unknown to the class, or a required one is absent.
     """
-    paths = _listed(path)
+    names = "storage_options", "block_cache", "block_cache_bytes"
+    paths, remote = located(path, *(options.get(name) for name in names))
     if any(map(is_url, paths)):
-        names = "storage_options", "block_cache", "block_cache_bytes"
-        given = {name: options.pop(name, None) for name in names}
-        options["storage_options"] = remote = access_to(paths, **given)
-    else:
-        remote = RemoteFiles()
+        options = {k: v for k, v in options.items() if k not in names} | {"storage_options": remote}
     for one in paths:
-        if (is_url(one) or Path(one).exists()) and recognize(one, remote) is None:
+        if (remote.holds(one) or Path(one).exists()) and recognize(one, remote) is None:
             raise unknown(one, remote)
     entry = entry_of(paths, remote)
     dataset: MoleculeDataset | ShardDataset | AtlasDataset
@@ -88,7 +83,7 @@ def open(path: Paths, **options: Any) -> MoleculeDataset | ShardDataset | AtlasD
 
 
 def info(
-    path: Paths,
+    path: Source,
     *,
     full: bool = False,
     storage_options: Mapping[str, object] | None = None,
@@ -98,7 +93,8 @@ def info(
     """Describes the data at a path: counts, types, use of space.
 
     Args:
-        path: as for ``open``, or an array file; a list of ``.atp`` files counts as one data set.
+        path: as for ``open``, or an array file, or its bytes; a list of ``.atp`` files counts as
+            one data set.
         full: for ``.atp`` files: count labels in all records, however many there are, instead of
             in a sample of 10,000.
         storage_options: for URLs, as for ``AtpDataset``.
@@ -113,8 +109,7 @@ def info(
         FileNotFoundError: the path does not exist.
         UnsupportedFormatError: the format is not supported.
     """
-    paths = _listed(path)
-    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
     described = entry_of(paths, remote).describe(paths, full, False, remote)
     document = described.document
     if isinstance(document, list):
@@ -123,7 +118,7 @@ def info(
 
 
 def head(
-    path: Paths,
+    path: Source,
     n: int = 5,
     *,
     storage_options: Mapping[str, object] | None = None,
@@ -150,13 +145,12 @@ def head(
     """
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
-    paths = _listed(path)
-    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
     return list(entry_of(paths, remote).head(paths, n, None, remote).values)
 
 
 def verify(
-    path: Paths,
+    path: Source,
     *,
     max_faults: int = 100_000,
     progress: bool | Report = False,
@@ -191,9 +185,8 @@ def verify(
         OSError: a file cannot be opened.
         ValueError: there is no such part, or the format is not verified in parts.
     """
-    paths = _listed(path)
+    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
     found: Verification | CacheVerification | StoreVerification | ShardVerification
-    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
     entry = entry_of(paths, remote)
     if part is not None:
         found = atp_entry(entry, paths).verify(paths, max_faults, progress, remote, part)
@@ -203,7 +196,7 @@ def verify(
 
 
 def statistics(
-    path: Paths,
+    path: Source,
     *,
     progress: bool | Report = False,
     storage_options: Mapping[str, object] | None = None,
@@ -226,15 +219,15 @@ def statistics(
     Returns:
         For molecules ``Statistics``, as from ``dataset.statistics()``; for Atlas shards
         ``ShardStatistics``, with the kinds and the spread of the values in examples; for ATLAS
-        stores and array files a dict per array, aggregated from the stored statistics.
+        stores and array files a dict per array, aggregated from the stored statistics. (Those of an
+        array file are in a file beside it, so that its bytes alone have none.)
 
     Raises:
         TypeError: options are given for Atlas shards.
         CorruptFileError: a record is damaged.
         FieldError: no file has a requested label.
     """
-    paths = _listed(path)
-    remote = access_to(paths, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
     found: Statistics | ShardStatistics | list[dict[str, object]] = (
         entry_of(paths, remote).statistics(paths, options, progress, remote).value
     )
@@ -295,7 +288,7 @@ def compact(
     check_threads(num_threads)
     options = CompactOptions(codec, level, order, progress, num_threads, shards)
     target = dst if isinstance(dst, str) and is_url(dst) else checked_path(dst)
-    compact_paths(_listed(src), target, options, storage_options)
+    compact_paths(listed(src), target, options, storage_options)
 
 
 def compact_paths(
@@ -330,48 +323,6 @@ def compact_paths(
     if options.shards is not None and entry_name(paths[0]) != "atompack_torch.inspection.shards":
         raise ValueError(f"{paths[0]}: shards: expected none for other formats")
     return entry.compact(paths, target, options)
-
-
-def _listed(path: Paths) -> list[str]:
-    if isinstance(path, (str, os.PathLike)):
-        return [os.fspath(path)]
-    paths = [os.fspath(one) for one in path]
-    if not paths:
-        raise ValueError("path: expected at least one path, got an empty list")
-    return paths
-
-
-def access_to(
-    paths: Sequence[str],
-    storage_options: Mapping[str, object] | None,
-    block_cache: PathLike | None,
-    block_cache_bytes: int | None,
-) -> RemoteFiles:
-    """Checks the options for URLs, and that all that they name exists.
-
-    Args:
-        paths: paths and URLs.
-        storage_options: see ``RemoteFiles.checked``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
-
-    Returns:
-        Access to the URLs.
-
-    Raises:
-        FileNotFoundError: there is nothing at a URL.
-        OSError: a store refuses or does not answer.
-        ValueError: an option is unknown or out of range.
-        TypeError: an option has the wrong type.
-    """
-    remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
-    for url in filter(is_url, paths):
-        is_known = recognize(url, remote) is not None
-        if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):
-            continue
-        text = "expected a file or a folder of a known format, found none"
-        raise FileNotFoundError(errno.ENOENT, text, remote.shown(url))
-    return remote
 
 
 def entry_of(paths: Sequence[str], remote: RemoteFiles | None = None) -> Entry:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.formats import recognize
-from atompack_torch.options import absolute_path, bytes_at, is_url
+from atompack_torch.options import bytes_at
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -33,24 +33,24 @@ class Place:
     @property
     def options(self) -> dict[str, Any]:
         """Options for the class that opens it."""
-        return {"storage_options": self.remote} if is_url(self.path) else {}
+        return {"storage_options": self.remote} if self.remote.holds(self.path) else {}
 
     @property
     def location(self) -> tuple[str, FileStore | None]:
         """Absolute path or URL, and store, for native readers."""
-        return self.remote.location(self.path if is_url(self.path) else absolute_path(self.path))
+        return self.remote.location(self.remote.absolute(self.path))
 
     @property
     def is_folder(self) -> bool:
         """True for folders of known formats."""
-        if not is_url(self.path):
+        if not self.remote.holds(self.path):
             return Path(self.path).is_dir()
         found = recognize(self.path, self.remote)
         return found is not None and bool(found.holds)
 
     def bytes(self) -> int | None:
         """Returns the size of a file, or of all files in a folder; None if it cannot be listed."""
-        if not is_url(self.path):
+        if not self.remote.holds(self.path):
             return bytes_at(Path(self.path))
         return self.remote.bytes_in(self.path)
 

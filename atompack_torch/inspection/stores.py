@@ -18,12 +18,12 @@ from atompack_torch._native import (
     AtlasReader,
     AtlasVerification,
 )
-from atompack_torch.errors import AtompackError
+from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.formats import opening
 from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
 from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import first_of, plain, printable, table
-from atompack_torch.options import MAX_METADATA_BYTES, bytes_at
+from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
@@ -44,6 +44,10 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
     from atompack_torch.datasets.atlas_store import AtlasDataset
     from atompack_torch.stores.atlas_store import AtlasStore
 
+    if isinstance(path, BUFFERS):
+        raise UnsupportedFormatError(
+            f"{MEMORY}.af: expected a store, got an array file: ArrayFile opens it"
+        )
     if "arrays" not in options:
         caching = ("storage_options", "block_cache", "block_cache_bytes")
         given = {name: options[name] for name in caching if name in options}
@@ -215,7 +219,8 @@ def statistics(
     remote: RemoteFiles | None = None,
 ) -> Summary:
     """Sums up the stored statistics; no data is read."""
-    _refuse_options(options)
+    if options:
+        raise TypeError(f"options: expected none for stores, got {', '.join(options)}")
     values = []
     rows = [["array", "datasets", "values", "missing", "min", "max"]]
     for place in (Place(path, remote) for path in paths):
@@ -226,11 +231,6 @@ def statistics(
             extremes = [printable(str(plain(total[key]))) for key in ("min", "max")]
             rows.append([printable(array), *counts, *extremes])
     return Summary(values, [plain(value) for value in values], table(rows))
-
-
-def _refuse_options(options: Mapping[str, Any]) -> None:
-    if options:
-        raise TypeError(f"options: expected none for stores, got {', '.join(options)}")
 
 
 def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:

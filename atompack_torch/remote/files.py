@@ -152,6 +152,14 @@ class RemoteFiles:
             self._opened[scheme] = client, paged
         return self._opened[scheme]
 
+    def holds(self, path: object) -> bool:
+        """True for the names of its files and folders, which are not local paths."""
+        return is_url(path)
+
+    def absolute(self, path: object) -> str:
+        """Returns a name that it holds unchanged, and the absolute path of a local file."""
+        return path if isinstance(path, str) and self.holds(path) else absolute_path(path)
+
     def location(self, path: str) -> tuple[str, FileStore | None]:
         """Returns the place of a file or folder for native readers.
 

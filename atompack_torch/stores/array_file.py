@@ -14,7 +14,6 @@ from atompack_torch.options import (
     MAX_METADATA_BYTES,
     MEMORY,
     Buffer,
-    absolute_location,
     check_choice,
     is_url,
     utf8,
@@ -121,7 +120,7 @@ class ArrayFile(FlushingWriter):
         if isinstance(path, str) and is_url(path) and mode != "r":
             self._handle = RemoteArrayFileHandle(path, options, storage_options)
             return
-        whole = absolute_location(path)
+        whole = remote.absolute(path)
         if mode == "x" and Path(whole).exists():
             raise file_exists(whole, "mode='a' goes on with it")
         self._handle = ArrayFileHandle(whole, options, remote, cache)

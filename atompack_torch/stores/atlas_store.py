@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, absolute_location, is_url
+from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.stores import xarray_datasets
@@ -121,7 +121,7 @@ class AtlasStore(ReadableAtlasStore):
         if isinstance(path, Mapping):
             location, remote = MEMORY, MemoryFiles.in_folder(path, mode)
         else:
-            location = absolute_location(path)
+            location = remote.absolute(path)
         self._own(StoreHandle(location, mode, options.limits, remote=remote, cache=cache))
         if mode != "r":
             self._handle.open_writer(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fractions
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,27 @@ def test_lost_appended_shards(tmp_path: Path) -> None:
     dataset = apt.ShardDataset(root, missing_shards="keep")
     assert (~dataset.is_present).nonzero().flatten().tolist() == [3, 9, 19]
     assert int(dataset[20]["i"]) == 20
+
+
+@pytest.mark.parametrize("what", ["folder", "index.npy"])
+def test_sizes_that_no_file_justifies(tmp_path: Path, what: str) -> None:
+    """Nothing but its claimed size is left of a lost shard."""
+    root = _write(tmp_path / "set", range(70))
+    _lose(root, "1", what)
+    meta = json.loads((root / "meta.json").read_text())
+    for claimed, is_refused in ((1 << 28, False), ((1 << 28) + 1, True), (1 << 50, True)):
+        meta["shard_sizes"][1] = claimed
+        (root / "meta.json").write_text(json.dumps(meta))
+        if what != "folder":
+            inner = json.loads((root / "1" / "meta.json").read_text())
+            inner["stored_examples"] = claimed
+            (root / "1" / "meta.json").write_text(json.dumps(inner))
+        if not is_refused:
+            assert len(apt.ShardDataset(root, missing_shards="keep")) == 50 + claimed
+            continue
+        match = f"at most {1 << 28} examples in lost shards, got {claimed} beside 50 others"
+        with pytest.raises(apt.CorruptFileError, match=match):
+            apt.ShardDataset(root, missing_shards="keep")
 
 
 def test_whole_sets_and_refusals(tmp_path: Path) -> None:

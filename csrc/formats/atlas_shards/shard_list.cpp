@@ -17,6 +17,10 @@ namespace atompack::atlas_shards {
 namespace {
 
 constexpr uint64_t kMaxShardMetaBytes = uint64_t{64} << 10;
+// No stored bytes justify the examples of lost shards, which `is_present` lists. There may be this many of them, or
+// this many for each other example.
+constexpr uint64_t kMaxLostExamples = uint64_t{1} << 28;
+constexpr uint64_t kMaxLostShare = 64;
 
 struct Found {
   Shard shard{};
@@ -54,6 +58,7 @@ class Lister {
   std::vector<Found> with_lost_shards(std::vector<Found> found) const;
   Found lost_shard(const std::string& name, uint64_t n_examples) const;
   ShardList number(std::vector<Found> found) const;
+  void check_lost(const ShardList& list) const;
 
   const io::Location& root_;
   const RootMeta& meta_;
@@ -160,7 +165,20 @@ ShardList Lister::number(std::vector<Found> found) const {
   if (const auto difference = difference_of(list.shards, meta_)) {
     throw CorruptFileError(*difference).in_file(root_.path());
   }
+  check_lost(list);
   return list;
+}
+
+void Lister::check_lost(const ShardList& list) const {
+  uint64_t lost = 0;
+  for (const Shard& shard : list.shards) lost += shard.is_lost ? shard.meta.stored_examples : 0;
+  const uint64_t present = list.n_examples - lost;
+  const uint64_t limit =
+      std::max(kMaxLostExamples, present > UINT64_MAX / kMaxLostShare ? UINT64_MAX : present * kMaxLostShare);
+  if (lost <= limit) return;
+  throw CorruptFileError(cat("shard_sizes: expected at most ", limit, " examples in lost shards, got ", lost,
+                             " beside ", present, " others"))
+      .in_file(root_.path());
 }
 
 }  // namespace
