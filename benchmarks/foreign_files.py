@@ -1,11 +1,15 @@
 """How fast are extended XYZ and ASE databases opened, read and converted, compared with ASE?
 
-    python benchmarks/foreign_files.py [--quick] [--folder PATH]
+    python benchmarks/foreign_files.py [--quick] [--folder PATH] [--rounds N] [--cases CASE ...]
 
 Structures of 10, 30 and 50 atoms with energies, forces, stresses and cells, as ASE and
-ase-db-backends write them. Epochs are shuffled, in batches of 64, on one thread; ASE's side reads
-the same structures one after the other and stacks energies, positions and forces of 64 of them as
-tensors. Files are in memory. Conversions use all cores and end on the disk.
+ase-db-backends write them; Parquet as LeMat-Traj has it. Epochs are shuffled, in batches of 64, on
+one thread; ASE's side reads the same structures one after the other and stacks energies, positions
+and forces of 64 of them as tensors. Both sides take turns. Files are in memory. Conversions use all
+cores and end on the disk.
+
+Each figure is the best and the median of the rounds, and the best rate per second of processor
+time, which other work on the machine disturbs less. Memory is the peak of a fresh process.
 """
 
 from __future__ import annotations
@@ -13,14 +17,16 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import resource
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ase
 import ase.io
@@ -112,14 +118,45 @@ def batched(structures: Iterable[ase.Atoms]) -> Iterator[list[ase.Atoms]]:
         yield batch
 
 
-def rate(count: int, work: Callable[[], object], repeats: int = 3) -> float:
-    """Structures a second, the best of several runs."""
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return count / best
+class Rate(NamedTuple):
+    """Structures or bytes a second."""
+
+    best: float
+    median: float
+    of_processor: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.best:,.0f}/s (median {self.median:,.0f}, "
+            f"{self.of_processor:,.0f} per processor second)"
+        )
+
+
+def spent(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and seconds of processor time of all threads."""
+    start, used = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - start, time.process_time() - used
+
+
+def rates(rounds: int, *sides: tuple[int, Callable[[], object]]) -> list[Rate]:
+    """Rates of several sides, each a count and its work, which take turns."""
+    seconds: list[list[tuple[float, float]]] = [[] for _ in sides]
+    for _ in range(rounds):
+        for taken, (_, work) in zip(seconds, sides, strict=True):
+            taken.append(spent(work))
+    found = []
+    for taken, (count, _) in zip(seconds, sides, strict=True):
+        wall, processor = zip(*taken, strict=True)
+        times = (min(wall), statistics.median(wall), min(processor))
+        found.append(Rate(*(count / seconds for seconds in times)))
+    return found
+
+
+def ratios(ours: Rate, theirs: Rate) -> str:
+    """How many times as fast the first is, by the clock and by processor time."""
+    times = ours.median / theirs.median, ours.of_processor / theirs.of_processor
+    return f"{times[0]:.0f}x by the clock, {times[1]:.0f}x by processor time"
 
 
 def epoch(dataset: Any) -> None:
@@ -140,65 +177,145 @@ def rows_of(path: Path, count: int) -> Iterator[ase.Atoms]:
         yield database._get_row_by_index(int(i)).toatoms()
 
 
-def extended_xyz(folder: Path, count: int, n_ase: int) -> None:
+def extended_xyz(folder: Path, count: int, n_ase: int, rounds: int) -> None:
     path, small = folder / "a.xyz", folder / "small.xyz"
     write_xyz(path, count, 30)
     write_xyz(small, n_ase, 30)
     size = path.stat().st_size
     path.read_bytes()
-    index = size / (count / rate(count, lambda: apt.ExtxyzDataset(path, index=False)))
+    (index,) = rates(rounds, (size, lambda: apt.ExtxyzDataset(path, index=False)))
     apt.ExtxyzDataset(path)
-    again = count / rate(count, lambda: apt.ExtxyzDataset(path))
-    ours = rate(count, lambda: epoch(apt.ExtxyzDataset(path, num_threads=1)))
-    theirs = rate(n_ase, lambda: exhaust(stacked(ase.io.iread(small, ":"))), 1)
+    (again,) = rates(rounds, (1, lambda: apt.ExtxyzDataset(path)))
+    dataset = apt.ExtxyzDataset(path, num_threads=1)
+    ours, theirs = rates(
+        rounds,
+        (count, lambda: epoch(dataset)),
+        (n_ase, lambda: exhaust(stacked(ase.io.iread(small, ":")))),
+    )
     print(f"extended XYZ, {count:,} structures of 30 atoms, {size / 1e9:.2f} GB")
-    print(f"  index                  {index / 1e9:.2f} GB/s; opened again in {again * 1e3:.1f} ms")
-    peer = f"ase.io in order {theirs:,.0f}/s: {ours / theirs:.0f}x"
-    print(f"  epoch, one thread      {ours:,.0f}/s; {peer}")
+    print(f"  index, bytes           {index}")
+    print(f"  opened again           {1e3 / again.best:.1f} ms (median {1e3 / again.median:.1f})")
+    print(f"  epoch, one thread      {ours}")
+    print(f"  ase.io, in order       {theirs}: {ratios(ours, theirs)}")
+    path.unlink()
 
 
-def databases(folder: Path, count: int, n_ase: int) -> None:
+def databases(folder: Path, count: int, n_ase: int, rounds: int) -> None:
     path, small = folder / "a.aselmdb", folder / "small.aselmdb"
     write_database(path, count, 30)
     write_database(small, n_ase, 30)
     path.read_bytes()
-    index = rate(count, lambda: apt.AseLmdbDataset(path, index=False))
+    (index,) = rates(rounds, (count, lambda: apt.AseLmdbDataset(path, index=False)))
     apt.AseLmdbDataset(path)
-    again = count / rate(count, lambda: apt.AseLmdbDataset(path))
-    theirs = rate(n_ase, lambda: exhaust(stacked(rows_of(small, n_ase))), 1)
+    (again,) = rates(rounds, (1, lambda: apt.AseLmdbDataset(path)))
+    one, two = (apt.AseLmdbDataset(path, num_threads=threads) for threads in (1, 2))
+    ours, on_two, theirs = rates(
+        rounds,
+        (count, lambda: epoch(one)),
+        (count, lambda: epoch(two)),
+        (n_ase, lambda: exhaust(stacked(rows_of(small, n_ase)))),
+    )
     print(f".aselmdb, {count:,} structures of 30 atoms, {path.stat().st_size / 1e9:.2f} GB")
-    print(f"  index                  {index:,.0f}/s; opened again in {again * 1e3:.1f} ms")
-    for threads in (1, 2):
-        dataset = apt.AseLmdbDataset(path, num_threads=threads)
-        ours = rate(count, partial(epoch, dataset))
-        peer = f"ase-db-backends and collate {theirs:,.0f}/s: {ours / theirs:.0f}x"
-        print(f"  epoch, {threads} thread(s)     {ours:,.0f}/s; {peer}")
+    print(f"  index, rows            {index}")
+    print(f"  opened again           {1e3 / again.best:.1f} ms (median {1e3 / again.median:.1f})")
+    print(f"  epoch, one thread      {ours}")
+    print(f"  epoch, two threads     {on_two}: {ratios(on_two, theirs)}")
+    print(f"  ase-db-backends        {theirs}: {ratios(ours, theirs)}")
+    path.unlink()
 
 
-def conversions(folder: Path, count: int) -> None:
+def write_parquet(path: Path, count: int, n: int) -> None:
+    """Rows with the columns of LeMat-Traj."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    symbols = np.array(ase.data.chemical_symbols)
+    rows = []
+    for i in range(DISTINCT):
+        made = structure(rng, n)
+        rows.append(
+            {
+                "immutable_id": f"agm{i:09}",
+                "lattice_vectors": made["cell"].tolist(),
+                "cartesian_site_positions": made["positions"].tolist(),
+                "species_at_sites": symbols[made["numbers"]].tolist(),
+                "energy": made["energy"],
+                "forces": made["forces"].tolist(),
+                "stress_tensor": np.eye(3).tolist(),
+                "functional": "pbe",
+                "band_gap_direct": float(rng.normal()),
+            }
+        )
+    table = pa.Table.from_pylist(rows)
+    with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
+        for first in range(0, count, 50 * DISTINCT):
+            n_tables = min(50, -(-(count - first) // DISTINCT))
+            writer.write_table(pa.concat_tables([table] * n_tables))
+
+
+def conversions(folder: Path, count: int, rounds: int) -> None:
     for n in (10, 30, 50):
-        for name, write in (("a.xyz", write_xyz), ("a.aselmdb", write_database)):
+        for name, write in (
+            ("a.xyz", write_xyz),
+            ("a.aselmdb", write_database),
+            ("a.parquet", write_parquet),
+        ):
             path = folder / f"{n}-{name}"
             write(path, count, n)
             path.read_bytes()
             work = partial(convert, path, folder / "out.atp", mode="w", progress=False)
-            found = rate(count, work)
-            print(f"{name[2:]} to .atp, {n} atoms: {found:,.0f}/s")
+            (found,) = rates(rounds, (count, work))
+            print(f"{name[2:]} to .atp, {n} atoms: {found}")
             path.unlink()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"largest memory of all: {peak / 1024:,.0f} MB")
+
+
+def memory(folder: Path, count: int) -> None:
+    """Peaks of conversions of a source and of one ten times as long."""
+    code = (
+        "import resource, sys; from atompack_torch.conversion import convert; "
+        "convert(*sys.argv[1:], progress=False, mode='w'); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    for name, write in (
+        ("a.xyz", write_xyz),
+        ("a.aselmdb", write_database),
+        ("a.parquet", write_parquet),
+    ):
+        peaks = []
+        for n in (count // 10, count):
+            path = folder / name
+            write(path, n, 30)
+            command = [sys.executable, "-c", code, str(path), str(folder / "out.atp")]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            peaks.append(int(done.stdout) / 1024)
+            path.unlink()
+        text = f"{peaks[0]:,.0f} MB for {count // 10:,}, {peaks[1]:,.0f} MB for {count:,}"
+        print(f"memory, {name[2:]} to .atp: {text}")
+
+
+CASES = ("xyz", "aselmdb", "conversions", "memory")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="check that it runs")
     parser.add_argument("--folder", type=Path, help="where files are made; it needs 2 GB")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--count", type=int, default=200_000, help="structures in a file")
     given = parser.parse_args()
-    count, n_ase = (1200, 128) if given.quick else (200_000, 2000)
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        extended_xyz(Path(folder), count, n_ase)
-        databases(Path(folder), count // 2, n_ase)
-        conversions(Path(folder), count)
+    count, n_ase = (1200, 128) if given.quick else (given.count, 2000)
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        if "xyz" in given.cases:
+            extended_xyz(folder, count, n_ase, given.rounds)
+        if "aselmdb" in given.cases:
+            databases(folder, count // 2, n_ase, given.rounds)
+        if "conversions" in given.cases:
+            conversions(folder, count, given.rounds)
+        if "memory" in given.cases:
+            memory(folder, count)
 
 
 if __name__ == "__main__":

@@ -260,7 +260,7 @@ def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]
 def _of_span(
     blocks: Iterator[Columns], span: Span, told: Report, report: Report
 ) -> Iterator[Columns]:
-    """Yields all blocks; what is told of those that begin in the span goes to the report.
+    """Yields all blocks; the report receives the notices about those that begin in the span.
 
     So each thing that is left out is in the report of one part.
     """
