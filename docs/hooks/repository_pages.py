@@ -27,7 +27,7 @@ LANGUAGES = {
     ".def": "cpp",
 }
 # Pages that the navigation names, whether or not another page links to them.
-ALWAYS = ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md")
+ALWAYS = ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md")
 CODE = re.compile(r"^(```|~~~).*?^\1[^\n]*$|``.+?``|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 

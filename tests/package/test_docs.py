@@ -1,133 +1,147 @@
-"""README and docs: every block of Python in them runs as it is written, from top to bottom."""
+"""README and docs: blocks of Python and shell commands run as written, each page from its top."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-# What the reader of a document has before its first block: files, and names like `model`.
-COMMON = """
-import numpy as np, torch
-import atompack_torch as apt
-
-def molecules(path, n):
-    rng = np.random.default_rng(n)
-    with apt.AtpWriter(path) as writer:
-        for atoms in (5, 9, 14):
-            writer.write_arrays(
-                positions=rng.uniform(0, 6, (n, atoms, 3)).astype(np.float32),
-                atomic_numbers=rng.choice([29, 79], (n, atoms)).astype(np.uint8),
-                energy=rng.normal(size=n),
-                forces=rng.normal(size=(n, atoms, 3)).astype(np.float32),
-                cell=np.tile(np.eye(3) * 7.0, (n, 1, 1)),
-                pbc=np.ones((n, 3), bool),
-                stress=rng.normal(size=(n, 3, 3)),
-            )
-"""
-BEFORE = {
-    "README.md": """
-molecules("alloys.atp", 50)
-dataset = apt.AtpDataset("alloys.atp")
-(atoms,) = dataset[:1].to_ase()
-r = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(np.float32)
-z = np.array([8, 1, 1])
-e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
-""",
-    "docs/index.md": 'molecules("alloys.atp", 50)',
-    "docs/atlas_stores.md": "",
-    "docs/choosing_a_format.md": "",
-    "docs/many_machines.md": 'molecules("alloys.atp", 50)',
-    "docs/open_what_you_have.md": """
-for name, prefix in (("train", ""), ("mace", "REF_")):
-    head = f"Properties=species:S:1:pos:R:3:{prefix}forces:R:3 {prefix}energy=-1"
-    open(f"{name}.xyz", "w").write(f"1\\n{head}\\nH 0 0 0 0 0 0\\n" * 70)
-""",
-    "docs/notebooks.md": 'molecules("alloys.atp", 50)',
-    "docs/reports.md": 'molecules("alloys.atp", 50)',
-    "docs/tutorial.md": "",
-    "docs/missing_labels.md": "",
-    "docs/converting.md": "",
-    "docs/reference_energies.md": 'molecules("alloys.atp", 50)',
-    "docs/batches.md": 'molecules("train.atp", 400)',
-    "docs/several_gpus.md": 'molecules("train.atp", 400)',
-    "docs/resuming.md": 'molecules("train.atp", 400)',
-    "docs/larger_than_memory.md": 'molecules("train.atp", 400)',
-    "docs/feature_caches.md": 'molecules("train.atp", 400)',
-    "docs/resident.md": 'molecules("train.atp", 400)',
-    "docs/operators.md": "",
-    "docs/training.md": """
-for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
-    molecules(f"{name}.atp", n)
-with apt.ShardWriter("train", 300, 10) as writer:
-    for i in range(600):
-        writer.write({"image": np.full((4, 4), i % 256, np.uint8), "label": i})
-model = torch.nn.Flatten()
-""",
-}
-# Pages whose commands are run too, in their place between the blocks.
-RUN_COMMANDS = ("docs/converting.md",)
-
-RUNNER = """
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-document, before = sys.argv[1:]
+import pytest
+from pages import BEFORE, COMMON, REPOSITORY, blocks_of, is_run, pages, unexplained
+
+from atompack_torch.cli import build_parser
+
+# Compiled with the line at which a block begins, so that an error names the line of the page.
+RUNNER = """
+import doctest, json, subprocess, sys
+
+page, before, *blocks = json.load(sys.stdin)
 names = {"__name__": "__main__"}
 exec(compile(before, "what the reader has", "exec"), names)
-lines, block = Path(document).read_text().splitlines(), None
-for number, line in enumerate(lines, 1):
-    if line == "```python":
-        block = number, []
-    elif line.startswith("atompack-torch ") and document.endswith(COMMANDS):
-        command = [sys.executable, "-m", "atompack_torch", *shlex.split(line, comments=True)[1:]]
-        subprocess.run(command, check=True)
-    elif line == "```" and block:
-        # Where they stand in the document is where an error is reported.
-        source = "\\n" * block[0] + "\\n".join(block[1])
-        exec(compile(source, document, "exec"), names)
-        block = None
-    elif block:
-        block[1].append(line)
+for line, language, code in blocks:
+    if language == "python":
+        exec(compile("\\n" * (line - 1) + code, page, "exec"), names)
+    elif language == "pycon":
+        test = doctest.DocTestParser().get_doctest(code + "\\n", names, page, page, line - 1)
+        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
+        names = test.globs
+        assert failed.failed == 0
+    else:
+        shell = ["bash", "-euo", "pipefail", "-c", code]
+        assert subprocess.run(shell).returncode == 0, f"{page}, line {line}: {code}"
 """
 
 
 def documents() -> list[str]:
-    """Those with Python in them; pages on a trainer are tested where that is installed."""
-    pages = [page for page in REPOSITORY.glob("docs/**/*.md") if page.parent.name != "trainers"]
-    found = [REPOSITORY / "README.md", *sorted(pages)]
-    with_code = [path for path in found if "```python\n" in path.read_text()]
-    return [str(path.relative_to(REPOSITORY)) for path in with_code]
+    """Pages with blocks that are run here."""
+    found = {page: blocks_of((REPOSITORY / page).read_text()) for page in pages()}
+    return [page for page, blocks in found.items() if any(is_run(page, b) for b in blocks)]
 
 
-@pytest.mark.parametrize("document", documents())
-def test_blocks_run_as_written(document: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", documents())
+def test_blocks_run_as_written(page: str, tmp_path: Path) -> None:
+    blocks = [b for b in blocks_of((REPOSITORY / page).read_text()) if is_run(page, b)]
+    told = [page, COMMON + BEFORE.get(page, ""), *((b.line, b.language, b.code) for b in blocks)]
     torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    # The commands of the package that runs the tests; one thread, as pages run beside each other.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            RUNNER.replace("COMMANDS", repr(RUN_COMMANDS)),
-            REPOSITORY / document,
-            COMMON + BEFORE[document],
-        ],
+        [sys.executable, "-c", RUNNER],
+        input=json.dumps(told),
         cwd=tmp_path,
-        env={**os.environ, **torchrun, **where},
+        env={**os.environ, **torchrun, **where, "PATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_blocks_that_are_not_run_say_why(page: str) -> None:
+    assert unexplained(page, (REPOSITORY / page).read_text()) == []
+
+
+def test_unexplained_blocks_are_found() -> None:
+    head = "# Title\n\nThis block is not run, as it needs a GPU:\n\n```sh\nls\n```\n"
+    assert unexplained("docs/a.md", f"{head}\n```text\nsbatch a\n```\n") == []
+    page = f"{head}\n## Next\n\n```text\nsbatch a\n```\n\nAn item:\n\n    sbatch b\n"
+    assert unexplained("docs/a.md", page) == ["12: text", "17: indented"]
+    assert unexplained("docs/a.md", page.replace("An item:", "- An item:")) == ["12: text"]
+    for_all = "# Title\n\nThe blocks on this page are not run by the tests, which have no GPU.\n"
+    assert unexplained("docs/a.md", page.replace("# Title\n", for_all)) == []
+    python = "# Title\n\n```python\n1\n```\n"
+    assert unexplained("docs/a.md", python) == []
+    assert unexplained("docs/trainers/a.md", python) == ["4: python"]
+
+
+def commands_in(page: str) -> list[str]:
+    """Commands of this program in a page, in blocks and in code inside of sentences."""
+    joined = page.replace("\\\n", " ")
+    inline = [" ".join(found.split()) for found in re.findall(r"`(atompack-torch [^`]+)`", joined)]
+    return inline + re.findall(r"^(?:\$ |    )?(atompack-torch .*)$", joined, re.MULTILINE)
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """All commands, by their words: `convert`, `cache build`."""
+
+    def below(parser: argparse.ArgumentParser, words: str) -> dict[str, argparse.ArgumentParser]:
+        found = {words: parser}
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, command in action.choices.items():
+                    found |= below(command, f"{words} {name}".strip())
+        return found
+
+    return below(build_parser()[0], "")
+
+
+PARSERS = parsers()
+
+
+def mistakes_in(command: str) -> list[str]:
+    """Words of a command line that are no command or option of it; `a | b` names several."""
+    words = shlex.split(command.replace("'", "").replace('"', ""), comments=True)[1:]
+    group = f"{words.pop(0)} " if " ".join(words[:2]) in PARSERS and len(words) > 1 else ""
+    names = [f"{group}{words[0]}"] if not words[0].startswith("-") else [""]
+    while words[1:2] == ["|"]:
+        words = words[2:]
+        names.append(f"{group}{words[0]}")
+    known = {o for n in names if n in PARSERS for o in PARSERS[n]._option_string_actions}
+    options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    return [n for n in names if n not in PARSERS] + [o for o in options if o not in known]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_commands_and_options_exist(page: str) -> None:
+    found = commands_in((REPOSITORY / page).read_text())
+    wrong = {command: mistakes_in(command) for command in found}
+    assert {command: words for command, words in wrong.items() if words} == {}
+
+
+def test_commands_that_do_not_exist_are_found() -> None:
+    assert mistakes_in("atompack-torch convert a.xyz b.atp --key E=energy --codec zstd") == []
+    assert mistakes_in("atompack-torch cache build a b --like c") == []
+    assert mistakes_in("atompack-torch info | head | stats PATH --json") == []
+    assert mistakes_in("atompack-torch convort a b") == ["convort"]
+    assert mistakes_in("atompack-torch info | hed PATH") == ["hed"]
+    assert mistakes_in("atompack-torch cache build a b --codecs zstd") == ["--codecs"]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_targets_of_make_exist(page: str) -> None:
+    makefile = (REPOSITORY / "Makefile").read_text()
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    text = (REPOSITORY / page).read_text()
+    used = re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)
+    assert [target for target in used if target not in targets] == []
 
 
 PATH = re.compile(r"`((?:csrc|tests|atompack_torch|examples|docs|benchmarks)/[\w./]+)(?:, \w+)*`")
@@ -135,10 +149,9 @@ PATH = re.compile(r"`((?:csrc|tests|atompack_torch|examples|docs|benchmarks)/[\w
 
 def pages_with_paths() -> list[str]:
     """Pages that name files of the source tree."""
-    found = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
-    found += [*sorted(REPOSITORY.glob("docs/**/*.md")), *sorted(REPOSITORY.glob("csrc/**/*.md"))]
-    named = [page for page in found if PATH.search(page.read_text())]
-    return [str(page.relative_to(REPOSITORY)) for page in named]
+    formats = [path.relative_to(REPOSITORY) for path in sorted(REPOSITORY.glob("csrc/**/*.md"))]
+    found = [*pages(), *map(str, formats)]
+    return [page for page in found if PATH.search((REPOSITORY / page).read_text())]
 
 
 def missing_files(page: str) -> list[str]:
