@@ -22,24 +22,24 @@ MARKS = "<!-- six figures -->\n", "<!-- end of the six figures -->\n"
 # What it is called here, and the format, case and peer of its row.
 CASES = (
     (
-        "batches in a loop, beside atompack-db",
+        "batches by Loader, beside atompack-db",
         ".atp, load",
         "Loader, 1 thread, none",
         "atompack-db",
     ),
     ("neighbor lists, beside vesin", "neighbors", "periodic, 1 thread", "vesin"),
     (
-        "batches in a DataLoader, beside pickles in LMDB",
+        "batches by DataLoader, beside LMDB",
         ".atp, read",
         "DataLoader, 0 workers",
         "LMDB",
     ),
     ("xyz to .atp, beside ASE", ".atp, convert", "convert extended XYZ", "ase.io"),
-    ("batches in a DataLoader, beside PyG in memory", ".atp, read", "DataLoader, 0 workers", "PyG"),
-    ("batches in a DataLoader, beside h5py", ".atp, read", "DataLoader, 0 workers", "h5py"),
+    ("batches by DataLoader, beside PyG", ".atp, read", "DataLoader, 0 workers", "PyG"),
+    ("batches by DataLoader, beside h5py", ".atp, read", "DataLoader, 0 workers", "h5py"),
 )
 COLORS = {"light": ("#24292f", "#d0d7de", "#00796b"), "dark": ("#e6edf3", "#484f58", "#4db6ac")}
-WIDTH, LABELS, ROW, BARS = 760, 340, 34, 340  # pixels
+WIDTH, LABELS, ROW, BARS = 760, 350, 36, 330  # pixels
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def picture(figures: list[Figure], colors: tuple[str, str, str]) -> str:
     height = ROW * len(figures) + 16
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="14" fill="{ink}">',
+        f'font-family="system-ui, sans-serif" font-size="16" fill="{ink}">',
         "<title>How many times as fast as other libraries</title>",
         f'<path d="M{LABELS} 0V{height}" stroke="{line}"/>',
     ]

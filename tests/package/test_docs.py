@@ -18,7 +18,8 @@ from atompack_torch.cli import build_parser
 
 # Compiled with the line at which a block begins, so that an error names the line of the page.
 RUNNER = """
-import doctest, json, subprocess, sys
+import doctest, glob, json, shlex, sys
+from atompack_torch import cli
 
 page, before, *blocks = json.load(sys.stdin)
 names = {"__name__": "__main__"}
@@ -31,9 +32,12 @@ for line, language, code in blocks:
         failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
         names = test.globs
         assert failed.failed == 0
-    else:
-        shell = ["bash", "-euo", "pipefail", "-c", code]
-        assert subprocess.run(shell).returncode == 0, f"{page}, line {line}: {code}"
+    else:  # in this process: importing torch for each command would take most of the time
+        for command in code.replace("\\\\\\n", " ").splitlines():
+            program, *words = shlex.split(command, comments=True)
+            assert program == "atompack-torch", command
+            words = [found for word in words for found in sorted(glob.glob(word)) or [word]]
+            assert cli.main(words) == 0, f"{page}, line {line}: {command}"
 """
 
 
@@ -48,14 +52,13 @@ def test_blocks_run_as_written(page: str, tmp_path: Path) -> None:
     blocks = [b for b in blocks_of((REPOSITORY / page).read_text()) if is_run(page, b)]
     told = [page, COMMON + BEFORE.get(page, ""), *((b.line, b.language, b.code) for b in blocks)]
     torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    # One thread, as pages run beside each other.
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    # The commands of the package that runs the tests; one thread, as pages run beside each other.
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "-c", RUNNER],
         input=json.dumps(told),
         cwd=tmp_path,
-        env={**os.environ, **torchrun, **where, "PATH": path, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **torchrun, **where, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -133,6 +136,15 @@ def test_commands_that_do_not_exist_are_found() -> None:
     assert mistakes_in("atompack-torch convort a b") == ["convort"]
     assert mistakes_in("atompack-torch info | hed PATH") == ["hed"]
     assert mistakes_in("atompack-torch cache build a b --codecs zstd") == ["--codecs"]
+
+
+def test_the_installation_page_lists_all_extras() -> None:
+    project = (REPOSITORY / "pyproject.toml").read_text()
+    table = project.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    extras = re.findall(r"^(\w+) = \[", table, re.MULTILINE)
+    page = (REPOSITORY / "docs" / "install.md").read_text().partition("## Extras")[2]
+    listed = re.findall(r"`(\w+)`", page.partition("## Versions")[0])
+    assert [extra for extra in extras if extra not in listed] == []
 
 
 @pytest.mark.parametrize("page", pages())
