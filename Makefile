@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 3600
 TRAINERS ?= loops mace nequip fairchem
 ifeq ($(TRAINERS),all)
 override TRAINERS := $(patsubst tests/trainers/environments/%.txt,%,$(wildcard tests/trainers/environments/*.txt))
@@ -83,8 +84,8 @@ test-trainers: $(foreach name,$(TRAINERS),.venv-trainers/$(name)/done)  ## train
 	done; if [[ -n $$failed ]]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-services
-test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services  ## read and write through servers on this machine, interrupt writers, look at reports in a browser
-	@.ci/setup chromium chromium-driver fonts-dejavu-core
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services $(DONE)/extra-docs  ## read and write through servers on this machine, interrupt writers, look at pages in a browser
+	@.ci/setup chromium chromium-driver fonts-dejavu-core zsh fish iproute2
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote
 
 # In the package's build folder, whose core they test.
@@ -163,6 +164,14 @@ races: $(DONE)/build-tools  ## run all tests of the C++ core under ThreadSanitiz
 sanitize: races  ## look for races, then fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target
 	@.ci/setup clang-19 libclang-rt-19-dev
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize $(FUZZ_SECONDS)
+
+# The build alone is done by naming a target that is none.
+.PHONY: soak
+soak: $(DONE)/extension $(DONE)/extra-test  ## kill writers, fuzz, train on two machines for a long time, SOAK_SECONDS=3600
+	@.ci/setup clang-19 libclang-rt-19-dev iproute2
+	$(call quietly,Building the fuzz targets,\
+	  PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize 0 none)
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) tests/soak/run.py build/soak --seconds $(SOAK_SECONDS) --fuzz-build build/sanitize
 
 .PHONY: clean
 clean:  ## remove what was built (.venv stays)

@@ -16,6 +16,7 @@ from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_va
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.ase_rows import row_of
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
+from atompack_torch.conversion.hidden_parts import hidden_part
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.conversion.report import Report, described
@@ -205,9 +206,7 @@ class Writer(WriterBase):
         self._report = report
         if self._path.exists() and not overwrite:
             raise file_exists(path, "mode='w' replaces it")
-        name = f".{self._path.name}.{os.getpid()}.tmp"
-        self._temporary = self._path.with_name(name)
-        self._temporary.unlink(missing_ok=True)
+        self._temporary = hidden_part(self._path)
 
     def __enter__(self) -> Writer:
         import ase.db

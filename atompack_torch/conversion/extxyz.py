@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from atompack_torch.conversion.converter import Source, SourceOptions, TargetOpt
 from atompack_torch.conversion.extxyz_frames import Frames
 from atompack_torch.conversion.extxyz_momenta import Momenta
 from atompack_torch.conversion.extxyz_text import text_of
+from atompack_torch.conversion.hidden_parts import hidden_part
 from atompack_torch.conversion.report import Report as ConversionReport
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
@@ -338,7 +338,7 @@ class Writer(WriterBase):
             raise file_exists(self._path, "mode='w' replaces it")
         self._mode = mode
         self._report = _Warnings() if report is None else report
-        self._part = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.part")
+        self._part = hidden_part(self._path)
         self._file = self._part.open("xb")
         self.n_frames = 0
 

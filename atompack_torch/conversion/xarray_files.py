@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.conversion.hidden_parts import hidden_part
 from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
@@ -143,7 +144,7 @@ def staged_target(path: Path, mode: str) -> Iterator[Path]:
         return
     if mode == "x" and path.exists():
         raise file_exists(path, "mode='w' replaces it, mode='a' adds to it")
-    made = path.with_name(f".{path.name}.{os.getpid()}.part")
+    made = hidden_part(path)
     try:
         yield made
         if path.is_dir():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 import time
@@ -81,33 +80,6 @@ def target(tmp_path: Path) -> Path:
 
 def left(target: Path) -> list[str]:
     return sorted(file.name for file in target.parent.iterdir())
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_killed_at_any_moment(
-    scripts: ScriptServer, path: Path, target: Path, undisturbed: Contents, seed: int
-) -> None:
-    rng = random.Random(seed)
-    reached = [0]
-    while not target.exists() and len(reached) < 40:
-        building = scripts.start(BUILD, path, target)
-        n_lines = rng.randrange(12)  # of progress, until it is killed
-        while building.stdout.count("\n") < n_lines and "built" not in building.stdout:
-            time.sleep(0.0005)
-        time.sleep(rng.random() * 0.002)
-        done = building.kill()
-        found_there = [int(line) for line in done.stdout.split("\n")[:1] if line.isdigit()]
-        reached += found_there
-        whole = "built" in done.stdout
-        assert whole or done.returncode != 0, done
-        if not whole and not target.exists():
-            assert set(left(target)) <= {".made.h5.new", ".made.h5.journal.new"}
-    assert reached == sorted(reached)  # a later build never finds less
-    assert len(set(reached)) > 3
-    # One that is killed just after the file took its name may leave the journal.
-    assert set(left(target)) <= {"made.h5", ".made.h5.journal.new"}
-    assert read_with_h5py(target).same_as(undisturbed)
-    assert len(apt.TorchCacheDataset(target).batch(range(N))) == N
 
 
 def test_a_kill_leaves_no_lock(

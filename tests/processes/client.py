@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -67,12 +68,12 @@ class Script:
 
 
 class ScriptServer:
-    """One long-lived process whose forks run scripts."""
+    """One long-lived process whose forks run scripts; it imports ``preloaded`` modules, too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, preloaded: Sequence[str] = ()) -> None:
         self._outputs = (str(folder / str(i)) for i in itertools.count())
         self._process = subprocess.Popen(
-            [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, str(SERVER), *preloaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def __enter__(self) -> Self:

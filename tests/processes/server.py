@@ -6,10 +6,12 @@ its forks are like fresh processes.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import sys
 import traceback
+from pathlib import Path
 
 import numpy as np  # noqa: F401
 import torch  # noqa: F401
@@ -43,6 +45,9 @@ def start(script: str, arguments: list[str], output: str) -> int:
 
 def main() -> None:
     """Answer requests until stdin ends."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the modules of the tests
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     while True:

@@ -210,12 +210,12 @@ class _ManyConnections(ThreadingHTTPServer):
 
 
 @contextmanager
-def object_server() -> Iterator[ObjectServer]:
+def object_server(host: str = "127.0.0.1") -> Iterator[ObjectServer]:
     """Runs a store until the block ends."""
     made = ObjectServer()
-    http = _ManyConnections(("127.0.0.1", 0), _handler(made))
+    http = _ManyConnections((host, 0), _handler(made))
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    made.url = f"http://127.0.0.1:{http.server_port}"
+    made.url = f"http://{host}:{http.server_port}"
     try:
         yield made
     finally:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from browsers import WIDTHS, errors_of, requests_of, set_screen
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 import atompack_torch as apt
 
-WIDTHS = {"desktop": 1280, "phone": 360}
 SECTIONS = (
     *("overview", "sizes", "elements", "labels", "energies"),
     *("forces", "cells", "neighbors", "duplicates"),
@@ -85,20 +81,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "report.html").as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "make test-services installs chromium and chromium-driver"
-    options.binary_location = str(programs[0])
-    driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def room(request: pytest.FixtureRequest) -> int:
     """Width of the screen."""
@@ -108,14 +90,7 @@ def room(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(params=[(w, s) for w in WIDTHS for s in ("light", "dark")], ids="-".join)
 def shown(browser: webdriver.Chrome, page: str, request: pytest.FixtureRequest) -> webdriver.Chrome:
     width, scheme = request.param
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": WIDTHS[width], "height": 800, "deviceScaleFactor": 1, "mobile": width == "phone"},
-    )
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia",
-        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
-    )
+    set_screen(browser, width, scheme)
     browser.get_log("performance")
     browser.get(page)
     return browser
@@ -157,13 +132,6 @@ def test_it_follows_the_color_scheme(shown: webdriver.Chrome, request: Any) -> N
 
 
 def test_nothing_is_requested_or_run(shown: webdriver.Chrome, page: str) -> None:
-    messages = [json.loads(entry["message"])["message"] for entry in shown.get_log("performance")]
-    requested = [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-    ]
-    assert requested == [page]
+    assert requests_of(shown) == [page]
     assert shown.title.startswith("Report: ")
-    errors = [e for e in shown.get_log("browser") if e["level"] == "SEVERE"]
-    assert errors == []
+    assert errors_of(shown) == []

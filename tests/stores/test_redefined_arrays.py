@@ -5,14 +5,10 @@ atlas-python panics where a file holds chunks of both; a flush that makes such a
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from oracle.atlas_client import AtlasProcess
 
 import atompack_torch as apt
@@ -98,34 +94,3 @@ def test_array_files(tmp_path: Path) -> None:
             )
             assert np.array_equal(np.asarray(file.read("x")), numbers(shape, i))
             file.delete("x")
-
-
-def test_a_writer_killed_at_any_time_leaves_one_of_its_states(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with apt.AtlasStore(path, "x", durable=False) as store:
-        store.create_dataset("d")
-        store.define_array("d", "x", "float32", (6,))
-        store.write("d", "x", numbers((6,), 0))
-    shapes: list[Shape] = [(6,), (2, 3), (1, 2, 3)]
-    seen: set[float] = set()
-    trial = 0
-    while trial < 25 or (len(seen) < 4 and trial < 200):
-        child = os.fork()
-        if child == 0:
-            torch.set_num_threads(1)
-            with apt.AtlasStore(path, "a", durable=False) as store:
-                for i in range(10_000):
-                    shape = shapes[i % 3]
-                    redefine(store, shape, shape, i)
-                    store.flush()
-            os._exit(1)
-        time.sleep(0.02 + 0.003 * trial)
-        trial += 1
-        os.kill(child, signal.SIGKILL)
-        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-        values = np.asarray(apt.AtlasStore(path).read("d", "x"))
-        first = float(values.flat[0])
-        seen.add(first)
-        assert np.array_equal(values, numbers(values.shape, first))
-        assert values.shape == shapes[int(first) % 3]
-    assert len(seen) > 3

@@ -205,36 +205,6 @@ def _append_again_and_again(root: str, told: Any) -> None:
         told.send(first + 10)
 
 
-def test_killed(tmp_path: Path) -> None:
-    """At any moment: then the folder is what it was before or after one of the appends."""
-    root = tmp_path / "set"
-    _write(root, range(50), shard_size=7)
-    context = multiprocessing.get_context("fork")
-    done = 50
-    for attempt in range(12):
-        heard, told = context.Pipe(duplex=False)
-        process = context.Process(target=_append_again_and_again, args=(str(root), told))
-        process.start()
-        told.close()
-        assert heard.poll(_TIMEOUT)
-        time.sleep(0.003 * attempt)
-        process.kill()
-        process.join(_TIMEOUT)
-        try:
-            while heard.poll(0):
-                done = int(heard.recv())
-        except EOFError:
-            pass
-        n = len(apt.ShardDataset(root))
-        assert n in (done, done + 10)
-        dataset = apt.ShardDataset(root, missing_shards="error")
-        assert [int(i) for i in dataset.batch(range(n))["i"]] == list(range(n))
-        with apt.ShardWriter(root, 7, 1, mode="w") as writer:
-            for i in range(50):
-                writer.write(_example(i))
-        assert [path.name for path in tmp_path.iterdir()] == ["set"], "nothing is left behind"
-
-
 def test_reads_during_appends(tmp_path: Path) -> None:
     """Whoever opens the folder meanwhile finds a whole data set."""
     root = tmp_path / "set"
