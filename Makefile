@@ -88,6 +88,15 @@ test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services $(DON
 	@.ci/setup chromium chromium-driver fonts-dejavu-core zsh fish iproute2
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote
 
+# On CUDA where there is a device; else on the CPU as far as that goes, and the rest is skipped with the reason.
+.PHONY: test-gpu
+test-gpu: $(DONE)/extension $(DONE)/extra-test  ## test pinned memory, streams, operators, CUDA graphs and one rank on a device
+	@$(PY) -m pytest -q -c tests/gpu/pytest.ini --confcutdir=tests/gpu $(PYTEST_ARGS) tests/gpu
+
+.PHONY: bench-gpu
+bench-gpu: $(DONE)/extension  ## measure copies, stalls, resident batches and contraction on a device
+	@$(PY) benchmarks/gpu.py $(BENCH_ARGS)
+
 # In the package's build folder, whose core they test.
 .PHONY: cpp-test
 cpp-test: $(DONE)/extension  ## run the tests of the C++ core

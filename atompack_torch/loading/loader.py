@@ -77,7 +77,8 @@ class Loader(Generic[Batch]):
         neighbors: edges to add to the batches of a data set that makes none: on a CUDA device by
             its kernels, on the stream of the copies (nvalchemi-toolkit-ops is needed, the extra
             ``cuda``), else by the threads, as ``neighbors=`` of the data set does. Without
-            triplets. On CUDA devices, pairs of an atom are sorted by j.
+            triplets. On CUDA devices, pairs of an atom are sorted by j, and the host waits for
+            their number.
         **others: options of torch's ``DataLoader``, which raise an error.
 
     Raises:

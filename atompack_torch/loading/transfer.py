@@ -87,7 +87,10 @@ class Transfer:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: Any) -> Any:
-        """Returns the batch on the device; the current stream waits for it, the host does not."""
+        """Returns the batch on the device; the current stream waits for it.
+
+        The host does not, except for edges: it must know their number.
+        """
         if self._device is None:
             return batch
         if self._stream is None:
