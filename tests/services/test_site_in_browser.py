@@ -159,7 +159,8 @@ def test_copy_buttons(browser: webdriver.Chrome, site: str, wait: Callable[[str]
     buttons = browser.find_elements(By.CSS_SELECTOR, "div.highlight button")
     assert len(blocks) == len(buttons) > 3
     text = browser.execute_script("return arguments[0].querySelector('code').innerText", blocks[0])
-    browser.execute_script("arguments[0].click()", buttons[0])
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", buttons[0])
+    buttons[0].click()  # as a user: scripts may not write to the clipboard
     copied = WebDriverWait(browser, SECONDS).until(
         lambda _: browser.execute_async_script(
             "const done = arguments[0]; navigator.clipboard.readText().then(done, done)"
