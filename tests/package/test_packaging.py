@@ -186,7 +186,9 @@ def test_the_conda_recipe_names_the_same_requirements() -> None:
     source = (REPOSITORY / "packaging" / "conda" / "meta.yaml").read_text()
     names = {"compiler": lambda name: f"{name}-compiler", "stdlib": lambda name: f"{name}-stdlib"}
     recipe = yaml.safe_load(jinja2.Template(source).render(PYTHON="python", **names))
-    run = {line.replace(" ", "").replace("pytorch", "torch") for line in recipe["requirements"]["run"]}
+    run = {
+        line.replace(" ", "").replace("pytorch", "torch") for line in recipe["requirements"]["run"]
+    }
     stated = re.findall(r"^dependencies = \[(.+)\]$", PROJECT, re.MULTILINE)[0]
     python = re.findall(r'^requires-python = "(.+)"$', PROJECT, re.MULTILINE)[0]
     assert run == {*re.findall(r'"([^"]+)"', stated), f"python{python}"}
