@@ -10,6 +10,7 @@ import pytest
 import torch
 from metatomic.torch import NeighborListOptions, systems_to_torch
 from metatrain.utils.neighbor_lists import get_system_with_neighbor_lists
+from ranks import run_ranks
 from structures import structures, write_atp
 
 import atompack_torch as apt
@@ -113,3 +114,12 @@ def test_epochs_and_resuming(path: Path) -> None:
 def test_gradients_without_an_energy() -> None:
     with pytest.raises(ValueError, match="expected False without an energy"):
         metatrain.layout(energy=None)
+
+
+def test_ranks_share_an_epoch(path: Path, tmp_path: Path) -> None:
+    ranks = run_ranks(tmp_path, Path(__file__).with_name("metatrain_rank.py"), path)
+    for epoch in range(2):
+        numbers = [number for rank in ranks for batch in rank[epoch] for number in batch]
+        assert sorted(numbers) == list(range(N))
+        assert len(ranks[0][epoch]) == len(ranks[1][epoch])
+    assert ranks[0][0] != ranks[0][1]

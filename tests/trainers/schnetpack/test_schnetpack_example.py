@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 from schnetpack_cases import task
@@ -42,3 +44,48 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in blocks:
         exec(block, {"trainer": trainer, "task": task()})
     assert trainer.global_step == 1
+
+
+def run_experiment(folder: Path, *arguments: str) -> str:
+    """Runs the command as on the page; returns what it logged."""
+    page = (ROOT / "docs" / "trainers" / "schnetpack.md").read_text()
+    (command,) = re.findall(r"```bash\n(.*?)\n```", page, re.DOTALL)
+    done = subprocess.run(
+        ["bash", "-c", " ".join([command.replace("python", sys.executable, 1), *arguments])],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PWD": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def losses_of_validation(run: Path) -> list[float]:
+    """Validation losses by epoch, of all starts of a run."""
+    found = []
+    for path in sorted(run.glob("csv/version_*/metrics.csv")):
+        head, *rows = (line.split(",") for line in path.read_text().splitlines())
+        column = head.index("val_loss")
+        found += [float(row[column]) for row in rows if row[column]]
+    return found
+
+
+def test_the_command_with_an_experiment(tmp_path: Path) -> None:
+    """It trains, tests and writes its best model, and goes on from its last checkpoint."""
+    shutil.copytree(ROOT / "examples/trainers/schnetpack/experiment", tmp_path / "experiment")
+    for seed, (name, count) in enumerate({"train": 30, "val": 8, "test": 8}.items()):
+        made = structures(count, seed=seed, without=("forces",))
+        write_atp(tmp_path / f"{name}.atp", made)
+    run_experiment(tmp_path, "run.id=one")
+    first = losses_of_validation(tmp_path / "runs/one")
+    assert len(first) == 2
+    assert (tmp_path / "runs/one/best_model").exists()
+    logged = run_experiment(tmp_path, "run.id=one", "trainer.max_epochs=4")
+    assert "Resuming from checkpoint" in logged
+    losses = losses_of_validation(tmp_path / "runs/one")
+    assert len(losses) == 4
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]

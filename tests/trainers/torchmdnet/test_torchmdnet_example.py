@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import ase
 import lightning
+import numpy as np
 import pytest
 import torch
+import torchmdnet.scripts.train as script
 from structures import structures, write_atp
-from torchmdnet_cases import task
+from torch_geometric.data import Data
+from torchmdnet.data import DataModule as StockDataModule
+from torchmdnet_cases import OPTIONS, task
+
+from atompack_torch.trainers.torchmdnet._command import CommandDataModule, Structures
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,3 +53,81 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in blocks:
         exec(block, {"trainer": trainer, "task": task(torch.float32)})
     assert trainer.global_step == 1
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Result of the command on the page, with the configuration among the examples."""
+    write_atp(tmp_path / "train.atp", structures(40, seed=1, without=("forces",)))
+    shutil.copy(ROOT / "examples/trainers/torchmdnet.yaml", tmp_path)
+    page = (ROOT / "docs" / "trainers" / "torchmdnet.md").read_text()
+    (command,) = re.findall(r"```bash\n(.*?)\n```", page, re.DOTALL)
+    done = subprocess.run(
+        command.replace("python", sys.executable, 1).split(),
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    assert "train 21, val 3, test 3" in done.stdout  # 13 of 40 lack forces
+    assert "test_total_l1_loss" in done.stdout
+    return tmp_path / "logs"
+
+
+def test_the_command(run: Path) -> None:
+    head, *rows = (line.split(",") for line in (run / "metrics.csv").read_text().splitlines())
+    column = head.index("val_total_mse_loss")
+    losses = [float(row[column]) for row in rows if row[column]]
+    assert len(losses) == 4
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+    assert len(list(run.glob("epoch=*.ckpt"))) == 4
+
+
+class Graphs(torch.utils.data.Dataset[Data]):
+    """Structures as TorchMD-Net's own data sets give them."""
+
+    def __init__(self, made: list[ase.Atoms]) -> None:
+        self._made = made
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, index: int) -> Data:
+        atoms = self._made[index]
+        return Data(
+            z=torch.tensor(atoms.numbers),
+            pos=torch.tensor(atoms.positions, dtype=torch.float32),
+            y=torch.tensor([[atoms.calc.results["energy"]]], dtype=torch.float32),
+            neg_dy=torch.tensor(atoms.calc.results["forces"], dtype=torch.float32),
+        )
+
+
+def test_splits_are_its_own(tmp_path: Path) -> None:
+    """The structures of each part, and the moments, are those of its data module."""
+    made = structures(40, seed=1)
+    path = write_atp(tmp_path / "train.atp", made)
+    options = vars(script.get_argparse().parse_args([])) | OPTIONS
+    options |= {"dataset": "Atompack", "dataset_root": str(path), "seed": 3, "num_workers": 0}
+    options |= {"train_size": 20, "val_size": 10, "test_size": 10, "log_dir": str(tmp_path)}
+    options |= {"batch_size": 4, "inference_batch_size": 5, "standardize": True, "precision": 32}
+    stock = StockDataModule(options, dataset=Graphs(made))
+    ours = CommandDataModule(options, dataset=Structures(path, atomref={13: -4.0}))
+    for data in (stock, ours):
+        data.setup("fit")
+    torch.testing.assert_close(ours.mean, stock.mean)
+    torch.testing.assert_close(ours.std, stock.std)
+    for found, wanted in zip(ours.val_dataloader()[0], stock.val_dataloader()[0], strict=True):
+        for name in ("z", "pos", "y", "neg_dy", "batch"):
+            torch.testing.assert_close(found[name], wanted[name], rtol=0, atol=0)
+    energies = [
+        sorted(torch.cat([batch.y for batch in data.train_dataloader()])[:, 0].tolist())
+        for data in (stock, ours)
+    ]
+    assert energies[0] == energies[1]
+    table = ours.atomref
+    assert table.shape == (128, 1)
+    assert table[13] == -4.0

@@ -3,6 +3,9 @@
     data = DataModule("train.atp", "val.atp", batch_size=16, cutoff=5.0, remove_mean=["energy"])
     trainer.fit(task, datamodule=data)  # schnetpack.task.AtomisticTask
 
+``python -m atompack_torch.trainers.schnetpack ARGS`` is ``spktrain ARGS``, with this data module by
+``_target_`` in the config.
+
 Needs the package ``schnetpack``.
 """
 
@@ -203,11 +206,12 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         remove_mean: properties whose mean of an atom is removed.
         atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
         dtype: of floating values.
+        train_sampler_cls: an argument of ``spktrain``; None: samplers are those of this package.
         **options: ``shuffle``, ``seed``, ``num_threads`` and ``prefetch`` as for Lightning's
             module, and options of data sets that are opened here.
 
     Raises:
-        ValueError: not exactly one of ``batch_size`` and ``max_atoms``.
+        ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.
     """
 
     def __init__(
@@ -224,8 +228,11 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         remove_mean: Sequence[str] = (),
         atomrefs: Mapping[str, Mapping[Any, float]] | None = None,
         dtype: torch.dtype | None = torch.float32,
+        train_sampler_cls: None = None,
         **options: Any,
     ) -> None:
+        if train_sampler_cls is not None:
+            raise ValueError(f"train_sampler_cls: expected None, got {train_sampler_cls}")
         super().__init__(
             train, val, test, predict, batch_size=batch_size, max_atoms=max_atoms, **options
         )

@@ -3,14 +3,15 @@
     data = DataModule("train.atp", "val.atp", batch_size=32)
     lightning.Trainer().fit(LNNP(hparams), datamodule=data)
 
+``python -m atompack_torch.trainers.torchmdnet ARGS`` is ``torchmd-train ARGS``, with one more data
+set: ``--dataset Atompack --dataset-root train.atp``.
+
 Needs the package ``torchmd-net``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,86 +20,26 @@ from torch import Tensor
 try:
     import torchmdnet as _torchmdnet
     from lightning import LightningDataModule
-    from torch_geometric.data import Batch
-    from torch_geometric.data import Data as Graph
 except ImportError as error:
     raise ImportError("atompack_torch.trainers.torchmdnet: install torchmd-net") from error
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._data_module import DataHooks
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels
-from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers.torchmdnet._layout import (
+    ENERGY,
+    FORCES,
+    TorchMDNetLayout,
+    make_layout,
+    reference_table,
+)
 
 __all__ = ["DataModule", "TorchMDNetLayout", "batch", "loader"]
 
 del _torchmdnet
-
-ENERGY, FORCES = "energy", "forces"
-_N_ELEMENTS = 128  # entries of TorchMD-Net's tables of reference energies
-
-
-@dataclass(frozen=True)
-class TorchMDNetLayout(Layout):
-    """Layout of the batches.
-
-    Attributes:
-        energy: field with the energies, or None.
-        forces: field with the forces, or None.
-        box: add the cells, for models with periodic boundaries.
-        references: energy of each element by atomic number, which is removed.
-        dtype: of floating values.
-    """
-
-    energy: str | None = ENERGY
-    forces: str | None = FORCES
-    box: bool = False
-    references: tuple[float, ...] = ()
-    dtype: torch.dtype = torch.float32
-
-    @property
-    def neighbors(self) -> None:
-        """No edges: the models make their own."""
-        return None
-
-    @property
-    def labels(self) -> list[str]:
-        """Fields of the labels."""
-        return [name for name in (self.energy, self.forces) if name is not None]
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        """Tensors from which the batch is made."""
-        made = [
-            Output("z", "value", torch.int64, "atomic_numbers"),
-            Output("pos", "value", self.dtype, "positions"),
-        ]
-        if self.energy is not None:
-            made.append(Output("y", "value", self.dtype, self.energy, references=self.references))
-        if self.forces is not None:
-            made.append(Output("neg_dy", "value", self.dtype, self.forces))
-        if self.box:
-            made.append(Output("box", "cell", self.dtype))
-        return tuple(made)
-
-    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Any:
-        """Returns the batch of TorchMD-Net.
-
-        Args:
-            batch: gives ``batch``, ``ptr`` and ``index``.
-            made: the outputs.
-
-        Returns:
-            The batch; see ``atompack_torch.trainers.torchmdnet.batch``.
-        """
-        if "y" in made:
-            made["y"] = made["y"].unsqueeze(1)
-        graphs = Batch(_base_cls=Graph, **made, index=batch.index)
-        graphs.batch, graphs.ptr = batch.batch, batch.ptr
-        graphs._num_graphs = len(batch)
-        return graphs
 
 
 def batch(
@@ -129,7 +70,7 @@ def batch(
         FieldError: there is no such field, or an element has no reference energy.
         ValueError: another dtype.
     """
-    return _layout(energy, forces, box, atomref, dtype).batch(molecules)
+    return make_layout(energy, forces, box, atomref, dtype).batch(molecules)
 
 
 def loader(
@@ -175,7 +116,7 @@ def loader(
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    layout = _layout(energy, forces, box, atomref, dtype)
+    layout = make_layout(energy, forces, box, atomref, dtype)
     dataset = open_dataset(data)
     if layout.labels:
         dataset = with_labels(dataset, layout.labels)
@@ -234,7 +175,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         dtype: torch.dtype | None = torch.float32,
         **options: Any,
     ) -> None:
-        layout = _layout(energy, forces, box, atomref if remove_ref_energy else None, dtype)
+        layout = make_layout(energy, forces, box, atomref if remove_ref_energy else None, dtype)
         super().__init__(
             train,
             val,
@@ -252,12 +193,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     @property
     def atomref(self) -> Tensor | None:
         """Energy of each element by atomic number: (128, 1); None if none is given."""
-        if not self._references:
-            return None
-        table = torch.zeros(_N_ELEMENTS, 1)
-        for number, energy in self._references.items():
-            table[number] = energy
-        return table
+        return reference_table(self._references)
 
     @property
     def mean(self) -> Tensor:
@@ -280,14 +216,3 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             energies = torch.cat([batch.y[:, 0] for batch in batches])
             self._moments = energies.mean(), energies.std()
         return self._moments
-
-
-def _layout(
-    energy: str | None,
-    forces: str | None,
-    box: bool,
-    atomref: Mapping[int, float] | None,
-    dtype: torch.dtype | None,
-) -> TorchMDNetLayout:
-    references = by_atomic_number(atomref or {}, math.nan)
-    return TorchMDNetLayout(energy, forces, box, references, float_dtype(dtype))
