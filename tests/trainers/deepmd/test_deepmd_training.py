@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ import atompack_torch as apt
 from atompack_torch.trainers import deepmd
 
 pytestmark = pytest.mark.timeout(300)
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "train_deepmd.py"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "trainers" / "train_deepmd.py"
+PAGES = ROOT / "docs" / "trainers"
+OPERATORS = Path(__file__).parent / "operators.py"
 STEPS = 20
 
 
@@ -73,21 +77,53 @@ def test_training_from_converted_systems_alone(systems: Path) -> None:
     assert np.isfinite(losses(systems, None, "float64")).all()
 
 
-@pytest.mark.parametrize("suffix", ["atp", "extxyz"])
-def test_the_example_learns(path: Path, suffix: str) -> None:
-    if suffix == "extxyz":
-        write_extxyz(path.with_suffix(".extxyz"), structures(20, seed=2))
-    script = Path(__file__).parent / "operators.py"
+def test_the_commands_of_the_page(path: Path) -> None:
+    """``dp --pt train`` from the converted systems, which ends with a model."""
+    page = (PAGES / "deepmd.md").read_text()
+    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    config = runpy.run_path(str(EXAMPLE))["configuration"](Path("systems"), TYPE_MAP, STEPS)
+    Path("input.json").write_text(json.dumps(config))
+    convert, train = (line.partition("#")[0].split() for line in commands.splitlines())
+    tools = Path(sys.executable).parent
+    run([sys.executable, "-m", "atompack_torch", *convert[1:]])
+    run([sys.executable, OPERATORS, str(tools / train[0]), *train[1:]])
+    rows = re.findall(r"^ +(\d+) +(\S+)", Path("lcurve.out").read_text(), re.MULTILINE)
+    assert len(rows) == STEPS
+    assert np.isfinite([float(loss) for _, loss in rows]).all()
+    assert Path("model.ckpt.pt").exists()
+
+
+def run(command: Sequence[str | Path]) -> None:
     done = subprocess.run(
-        [sys.executable, script, EXAMPLE, f"train.{suffix}", *TYPE_MAP, "--steps", "30"],
+        command,
         env={**environment(), "NUM_WORKERS": "0"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("suffix", ["atp", "extxyz"])
+def test_the_example_learns(path: Path, suffix: str) -> None:
+    if suffix == "extxyz":
+        write_extxyz(path.with_suffix(".extxyz"), structures(20, seed=2))
+    run([sys.executable, OPERATORS, EXAMPLE, f"train.{suffix}", *TYPE_MAP, "--steps", "30"])
     rows = re.findall(r"^ +\d+ +(\S+)", Path("lcurve.out").read_text(), re.MULTILINE)
     first, last = (np.mean([float(row) for row in part]) for part in (rows[:5], rows[-5:]))
     assert last < first
+    assert Path("model.ckpt.pt").exists()
+
+
+def test_the_page(path: Path) -> None:
+    """Its Python, with the trainer of a configuration."""
+    apt.convert(path, "systems", target="deepmd", progress=False)
+    config = runpy.run_path(str(EXAMPLE))["configuration"](Path("systems"), TYPE_MAP, STEPS)
+    trainer = get_trainer(normalize(config))
+    blocks = re.findall(r"```python\n(.*?)```", (PAGES / "deepmd.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {"trainer": trainer})
+    trainer.run()
     assert Path("model.ckpt.pt").exists()

@@ -138,6 +138,22 @@ def test_ranks_share_every_epoch(tmp_path: Path) -> None:
     assert results[0][0] != results[0][1]
 
 
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_its_hook_trains_on_two_ranks(tmp_path: Path, when: str) -> None:
+    """Also if the hook joins the ranks after the loader was made."""
+    count = 25
+    path = write_atp(tmp_path / "made.atp", structures(count))
+    ranks = run_ranks(tmp_path, Path(__file__).with_name("nvalchemi_ddp_rank.py"), path, when)
+    n_steps = {len(rank["losses"]) for rank in ranks}
+    assert n_steps == {10}
+    for first in (0, 5):
+        steps = [step for rank in ranks for step in rank["molecules"][first : first + 5]]
+        assert sorted(number for step in steps for number in step) == list(range(count))
+    assert ranks[0]["molecules"][:5] != ranks[0]["molecules"][5:]
+    assert np.isfinite(ranks[0]["losses"]).all()
+    assert ranks[0]["losses"] != ranks[1]["losses"]
+
+
 def test_its_hook_keeps_the_loader(tmp_path: Path) -> None:
     loader = nvalchemi.loader(write_atp(tmp_path / "made.atp", structures(4)), 2)
     assert DDPHook().prepare_dataloader(loader) is loader
