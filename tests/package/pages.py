@@ -69,8 +69,6 @@ apt.build_cache(apt.AtpDataset("alloys.atp"), descriptor, "water.h5", progress=F
     "docs/resuming.md": TRAIN,
     "docs/several_gpus.md": TRAIN,
     "docs/sources/converting_back.md": 'molecules("a.atp", 20)',
-    "docs/trainers/deepmd.md": 'molecules("train.atp", 4)',
-    "docs/trainers/metatrain.md": 'molecules("train.atp", 4)',
     "docs/training.md": """
 for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
     molecules(f"{name}.atp", n)
