@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.resident import ResidentDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._layout import Layout
 from atompack_torch.trainers._samplers import once_each
@@ -20,6 +21,7 @@ def epoch_loader(
     batch_sampler: Iterable[Sequence[int]] | None = None,
     shuffle: bool = True,
     seed: int = 0,
+    resident: bool = False,
     **options: Any,
 ) -> Loader[Any]:
     """Makes a loader whose batches are those of a trainer.
@@ -32,6 +34,7 @@ def epoch_loader(
         batch_sampler: yields lists of molecule numbers.
         shuffle: use a random order in every epoch.
         seed: of these orders.
+        resident: keep the molecules and their edges in memory; see ``ResidentDataset``.
         **options: of the ``Loader``.
 
     Returns:
@@ -40,6 +43,8 @@ def epoch_loader(
 
     Raises:
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
+        TypeError: ``resident`` and the data set is a mixture, or in memory already.
+        MemoryError: ``resident`` and there is not enough memory.
     """
     if batch_sampler is None:
         batch_sampler = once_each(
@@ -47,4 +52,7 @@ def epoch_loader(
         )
     elif (max_atoms, batch_size) != (None, None):
         raise ValueError("batch_sampler: excludes max_atoms and batch_size")
-    return Loader(layout.dataset(dataset), batch_sampler=batch_sampler, seed=seed, **options)
+    made = layout.dataset(dataset)
+    if resident:
+        made = ResidentDataset(made)
+    return Loader(made, batch_sampler=batch_sampler, seed=seed, **options)

@@ -14,13 +14,15 @@ from torch import Tensor
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._outputs import Output, from_batch
-from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets._request import Transform, declared_fields
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import FieldSpec
+from atompack_torch.fields import BUILTINS, GEOMETRY, RESERVED, FieldSpec, public_names
 from atompack_torch.inspection.dispatch import open as open_path
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
+
+LABELS = BUILTINS.keys() - set(GEOMETRY)
 
 Data = MoleculeDataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -51,8 +53,10 @@ class Layout:
 
         Args:
             batch: the batch; only ``index``, ``ptr``, ``batch``, ``n_atoms``, the edges and
-                ``fields`` are sure to be there.
-            made: name of each output → tensor.
+                ``fields`` are sure to be there. ``edge_shift`` may have another dtype than the
+                positions.
+            made: name of each output → tensor. One that equals a field, or the edges, may share
+                its memory.
 
         Returns:
             What the trainer takes, with views of these tensors.
@@ -97,7 +101,9 @@ class Layout:
         request = part._request._replace(neighbors=self.neighbors, dtype=None)
         if request.transform is None and part._computer is None:
             named = [output.field for output in self.outputs if output.field is not None]
-            fields = tuple(dict.fromkeys((*named, "cell", "pbc", *self.fields)))
+            absent = _absent_labels(dataset)
+            labels = [name for name in (*named, *self.fields) if name not in absent]
+            fields = tuple(dict.fromkeys((*labels, "cell", "pbc")))
             request = request._replace(
                 fields=fields, optional=True, outputs=self.outputs, transform=_Assembling(self)
             )
@@ -153,6 +159,37 @@ def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
     if not isinstance(opened, MoleculeDataset):
         raise TypeError(f"{data}: expected molecules, got {type(opened).__name__}")
     return opened
+
+
+def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
+    """Describes the fields that a data set gives, without those that its options leave out.
+
+    Args:
+        dataset: the data set.
+
+    Returns:
+        Name → dtype, level and shape of a row.
+    """
+    schema = dataset.schema
+    if not dataset._request.names_fields:
+        return schema
+    batcher = dataset._batcher()
+    declared = declared_fields(batcher.source)
+    names = public_names(declared, RESERVED)
+    left_out = {
+        name
+        for field, name in zip(declared, names, strict=True)
+        if not batcher.request.selects(field)
+    }
+    return {name: spec for name, spec in schema.items() if name not in left_out}
+
+
+def _absent_labels(dataset: MoleculeDataset) -> set[str]:
+    """Returns the labels that no batch has, so that they are no missing ones either."""
+    request = dataset._request
+    if not request.names_fields and request.missing == "nan":
+        return set()
+    return LABELS.difference(selected_schema(dataset))
 
 
 def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:

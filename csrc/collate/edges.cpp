@@ -125,7 +125,10 @@ void write_edges(const BatchPlan& plan, std::byte* arena) {
       shift_atoms(std::span(pairs.j).subspan(begin, n), first_atom, index + count + place);
       begin += n;
     }
-    write_rows<physics::Shift, float>(pairs.shifts, DType::float32, first, plan.positions, edges.shift, arena);
+    if (edges.has_reversed) {
+      std::copy_n(index + first, pairs.size(), index + 2 * count + first);
+    }
+    write_rows<physics::Shift, float>(pairs.shifts, DType::float32, first, edges.shift_dtype, edges.shift, arena);
     if (edges.has_vectors)
       write_rows<physics::Vector, double>(pairs.vectors, DType::float64, first, plan.positions, edges.vector, arena);
     if (edges.has_triplets())

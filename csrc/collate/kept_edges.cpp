@@ -84,7 +84,9 @@ void write_molecule_edges(const BatchPlan& plan, size_t row, std::byte* arena) {
   const auto item = item_bytes(plan.positions), offset = static_cast<size_t>(3 * place) * item;
   write_shifted(kept.i.subspan(begin, count), plan.ptr[row], index + place);
   write_shifted(kept.j.subspan(begin, count), plan.ptr[row], index + edges.count() + place);
-  write_shifts(kept, from, n, plan.positions, arena + edges.shift + offset);
+  if (edges.has_reversed) std::copy_n(index + place, count, index + 2 * edges.count() + place);
+  write_shifts(kept, from, n, edges.shift_dtype,
+               arena + edges.shift + static_cast<size_t>(3 * place) * item_bytes(edges.shift_dtype));
   if (edges.has_vectors) {
     copy_values(arena + edges.vector + offset, plan.positions,
                 kept.vectors.data() + 3 * begin * item_bytes(kept.floating), kept.floating, 3 * count);

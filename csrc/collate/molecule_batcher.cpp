@@ -59,6 +59,7 @@ bool MoleculeBatcher::can_plan_by_schema(std::span<const int32_t> touched) const
 
 void MoleculeBatcher::place_outputs(BatchPlan& plan) const {
   try {
+    fit_edges(plan, request_->outputs);
     lay_out(plan);
     lay_out_outputs(plan, request_->outputs);
   } catch (DataError& error) {

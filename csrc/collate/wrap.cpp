@@ -48,7 +48,7 @@ Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> 
   if (plan.edges) {
     const int64_t edges = plan.edges->count();
     batch.edges.push_back(view(DType::int64, plan.edges->index, int64_t{2}, edges));
-    batch.edges.push_back(view(plan.positions, plan.edges->shift, edges, int64_t{3}));
+    batch.edges.push_back(view(plan.edges->shift_dtype, plan.edges->shift, edges, int64_t{3}));
     if (plan.edges->has_vectors) batch.edges.push_back(view(plan.positions, plan.edges->vector, edges, int64_t{3}));
     if (plan.edges->has_triplets()) {
       const auto triplets = static_cast<int64_t>(plan.edges->count_triplets());

@@ -90,6 +90,18 @@ class Plain(Layout):
         return made | {"index": batch.index}
 
 
+class Watching(Plain):
+    """Also keeps the batches that the outputs came with."""
+
+    def __init__(self, seen: list[apt.MoleculeBatch], *outputs: Output) -> None:
+        super().__init__(*outputs)
+        self._seen = seen
+
+    def assemble(self, batch: apt.MoleculeBatch, made: dict[str, Tensor]) -> dict[str, Tensor]:
+        self._seen.append(batch)
+        return made
+
+
 def rows(batch: apt.MoleculeBatch, name: str) -> list[Tensor]:
     """The field of each molecule, or NaN."""
     return [batch[i][name] if batch.mask(name)[i] else None for i in range(len(batch))]
@@ -284,6 +296,54 @@ def test_many_molecules_on_threads(path: Path, num_threads: int) -> None:
         torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0, equal_nan=True)
 
 
+def test_what_equals_a_field_is_written_once(path: Path) -> None:
+    """Only the first output of a field, so that a change in place does not show in another one."""
+    of_fields = {
+        "x": Output("x", "value", F64, "positions"),
+        "z": Output("z", "value", I64, "atomic_numbers"),
+        "f": Output("f", "value", F64, "forces"),
+        "cell": Output("cell", "cell", F64),
+        "s": Output("s", "edge_shift", F64),
+        "reversed": Output("reversed", "edge_reversed", I64),
+    }
+    again = [output._replace(name=f"{name} again") for name, output in of_fields.items()]
+    stored = apt.AtpDataset(path, neighbors=apt.NeighborList(CUTOFF))
+    for missing in ("nan", "drop"):  # the plan follows from the schema, or from a survey
+        seen: list[apt.MoleculeBatch] = []
+        layout = Watching(seen, *of_fields.values(), *again)
+        data = apt.AtpDataset(path, missing=missing)
+        numbers = [i for i in range(14) if i % 3]  # those with forces
+        made = layout.dataset(data).batch(numbers)
+        expected = Plain(*of_fields.values(), *again).batch(stored.batch(numbers))
+        batch = seen[0]
+        fields = {"x": batch.positions, "z": batch.atomic_numbers, "f": batch.forces}
+        fields |= {"cell": batch.cell, "s": batch.edge_shift}
+        for name, field in fields.items():
+            assert made[name].data_ptr() == field.data_ptr(), name
+        assert made["reversed"].data_ptr() == batch.edge_index[1].data_ptr()
+        for name in of_fields:
+            first, second = made[name], made[f"{name} again"]
+            torch.testing.assert_close(first, expected[name], rtol=0, atol=0)
+            torch.testing.assert_close(second, expected[name], rtol=0, atol=0)
+            first.zero_()
+            torch.testing.assert_close(second, expected[name], rtol=0, atol=0)
+
+
+def test_what_differs_from_a_field_is_not_shared(path: Path) -> None:
+    for output in (
+        Output("x", "value", F32, "positions"),
+        Output("x", "value", F64, "forces", fill=0.0),
+        Output("x", "value", F64, "energy", scale=2.0),
+        Output("x", "value", F64, "energy", references=REFERENCES),
+        Output("x", "cell", F64, cutoff=CUTOFF),
+    ):
+        seen: list[apt.MoleculeBatch] = []
+        made = Watching(seen, output).dataset(apt.AtpDataset(path))[:]
+        held = [value for value in seen[0]._fields.values() if isinstance(value, Tensor)]
+        places = [value.data_ptr() for value in held if value is not made["x"]]
+        assert made["x"].data_ptr() not in places
+
+
 def test_wrapped_shifts_keep_the_vectors(path: Path, whole: apt.MoleculeBatch) -> None:
     layout = Plain(Output("x", "wrapped_positions", F64), Output("s", "wrapped_shift", F64))
     for made in (layout.dataset(apt.AtpDataset(path))[:], layout.batch(whole)):
@@ -419,6 +479,26 @@ def test_missing_labels_may_be_an_error_or_dropped(path: Path) -> None:
     made = layout.dataset(apt.AtpDataset(path, missing="drop"))[:]
     assert made["index"].tolist() == [i for i in range(14) if has_stress(i)]
     assert not made["x"].isnan().any()
+
+
+@pytest.mark.parametrize("missing", ["error", "drop"])
+def test_labels_left_out_are_not_missing(path: Path, missing: str) -> None:
+    """Neither those that the user leaves out, nor those that no file has."""
+    layout = Plain(
+        Output("energy", "value", F64, "energy"),
+        Output("stress", "value", F64, "stress"),
+        Output("weight", "weight", F64, "stress"),
+        Output("velocities", "value", F64, "velocities", fill=0.0),  # in no file
+    )
+    options: list[dict[str, Any]] = [{"fields": ["energy"]}, {"exclude": ["stress", "forces"]}]
+    for option in options:
+        made = layout.dataset(apt.AtpDataset(path, missing=missing, **option))[:]
+        assert made["index"].tolist() == list(range(14))
+        assert made["stress"].shape == (14, 3, 3)
+        assert made["stress"].isnan().all()
+        assert not made["weight"].any()
+        assert not made["velocities"].any()
+        assert not made["energy"].isnan().any()
 
 
 def test_a_batch_without_edges(path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.fairchem.config import Dataset
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
 from atompack_torch.trainers.fairchem.naming import References, properties_of, tables_of
@@ -65,7 +66,7 @@ def layout_of(
     Raises:
         ValueError: a data set of a task has no label of its name.
     """
-    schema = molecules.schema
+    schema = selected_schema(molecules)
     fitted = []
     for part in parts:
         names = {name for name, _ in part.labels}

@@ -22,7 +22,13 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader
-from atompack_torch.trainers._layout import Data, float_dtype, open_dataset, schema_of
+from atompack_torch.trainers._layout import (
+    Data,
+    float_dtype,
+    open_dataset,
+    schema_of,
+    selected_schema,
+)
 from atompack_torch.trainers.mace._keys import found_keys
 from atompack_torch.trainers.mace._layout import MaceLayout, make_layout
 
@@ -122,7 +128,9 @@ def loader(
         keys: as for ``batch``.
         config_type_weights: as for ``batch``.
         dtype: as for ``batch``.
-        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: ``resident=True`` keeps the data and their edges in memory, so that these are
+            searched once instead of in every epoch (``ResidentDataset``); others of ``Loader``:
+            ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -134,7 +142,7 @@ def loader(
             another dtype.
     """
     dataset: MoleculeDataset = open_dataset(data)
-    schema = dataset.schema
+    schema = selected_schema(dataset)
     layout = make_layout(
         schema,
         _numbers(z_table),

@@ -89,7 +89,9 @@ def loader(
         key_mapping: name of a field of the data → key of NequIP, in addition to ``energy``,
             ``forces`` and ``stress``, or in place of one of them.
         transforms: of NequIP, applied to whole batches in turn.
-        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: ``resident=True`` keeps the data and their edges in memory, so that these are
+            searched once instead of in every epoch (``ResidentDataset``); others of ``Loader``:
+            ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
 
     Returns:
         The loader, whose batches are those of ``batch``.

@@ -78,10 +78,10 @@ void add_outputs(const MoleculeSource& source, std::span<const Output> outputs, 
   std::vector<std::byte*> places;
   auto* const arena = static_cast<std::byte*>(batch.arena.mutable_data_ptr());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [shape, offset] = plan.outputs[i];
+    const auto& [shape, offset, is_shared] = plan.outputs[i];
     inputs.fields.push_back(field_in(plan, batch, outputs[i]));
     batch.outputs.push_back(view_arena(batch.arena, outputs[i].dtype, offset, shape));
-    places.push_back(arena + offset);
+    places.push_back(is_shared ? nullptr : arena + offset);
   }
   write_outputs(outputs, inputs, split_by_work(plan), places,
                 [&](DataError& error, int64_t row) { source.locate(error, plan.indices[static_cast<size_t>(row)]); });

@@ -63,7 +63,9 @@ void write_outputs(std::span<const Output> outputs, const OutputInputs& inputs, 
                           .last_edge = first_edge_of(inputs, inputs.ptr[static_cast<size_t>(last)]),
                           .inputs = inputs,
                           .locate = locate};
-    for (size_t i = 0; i < outputs.size(); ++i) write_output(outputs[i], inputs.fields[i], part, to[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (to[i] != nullptr) write_output(outputs[i], inputs.fields[i], part, to[i]);
+    }
   });
 }
 

@@ -84,8 +84,9 @@ void load(const Values& values, int64_t first, std::span<double> to);
 physics::Matrix3 cell_of(const OutputInputs& inputs, int64_t molecule);
 std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule);
 
-// Writes all outputs, with a thread for each range of molecules between two borders. Throws FieldError, located by
-// `locate`, for elements that are not in the table, fractions where integers are wanted, and singular cells.
+// Writes all outputs but those without a place, with a thread for each range of molecules between two borders. Throws
+// FieldError, located by `locate`, for elements that are not in the table, fractions where integers are wanted, and
+// singular cells.
 void write_outputs(std::span<const Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
                    std::span<std::byte* const> to, const std::function<void(DataError&, int64_t row)>& locate);
 

@@ -1,6 +1,7 @@
 #include "plan/molecules/batch_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/checked_math.h"
 #include "model/fields.h"
@@ -23,6 +24,42 @@ void check_arena(const BatchPlan& plan, size_t arena_bytes) {
   if (arena_bytes > kAllowedBytes && (arena_bytes - kAllowedBytes) / kMaxArenaPerByte > decoded) {
     throw CorruptFileError(
         cat("the schema promises fields of ", arena_bytes, " bytes for records of ", decoded, " bytes"));
+  }
+}
+
+// Returns the offset of the values of a field if an output in this type equals them.
+std::optional<size_t> equal_field(const BatchPlan& plan, const Output& output) {
+  const auto& [scope, key] = output.kind == OutputKind::cell ? FieldId{Scope::builtin, "cell"} : *output.field;
+  if (scope == Scope::builtin && key == "positions") {
+    return output.dtype == plan.positions ? std::optional(plan.core.positions) : std::nullopt;
+  }
+  if (scope == Scope::builtin && key == "atomic_numbers") {
+    return output.dtype == DType::int64 ? std::optional(plan.core.atomic_numbers) : std::nullopt;
+  }
+  const int32_t number = plan.table->find(scope, key);
+  if (number < 0) return std::nullopt;
+  const FieldPlan& field = plan.fields[static_cast<size_t>(number)];
+  if (field.ragged || field.type.kind != ValueKind::numeric || field.type.dtype != output.dtype) return std::nullopt;
+  return field.offset;
+}
+
+// Returns the offset of a tensor of the batch that an output equals, if there is one.
+std::optional<size_t> equal_tensor(const BatchPlan& plan, const Output& output) {
+  switch (output.kind) {
+    case OutputKind::value:
+      // A missing value is NaN in the field too, or 0 for integers.
+      if (!std::isnan(output.fill) || output.scale != 1 || !output.references.empty()) return std::nullopt;
+      return equal_field(plan, output);
+    case OutputKind::cell:
+      return output.cutoff == 0 ? equal_field(plan, output) : std::nullopt;
+    case OutputKind::edge_shift:
+      if (!plan.edges || output.dtype != plan.edges->shift_dtype) return std::nullopt;
+      return plan.edges->shift;
+    case OutputKind::edge_reversed:
+      if (!plan.edges || !plan.edges->has_reversed || output.dtype != DType::int64) return std::nullopt;
+      return plan.edges->index + static_cast<size_t>(plan.edges->count()) * sizeof(int64_t);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -93,14 +130,26 @@ void lay_out(BatchPlan& plan, ArenaLayout& layout) {
   plan.core.masks = layout.add(plan.fields.size(), plan.indices.size());
 }
 
+void fit_edges(BatchPlan& plan, std::span<const Output> outputs) {
+  if (!plan.edges) return;
+  Edges& edges = *plan.edges;
+  // Shifts are small whole numbers: with outputs, which alone are for users, any type will do.
+  edges.shift_dtype = outputs.empty() ? plan.positions : DType::float32;
+  const auto shift = std::ranges::find(outputs, OutputKind::edge_shift, &Output::kind);
+  if (shift != outputs.end() && is_floating(shift->dtype)) edges.shift_dtype = shift->dtype;
+  edges.has_reversed = std::ranges::any_of(outputs, [](const Output& output) {
+    return output.kind == OutputKind::edge_reversed && output.dtype == DType::int64;
+  });
+}
+
 void lay_out(BatchPlan& plan) {
   ArenaLayout layout;
   lay_out(plan, layout);
   check_arena(plan, layout.size());
   if (plan.edges) {
     const auto edges = static_cast<uint64_t>(plan.edges->count());
-    plan.edges->index = layout.add(2 * edges, sizeof(int64_t));
-    plan.edges->shift = layout.add(3 * edges, item_bytes(plan.positions));
+    plan.edges->index = layout.add((plan.edges->has_reversed ? 3 : 2) * edges, sizeof(int64_t));
+    plan.edges->shift = layout.add(3 * edges, item_bytes(plan.edges->shift_dtype));
     if (plan.edges->has_vectors) plan.edges->vector = layout.add(3 * edges, item_bytes(plan.positions));
     if (plan.edges->has_triplets()) {
       const uint64_t triplets = plan.edges->count_triplets();
@@ -133,10 +182,15 @@ void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs) {
   ArenaLayout layout(plan.arena_bytes);
   const OutputDims dims{plan.n_molecules(), plan.n_atoms(), plan.edges ? plan.edges->count() : 0};
   plan.outputs.clear();
+  std::vector<size_t> shared;
   for (const Output& output : outputs) {
-    OutputPlan& made = plan.outputs.emplace_back();
-    made.shape = output_shape(output, dims, field_of(plan, output));
-    made.offset = layout.add(output.dtype, made.shape);
+    std::vector<int64_t> shape = output_shape(output, dims, field_of(plan, output));
+    std::optional<size_t> same = equal_tensor(plan, output);
+    // Whoever changes an output in place may not change another one.
+    if (same && std::ranges::find(shared, *same) != shared.end()) same.reset();
+    if (same) shared.push_back(*same);
+    const size_t offset = same ? *same : layout.add(output.dtype, shape);
+    plan.outputs.push_back({.shape = std::move(shape), .offset = offset, .is_shared = same.has_value()});
   }
   plan.arena_bytes = layout.size();
 }

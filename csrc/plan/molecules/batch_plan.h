@@ -64,6 +64,7 @@ struct CoreOffsets {
 struct OutputPlan {
   std::vector<int64_t> shape;
   size_t offset = 0;
+  bool is_shared = false;  // its memory is that of an equal field, or of the edges
 };
 
 struct BatchPlan {
@@ -106,8 +107,11 @@ void count_rows(const MoleculeSource& source, BatchPlan& plan);
 // Appends one molecule to extents and prefix sums.
 void append_rows(BatchPlan& plan, const MoleculeExtent& extent);
 
-// Assigns arena offsets to all outputs, whose types and shapes are known. Throws CorruptFileError if the outputs are
-// far larger than the records justify.
+// Chooses the type and the rows of the edges so that outputs may share their memory.
+void fit_edges(BatchPlan& plan, std::span<const Output> outputs);
+
+// Assigns arena offsets to all fields and edges, whose types and shapes are known. Throws CorruptFileError if the
+// fields are far larger than the records justify.
 void lay_out(BatchPlan& plan);
 
 // Assigns offsets in an arena that this batch shares; without edges and without a limit on the size.
@@ -117,7 +121,8 @@ void lay_out(BatchPlan& plan, ArenaLayout& layout);
 // if there is no such field, or its values differ in shape.
 std::optional<SourceField> field_of(const BatchPlan& plan, const Output& output);
 
-// Appends the outputs to the arena. Throws FieldError if an output cannot be made of its field.
+// Appends the outputs to the arena, but for those that equal a field or the edges, whose memory the first such output
+// shares. Throws FieldError if an output cannot be made of its field.
 void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs);
 
 int64_t total_work(const BatchPlan& plan);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/checked_math.h"
+#include "base/dtype.h"
 #include "physics/neighbors/angular_pairs.h"
 #include "physics/neighbors/pair_pool.h"
 #include "plan/molecules/kept_edges.h"
@@ -20,6 +21,9 @@ struct Edges {
   std::vector<physics::AngularPairs> angular;  // of each range; empty unless triplets are requested
   // Offsets in the arena.
   size_t index = 0, shift = 0, vector = 0;
+  DType shift_dtype = DType::float32;
+  // The rows of the index are i, j, i instead of i, j: the last two are the edges with their directions reversed.
+  bool has_reversed = false;
   size_t triplet_index = 0, triplet_edges = 0;
   // Instead of parts and angular: edges that were found before, and the first of each molecule in the batch.
   const KeptEdges* kept = nullptr;

@@ -67,5 +67,29 @@ TEST(Output, PlacesFollowTheOtherTensors) {
       "no such field (field 'dipole')");
 }
 
+TEST(Output, WhatEqualsAFieldSharesItsPlaceOnce) {
+  BatchPlan plan;
+  plan.indices = {0, 1};
+  plan.ptr = {0, 2, 5};
+  plan.table = std::make_shared<FieldTable>();
+  plan.edges.emplace();
+  Output shift{.kind = OutputKind::edge_shift, .dtype = DType::float64};
+  Output reversed{.kind = OutputKind::edge_reversed, .dtype = DType::int64};
+  const std::vector<Output> outputs{made_of(OutputKind::value, "positions"), made_of(OutputKind::value, "positions"),
+                                    shift, reversed};
+  fit_edges(plan, outputs);
+  EXPECT_EQ(plan.edges->shift_dtype, DType::float64);
+  EXPECT_TRUE(plan.edges->has_reversed);
+  lay_out(plan);
+  lay_out_outputs(plan, outputs);
+  EXPECT_TRUE(plan.outputs[0].is_shared);
+  EXPECT_EQ(plan.outputs[0].offset, plan.core.positions);
+  EXPECT_FALSE(plan.outputs[1].is_shared);
+  EXPECT_EQ(plan.outputs[2].offset, plan.edges->shift);
+  EXPECT_EQ(plan.outputs[3].offset, plan.edges->index);  // after no edges
+  fit_edges(plan, {});
+  EXPECT_EQ(plan.edges->shift_dtype, plan.positions);
+}
+
 }  // namespace
 }  // namespace atompack::collate
