@@ -1,4 +1,7 @@
-"""Batches for fairchem: its data set of .aselmdb files and its collater, beside ours."""
+"""Batches for fairchem: its data set of .aselmdb files and its collater, beside ours.
+
+Ours are made from files, with edges searched in every epoch, and from memory with their edges.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +63,12 @@ def measure(folder: Path) -> None:
             "stock": stock_loader(folder / f"stock{edges}.aselmdb", edges),
             "atp": our_loader(folder / "made.atp", edges),
             "aselmdb": our_loader(folder / "ours.aselmdb", edges),
+            "memory": our_loader(folder / "made.atp", edges, resident=True),
         }
         seconds = seconds_of_epochs({name: partial(iter, side) for name, side in sides.items()})
         graphs = "with edges" if edges else "without edges"
-        for ours in ("atp", "aselmdb"):
-            name = f"AseDBDataset and collater, {graphs} (ours: .{ours})"
+        for ours, place in (("atp", ".atp"), ("aselmdb", ".aselmdb"), ("memory", "in memory")):
+            name = f"AseDBDataset and collater, {graphs} (ours: {place})"
             report("fairchem", name, seconds["stock"], seconds[ours], COUNT)
     share = waiting_share(our_loader(folder / "made.atp", True), Step())
     report_waiting("fairchem", "atompack_torch.trainers.fairchem.Loader", share)
@@ -98,8 +102,9 @@ def stock_loader(path: Path, edges: bool) -> Any:
     return get_dataloader(data_set(path, "ase_db", edges), sampler, mt_collater_adapter(TASKS), 0)
 
 
-def our_loader(path: Path, edges: bool) -> Loader:
-    return Loader(data_set(path, OURS, edges), sampler, mt_collater_adapter(TASKS))
+def our_loader(path: Path, edges: bool, resident: bool = False) -> Loader:
+    collater = mt_collater_adapter(TASKS)
+    return Loader(data_set(path, OURS, edges), sampler, collater, resident=resident)
 
 
 def task(name: str, level: str, dim: list[int], loss: Any) -> Task:

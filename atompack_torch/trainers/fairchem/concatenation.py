@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.resident import ResidentDataset
 from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.fairchem.config import Dataset
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
@@ -107,7 +110,11 @@ def _row_shape(task: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def concatenated(
-    dataset: ConcatDataset, collate_fn: Any, references: References | None
+    dataset: ConcatDataset,
+    collate_fn: Any,
+    references: References | None,
+    *,
+    resident: bool = False,
 ) -> tuple[MoleculeDataset, FairchemLayout]:
     """Returns the molecules of concatenated data sets in their order, and their layout.
 
@@ -115,6 +122,7 @@ def concatenated(
         dataset: of fairchem.
         collate_fn: of fairchem, with the tasks; or None.
         references: energies of elements.
+        resident: keep all molecules and their edges in memory.
 
     Returns:
         One data set of this package, and the layout of its batches.
@@ -138,10 +146,13 @@ def concatenated(
                 f"{options[0]} in {dataset.dataset_names[0]!r}, got {of_part} in {name!r}"
             )
     numbers = _numbers(dataset, chosen)
-    if len(sources) == 1:
-        molecules = sources[0].molecules.subset(numbers[0])
+    whole = [
+        in_memory(part.molecules, part.edges) if resident else part.molecules for part in sources
+    ]
+    if len(whole) == 1:
+        molecules = whole[0].subset(numbers[0])
     else:
-        mixture = MixtureDataset([part.molecules for part in sources])
+        mixture = MixtureDataset(whole)
         place = np.empty(len(mixture), np.int64)
         place[mixture._selection.numpy()] = np.arange(len(mixture))
         sizes = np.cumsum([0, *(len(part) for part in sources)])
@@ -158,6 +169,22 @@ def concatenated(
         references=references,
     )
     return molecules, layout
+
+
+def in_memory(molecules: MoleculeDataset, edges: NeighborList | None) -> ResidentDataset:
+    """Loads molecules and their edges.
+
+    Args:
+        molecules: in files.
+        edges: neighbor list, or None.
+
+    Returns:
+        The molecules, of the same numbers.
+    """
+    part = copy.copy(molecules)
+    part.close()
+    part._request = part._request._replace(neighbors=edges)
+    return ResidentDataset(part)
 
 
 def _unwrapped(part: Any) -> tuple[Dataset, Any]:

@@ -12,7 +12,7 @@ import torch
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.trainers._layout import float_dtype, open_dataset
+from atompack_torch.trainers._layout import float_dtype, open_dataset, selected_schema
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
 from atompack_torch.trainers.fairchem.naming import INTEGERS, pairs_of, properties_of
 
@@ -142,7 +142,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
     @cached_property
     def _single(self) -> MoleculeDataset:
         """Data set whose batches are those of fairchem."""
-        schema = self.molecules.schema
+        schema = selected_schema(self.molecules)
         part = self.part()
         labels = tuple((name, kind) for name, kind in part.labels if kind in schema)
         layout = FairchemLayout(

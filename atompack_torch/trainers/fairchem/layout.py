@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_PROPERTY, PREFIXES, Level
+from atompack_torch.fields import ATOM_PROPERTY, Level
 from atompack_torch.trainers._layout import Layout, float_dtype
 from atompack_torch.trainers.fairchem.naming import (
     INTEGERS,
@@ -89,12 +90,12 @@ class FairchemLayout(Layout):
     absent: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     _labels: tuple[_Label, ...] = field(init=False, repr=False, compare=False)
     _outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
-    _levels: dict[str, str] = field(init=False, repr=False, compare=False)
+    _keys_of_atoms: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_labels", tuple(_labels_of(self.parts)))
         object.__setattr__(self, "_outputs", tuple(self._list_outputs()))
-        object.__setattr__(self, "_levels", self._list_levels())
+        object.__setattr__(self, "_keys_of_atoms", self._list_keys_of_atoms())
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -118,9 +119,12 @@ class FairchemLayout(Layout):
         yield Output("atomic_numbers", "value", torch.int64, "atomic_numbers")
         yield Output("cell", "cell", self.dtype)
         yield Output("pbc", "value", torch.bool, "pbc", fill=0)
-        for key, name in self.properties:
-            if key in INTEGERS:
-                yield Output(key, "value", torch.int64, name, fill=0)
+        properties = dict(self.properties)
+        for key in INTEGERS:
+            if key in properties and self._parts_with(key):
+                yield Output(key, "value", torch.int64, properties[key], fill=0)
+            else:
+                yield Output(key, "constant", torch.int64, fill=0, level=_level_of(key))
         if self.edges is not None:
             yield Output("edge_index", "edge_reversed", torch.int64)
             yield Output("cell_offsets", "wrapped_shift", self.dtype)
@@ -151,22 +155,23 @@ class FairchemLayout(Layout):
         pos, cell, pbc = made["pos"], _complete_cells(made["cell"]), made["pbc"]
         if "positions" in made:
             pos, cell, pbc = self._put_in_boxes(batch, made["positions"], pos, cell, pbc)
+        n_molecules = len(batch.n_atoms)
         labels = {label.name: self._values_of(label, batch, made) for label in self._labels}
         for name, level, shape in self.absent:
-            n_rows = len(batch.batch) if level == "atom" else len(batch)
+            n_rows = len(batch.batch) if level == "atom" else n_molecules
             labels[name] = torch.full((n_rows, *shape), math.inf, dtype=self.dtype)
-        sources = batch.source.tolist() if len(self.parts) > 1 else [0] * len(batch)
+        sources = batch.source.tolist() if len(self.parts) > 1 else [0] * n_molecules
         fields: dict[str, Any] = {
             "pos": pos,
             "atomic_numbers": made["atomic_numbers"],
             "cell": cell,
             "pbc": pbc,
             "natoms": batch.n_atoms,
-            **(_no_edges(len(batch), self.dtype) if self.edges is None else _edges(made)),
+            **(_no_edges(n_molecules, self.dtype) if self.edges is None else _edges(made)),
             **{key: self._integers(key, batch, made) for key in INTEGERS},
             **labels,
             "batch": batch.batch,
-            "sid": _strings(batch, "sid") or [str(number) for number in batch.index.tolist()],
+            "sid": self._strings(batch, "sid") or list(map(str, batch.index.tolist())),
             "molecule_number": batch.index,
         }
         if (tasks := self._tasks(batch, sources)) is not None:
@@ -182,38 +187,48 @@ class FairchemLayout(Layout):
         """
         data = AtomicData.__new__(AtomicData)
         vars(data).update(fields, __keys__=set(fields))
-        n_molecules, atoms = len(batch), batch.ptr.tolist()
-        edges = [0, *fields["nedges"].cumsum(0).tolist()]
-        rows = {"atom": atoms, "edge": edges, "molecule": list(range(n_molecules + 1))}
-        slices = {key: rows[self._levels.get(key, "molecule")] for key in fields}
-        offsets = {key: atoms if key == "edge_index" else [0] * (n_molecules + 1) for key in fields}
-        axes = {key: -1 if key == "edge_index" else 0 for key in fields}
-        data.assign_batch_stats(slices, offsets, axes, batch.n_atoms.tolist())
+        atoms, counts = batch.ptr.tolist(), batch.n_atoms.tolist()
+        numbers, none = list(range(len(atoms))), [0] * len(atoms)
+        edges = list(accumulate(fields["nedges"].tolist(), initial=0))
+        slices = dict.fromkeys(fields, numbers)
+        slices |= dict.fromkeys(self._keys_of_atoms, atoms)
+        slices |= dict.fromkeys(("edge_index", "cell_offsets"), edges)
+        offsets = dict.fromkeys(fields, none) | {"edge_index": atoms}
+        axes = dict.fromkeys(fields, 0) | {"edge_index": -1}
+        data.assign_batch_stats(slices, offsets, axes, counts)
         return data
 
-    def _list_levels(self) -> dict[str, str]:
-        """Returns the level of each tensor that is not of molecules."""
-        levels = dict.fromkeys(("pos", "atomic_numbers", "fixed", "tags", "batch"), "atom")
-        levels |= dict.fromkeys(("edge_index", "cell_offsets"), "edge")
-        levels |= {label.name: LABELS[label.kind] for label in self._labels}
-        return levels | {name: level for name, level, _ in self.absent}
+    def _list_keys_of_atoms(self) -> tuple[str, ...]:
+        labels = [label.name for label in self._labels if LABELS[label.kind] == "atom"]
+        absent = [name for name, level, _ in self.absent if level == "atom"]
+        return ("pos", "atomic_numbers", "fixed", "tags", "batch", *labels, *absent)
+
+    def _parts_with(self, key: str) -> list[int]:
+        """Returns the parts of which an integer is read."""
+        return [number for number, part in enumerate(self.parts) if key in part.integers]
 
     def _tasks(self, batch: MoleculeBatch, sources: list[int]) -> list[str] | None:
         """Returns the name of the data set of each molecule to the model."""
         names = [part.task for part in self.parts]
         if None in names:
-            return _strings(batch, "dataset")
+            return self._strings(batch, "dataset")
         return [str(names[source]) for source in sources]
 
+    def _strings(self, batch: MoleculeBatch, key: str) -> list[str] | None:
+        for found, name in self.properties:
+            if found == key and name in batch:
+                values: Any = batch[name]
+                entries = values.tolist() if isinstance(values, Tensor) else values
+                return ["" if entry is None else str(entry) for entry in entries]
+        return None
+
     def _integers(self, key: str, batch: MoleculeBatch, made: dict[str, Tensor]) -> Tensor:
-        level: Level = "atom" if INTEGERS[key] == ATOM_PROPERTY else "molecule"
-        reading = [number for number, part in enumerate(self.parts) if key in part.integers]
-        if key not in made or not reading:
-            n_rows = len(batch.batch) if level == "atom" else len(batch)
-            return torch.zeros(n_rows, dtype=torch.int64)
-        if len(reading) == len(self.parts):
+        if len(self.parts) == 1:
             return made[key]
-        return made[key] * self._rows_of(reading, batch, level)
+        reading = self._parts_with(key)
+        if not reading or len(reading) == len(self.parts):
+            return made[key]
+        return made[key] * self._rows_of(reading, batch, _level_of(key))
 
     def _rows_of(self, parts: Sequence[int], batch: MoleculeBatch, level: Level) -> Tensor:
         """Returns True for the rows of molecules or atoms in some of the parts."""
@@ -277,6 +292,11 @@ def _labels_of(parts: Sequence[Part]) -> Iterable[_Label]:
     return labels.values()
 
 
+def _level_of(key: str) -> Level:
+    """Returns the level of an integer."""
+    return "atom" if INTEGERS[key] == ATOM_PROPERTY else "molecule"
+
+
 def _output_name(label: _Label) -> str:
     return "label/" + label.name
 
@@ -295,23 +315,14 @@ def _no_edges(n_molecules: int, dtype: torch.dtype) -> dict[str, Tensor]:
 
 def _complete_cells(cells: Tensor) -> Tensor:
     """Replaces vectors of length zero, as ASE does: a model divides by the volume."""
-    is_missing = ~cells.any(2)
-    if not is_missing.any():
+    if cells.numpy().any(2).all():  # NumPy takes half as long as torch for so few numbers
         return cells
+    is_missing = ~cells.any(2)
     cells = cells.clone()
     cells[is_missing.all(1)] = torch.eye(3, dtype=cells.dtype)
     for row in (is_missing.any(1) & ~is_missing.all(1)).nonzero().flatten().tolist():
         cells[row] = torch.from_numpy(Cell(cells[row].double().numpy()).complete().array)
     return cells
-
-
-def _strings(batch: MoleculeBatch, key: str) -> list[str] | None:
-    name = PREFIXES[STRINGS[key]] + key
-    if name not in batch:
-        return None
-    values: Any = batch[name]
-    entries = values.tolist() if isinstance(values, Tensor) else values
-    return ["" if entry is None else str(entry) for entry in entries]
 
 
 def batch(

@@ -13,7 +13,12 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._layout import Data, float_dtype, open_dataset
-from atompack_torch.trainers.fairchem.concatenation import concatenated, labels_of_tasks, layout_of
+from atompack_torch.trainers.fairchem.concatenation import (
+    concatenated,
+    in_memory,
+    labels_of_tasks,
+    layout_of,
+)
 from atompack_torch.trainers.fairchem.config import neighbor_list
 from atompack_torch.trainers.fairchem.layout import Part
 from atompack_torch.trainers.fairchem.naming import Names, References, pairs_of
@@ -64,12 +69,15 @@ class Loader:
             tasks, so that batches have the labels of their data sets.
         num_workers: ignored.
         references: as for ``loader``, for tasks without ``element_references``.
+        resident: keep the molecules and their edges in memory, so that these are searched once
+            instead of in every epoch; see ``ResidentDataset``.
         num_threads: as for ``atompack_torch.Loader``.
         prefetch: as for ``atompack_torch.Loader``.
 
     Raises:
         TypeError: an argument has the wrong type, or the data sets are of different formats.
         ValueError: options of the data sets differ, or a task finds no label.
+        MemoryError: ``resident`` and there is not enough memory.
     """
 
     def __init__(
@@ -80,10 +88,11 @@ class Loader:
         num_workers: int = 0,
         *,
         references: References | None = None,
+        resident: bool = False,
         num_threads: int | None = None,
         prefetch: int = 4,
     ) -> None:
-        molecules, layout = concatenated(dataset, collate_fn, references)
+        molecules, layout = concatenated(dataset, collate_fn, references, resident=resident)
         replicas, rank = _replicas()
         sampler = batch_sampler_fn(dataset=dataset, num_replicas=replicas, rank=rank)
         self._begin(dataset, layout.dataset(molecules), sampler, num_threads, prefetch)
@@ -199,6 +208,7 @@ def loader(
     drop_last: bool = False,
     num_replicas: int | None = None,
     rank: int | None = None,
+    resident: bool = False,
     num_threads: int | None = None,
     prefetch: int = 4,
 ) -> Loader:
@@ -227,6 +237,7 @@ def loader(
         drop_last: leave out what would make ranks unequal.
         num_replicas: number of ranks; None: of fairchem.
         rank: of this process; None: of fairchem.
+        resident: keep the molecules and their edges in memory; see ``ResidentDataset``.
         num_threads: as for ``atompack_torch.Loader``.
         prefetch: as for ``atompack_torch.Loader``.
 
@@ -235,11 +246,15 @@ def loader(
 
     Raises:
         ValueError: not one of ``batch_size`` and ``max_atoms`` is given, or a task finds no label.
-        TypeError: the data holds no molecules.
+        TypeError: the data holds no molecules, or ``resident`` and it is a mixture, or in memory.
+        MemoryError: ``resident`` and there is not enough memory.
     """
     if (batch_size is None) == (max_atoms is None):
         raise ValueError("batch_size: expected either this or max_atoms")
     molecules = open_dataset(data)
+    if resident:
+        edges = None if cutoff is None else neighbor_list(cutoff, max_neighbors)
+        molecules = in_memory(molecules, edges)
     name = f"{task}.{split}"
     part = Part(task, name, pairs_of(labels), vacuum)
     layout = layout_of(
