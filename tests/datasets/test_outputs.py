@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Layout, open_dataset
 
 CUTOFF = 3.5
@@ -499,6 +500,20 @@ def test_labels_left_out_are_not_missing(path: Path, missing: str) -> None:
         assert not made["weight"].any()
         assert not made["velocities"].any()
         assert not made["energy"].isnan().any()
+
+
+def test_loaders_from_memory(path: Path) -> None:
+    layout = Plain(*(output._replace(name=name) for name, (output, _) in CASES.items()))
+    plain, resident = (
+        epoch_loader(apt.AtpDataset(path), layout, batch_size=4, seed=3, resident=is_resident)
+        for is_resident in (False, True)
+    )
+    assert isinstance(resident.dataset, apt.ResidentDataset)
+    for _ in range(2):
+        for expected, made in zip(plain, resident, strict=True):
+            assert made.keys() == expected.keys()
+            for name, tensor in made.items():
+                torch.testing.assert_close(tensor, expected[name], rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_batch_without_edges(path: Path) -> None:

@@ -8,11 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from mace import data as mace_data
 from mace.cli import run_train
 from mace.data import AtomicData, random_train_valid_split
 from mace.tools import multihead_tools, run_train_utils, scripts_utils, torch_geometric
 from mace.tools.scripts_utils import SubsetCollection
+from torch.nn.parallel import DistributedDataParallel
 
 from atompack_torch.formats import detect
 from atompack_torch.options import is_url
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     with any_data():
         args = run_train.tools.build_default_arg_parser().parse_args(arguments)
+        if args.distributed and args.device == "cpu" and args.launcher == "torchrun":
+            torch.distributed.init_process_group("gloo")  # MACE starts one for GPUs only
         run_train.run(args)
 
 
@@ -60,6 +64,7 @@ def any_data() -> Iterator[None]:
         (run_train, "get_dataset_from_xyz", collections_of),
         (run_train, "load_dataset_for_path", _load(run_train.load_dataset_for_path)),
         (run_train, "apply_pseudolabels_to_pt_head_configs", _apply_pseudolabels),
+        (run_train, "DDP", _data_parallel),
         (torch_geometric.dataloader, "DataLoader", make_loader),
         (AtomicData, "from_config", _from_config(AtomicData.from_config)),
         (mace_data, "compute_average_E0s", _average_energies),
@@ -74,6 +79,12 @@ def any_data() -> Iterator[None]:
             stack.callback(setattr, owner, name, owner.__dict__[name])
             setattr(owner, name, replacement)
         yield
+
+
+def _data_parallel(model: torch.nn.Module, device_ids: list[int]) -> DistributedDataParallel:
+    """Wraps a model, which may be on the CPU too: torch wants no numbers of devices then."""
+    is_on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
+    return DistributedDataParallel(model, device_ids=None if is_on_cpu else device_ids)
 
 
 def _is_ours(path: str) -> bool:

@@ -118,6 +118,23 @@ def test_edges_are_the_nearest(tmp_path: Path, max_neigh: int) -> None:
     assert all(data.edge_index[1].bincount().max() == max_neigh for data in loader)
 
 
+def test_in_memory(tmp_path: Path) -> None:
+    """Batches from memory, with edges found once, are those from files, bit for bit."""
+    tasks, concatenated = cases.tasks(LABELS), cases.concatenated(sources(tmp_path, cases.OURS))
+    collate = cases.mt_collater_adapter(tasks)
+    of_files = fairchem.Loader(concatenated, cases.sampler, collate)
+    pairs = [(of_files, fairchem.Loader(concatenated, cases.sampler, collate, resident=True))]
+    options: dict[str, Any] = {"task": "a", "cutoff": CUTOFF, "max_neighbors": 9, "max_atoms": 40}
+    path = written(tmp_path, "a")
+    pairs.append(tuple(fairchem.loader(path, resident=r, **options) for r in (False, True)))
+    for plain, resident in pairs:
+        for expected, data in zip(plain, resident, strict=True):
+            assert data.keys() == expected.keys()
+            for key in data.keys():
+                same = torch.equal if torch.is_tensor(data[key]) else lambda a, b: a == b
+                assert same(data[key], expected[key]), key
+
+
 def test_of_repeated_and_cut_data_sets(tmp_path: Path) -> None:
     stock, ours = loaders(tmp_path, a=0.5, b=1.75)
     expected = [data.sid for data in stock]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
 from mace_cases import with_keys
+from ranks import environment
 from structures import structures, write_atp, write_extxyz
 
 from atompack_torch.conversion import convert
@@ -42,15 +42,24 @@ OPTIONS = {
 }
 
 
-def run(module: str, folder: Path, **options: str) -> list[dict[str, Any]]:
-    """Trains; returns what MACE notes of each step and epoch."""
+def run(module: str, folder: Path, *ranks: str, **options: str) -> list[dict[str, Any]]:
+    """Trains; returns what MACE notes of each step and epoch.
+
+    Args:
+        module: to run, or the path of a script.
+        folder: for its files.
+        *ranks: what starts it on several ranks; nothing: one process.
+        **options: of MACE.
+    """
     folder.mkdir()
     given = OPTIONS | {"work_dir": str(folder)} | options
     arguments = [word for name, value in given.items() for word in (f"--{name}", value)]
+    if ranks:
+        arguments += ["--distributed", "--launcher", "torchrun"]
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, *ranks, *([] if module.endswith(".py") else ["-m"]), module, *arguments],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=400,
@@ -175,3 +184,21 @@ def test_files_without_labels(folder: Path) -> None:
     path = write_atp(folder / "bare.atp", [atoms] * 4)
     with pytest.raises(AssertionError, match=r"bare.atp: expected one of 'REF_energy', .*got"):
         run(OURS, folder / "bare", train_file=str(path), valid_fraction="0.5")
+
+
+def test_two_ranks_by_torchrun(tmp_path: Path, folder: Path) -> None:
+    """Its own DistributedDataParallel, on the CPU."""
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    stock_rank = str(Path(__file__).with_name("stock_rank.py"))
+    found = {}
+    for module, suffix in ((OURS, "atp"), (stock_rank, "xyz")):
+        found[suffix] = run(
+            module,
+            tmp_path / suffix,
+            *torchrun,
+            train_file=str(folder / f"train.{suffix}"),
+            test_file=str(folder / f"test.{suffix}"),
+            valid_fraction="0.2",
+        )
+    ours, stock = losses(found["atp"]), losses(found["xyz"])
+    np.testing.assert_allclose(ours, stock, rtol=1e-9)
