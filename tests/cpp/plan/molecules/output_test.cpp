@@ -54,6 +54,7 @@ TEST(Output, PlacesFollowTheOtherTensors) {
   plan.indices = {0, 1};
   plan.ptr = {0, 2, 5};
   plan.table = std::make_shared<FieldTable>();
+  plan.positions = DType::float64;  // another type than that of the output
   plan.arena_bytes = 128;
   const std::vector<Output> outputs{made_of(OutputKind::value, "positions"), made_of(OutputKind::weight, "stress")};
   lay_out_outputs(plan, outputs);
@@ -72,7 +73,10 @@ TEST(Output, WhatEqualsAFieldSharesItsPlaceOnce) {
   plan.indices = {0, 1};
   plan.ptr = {0, 2, 5};
   plan.table = std::make_shared<FieldTable>();
+  const KeptEdges kept{};
   plan.edges.emplace();
+  plan.edges->kept = &kept;
+  plan.edges->kept_ptr = {0, 3, 7};
   Output shift{.kind = OutputKind::edge_shift, .dtype = DType::float64};
   Output reversed{.kind = OutputKind::edge_reversed, .dtype = DType::int64};
   const std::vector<Output> outputs{made_of(OutputKind::value, "positions"), made_of(OutputKind::value, "positions"),
@@ -86,7 +90,7 @@ TEST(Output, WhatEqualsAFieldSharesItsPlaceOnce) {
   EXPECT_EQ(plan.outputs[0].offset, plan.core.positions);
   EXPECT_FALSE(plan.outputs[1].is_shared);
   EXPECT_EQ(plan.outputs[2].offset, plan.edges->shift);
-  EXPECT_EQ(plan.outputs[3].offset, plan.edges->index);  // after no edges
+  EXPECT_EQ(plan.outputs[3].offset, plan.edges->index + 7 * sizeof(int64_t));
   fit_edges(plan, {});
   EXPECT_EQ(plan.edges->shift_dtype, plan.positions);
 }
