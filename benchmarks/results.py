@@ -28,6 +28,7 @@ BENCHMARKS = (
     "convert",
     "neighbors",
     "descriptor",
+    "torch_ops",
     "torch_cache",
     "atlas",
     "atlas_shards",

@@ -17,7 +17,8 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
-from atompack_torch.ops import features as features  # registers the operators
+from atompack_torch.ops.features import Structures, features_by_torch
+from atompack_torch.ops.transforms import is_differentiated
 from atompack_torch.options import utf8
 
 _MIN_CUTOFF = 1e-3  # minimum cutoff of the neighbor search
@@ -218,14 +219,16 @@ class ChebyshevDescriptor:
             cell = cell if cell is None else cell.reshape(-1, 3, 3)
             pbc = pbc if pbc is None else pbc.reshape(-1, 3)
         try:
-            features: Tensor = torch.ops.atompack_torch.chebyshev_features(
-                positions.double(),
-                atomic_numbers,
-                ptr,
-                cell if cell is None else cell.double(),
-                pbc,
-                self._atomic_numbers,
-                *self._settings()[1:-1],
+            features: Tensor = _features_of(
+                Structures(
+                    positions.double(),
+                    atomic_numbers,
+                    ptr,
+                    cell if cell is None else cell.double(),
+                    pbc,
+                    self._atomic_numbers,
+                    *self._settings()[1:-1],
+                )
             )
         except ValueError as error:
             raise FieldError(str(error)) from None
@@ -313,3 +316,12 @@ def _add_fields(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]
     infos |= {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
     rows = {name: row for name, row in batch._mask_rows.items() if name not in dropped}
     return MoleculeBatch(fields | made, infos, batch._masks, rows, batch._arena)
+
+
+def _features_of(given: Structures) -> Tensor:
+    operator = torch.ops.atompack_torch.chebyshev_features
+    if not is_differentiated():
+        return operator(*given)  # type: ignore[no-any-return]
+    cell = None if given.cell is None else given.cell.detach()
+    operator(*given._replace(positions=given.positions.detach(), cell=cell))  # its errors
+    return features_by_torch(given)

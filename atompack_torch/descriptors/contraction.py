@@ -12,6 +12,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.ops import library as library  # registers the operator
+from atompack_torch.ops.transforms import contract_in_transforms, is_differentiated
 
 
 class Rows(NamedTuple):
@@ -73,6 +74,8 @@ def _contract(weights: Tensor, ptr: Tensor, rows: Rows) -> Tensor:
     if torch.compiler.is_compiling():
         return operator(weights, ptr, *rows)  # type: ignore[no-any-return]
     try:
+        if is_differentiated():
+            return contract_in_transforms(weights, ptr, *rows)
         return operator(weights, ptr, *rows)  # type: ignore[no-any-return]
     except ValueError as error:
         raise FieldError(str(error)) from None

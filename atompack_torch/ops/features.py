@@ -123,6 +123,7 @@ def _second_derivatives(
         return gradients
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
+        given = _as_variables(given)
         features = features_by_torch(given)
         (slope,) = torch.autograd.grad(features, given.positions, weights, create_graph=True)
         inputs: list[Any] = [given[number] for number in wanted]
@@ -132,6 +133,22 @@ def _second_derivatives(
     for number, gradient in zip(wanted, made, strict=True):
         gradients[number] = gradient
     return gradients
+
+
+def _as_variables(given: Structures) -> Structures:
+    """Returns views of positions and cell, on which nothing else that has a gradient depends.
+
+    The other arguments, weights above all, often depend on the same positions: that is the business
+    of their own gradients.
+    """
+
+    def variable(tensor: Tensor) -> Tensor:
+        if tensor.requires_grad:
+            return tensor.view_as(tensor)
+        return tensor.detach().requires_grad_()
+
+    cell = None if given.cell is None else variable(given.cell)
+    return given._replace(positions=variable(given.positions), cell=cell)
 
 
 def _needed(ctx: Any, given: Structures, first_input: int) -> list[int]:
@@ -163,6 +180,7 @@ def _backward_of_features(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...
     elif wanted:
         create_graph = torch.is_grad_enabled()
         with torch.enable_grad():
+            given = _as_variables(given)
             features = features_by_torch(given)
             inputs: list[Any] = [given[number] for number in wanted]
             made = torch.autograd.grad(
