@@ -3,6 +3,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +29,15 @@ void for_each_range(int64_t n_ranges, const Body& body) {
   if (n_ranges == 1) return body(0);
   at::parallel_for(0, n_ranges, 1, [&](int64_t begin, int64_t end) {
     for (int64_t range = begin; range < end; ++range) body(range);
+  });
+}
+
+// Calls task(number) for each number in [0, n_tasks) on that many threads: each takes the next task when it is free.
+template <typename Task>
+void for_each_task(int64_t n_threads, size_t n_tasks, const Task& task) {
+  std::atomic<size_t> next{0};
+  for_each_range(n_threads, [&](int64_t) {
+    for (size_t number = next++; number < n_tasks; number = next++) task(number);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -14,6 +15,7 @@
 #include "collate/torch_threads.h"
 #include "physics/neighbors/pair_pool.h"
 #include "threads/adaptive_parallelism.h"
+#include "threads/chunked_loops.h"
 
 namespace atompack::collate {
 namespace {
@@ -29,8 +31,10 @@ constexpr int64_t kLarge = 4096;
 constexpr int64_t kWorthThreads = 32'768;
 // Parts that finish early leave others for the threads that are late.
 constexpr int64_t kPartsPerThread = 4;
-// Atoms of a large structure that a thread takes at a time.
-constexpr size_t kPieceAtoms = 4096;
+// Places or atoms of a large structure that a thread takes at a time.
+constexpr size_t kPiece = 2048;
+// Preparing a search takes memory for each chunk, and gains little from more.
+constexpr int64_t kMaxChunks = 8;
 
 template <typename T>
 std::span<const T> items_of(const at::Tensor& tensor) {
@@ -96,25 +100,25 @@ at::Tensor made_from_pool(DType dtype, std::vector<int64_t> shape) {
   return allocate_tensors({{{dtype, std::move(shape)}}}, ArenaKind::heap).views.front();
 }
 
-// A structure that all threads search together, in the order of its boxes; its pairs are written in the order of its
-// atoms.
+ChunkedLoops chunked_loops(int64_t n_threads) {
+  return {static_cast<size_t>(n_threads), [n_threads](size_t n_tasks, const std::function<void(size_t)>& task) {
+            for_each_task(n_threads, n_tasks, task);
+          }};
+}
+
+// A structure that several threads search together, in the order of its boxes; its pairs are written in the order of
+// its atoms.
 class LargeStructure {
  public:
-  LargeStructure(std::span<const double> positions, const Lattice& lattice, const NeighborOptions& options)
-      : search_(options) {
-    search_.prepare(positions, lattice);
-    atoms_ = search_.places_of_atoms();
-    counts_.resize(atoms_.size());
-    pieces_.resize((atoms_.size() + kPieceAtoms - 1) / kPieceAtoms);
-    for_each_range(std::ssize(pieces_), [&](int64_t number) {
-      Piece& piece = pieces_[static_cast<size_t>(number)];
-      piece.first = kPieceAtoms * static_cast<size_t>(number);
-      const size_t n = std::min(kPieceAtoms, atoms_.size() - piece.first);
-      const auto near = physics::take_from_pool<physics::Column<uint32_t>>();
-      search_.find_places(positions, std::span(atoms_).subspan(piece.first, n), *near, *piece.places,
-                          std::span(counts_).subspan(piece.first, n));
-    });
-    place_rows();
+  LargeStructure(std::span<const double> positions, const Lattice& lattice, const NeighborOptions& options,
+                 int64_t n_threads)
+      : n_threads_(n_threads), search_(options) {
+    search_.prepare(positions, lattice, chunked_loops(std::min(n_threads, kMaxChunks)));
+    runs_.resize(positions.size() / 3 + 1);
+    pieces_.resize((search_.n_places() + kPiece - 1) / kPiece);
+    for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(number, positions); });
+    runs_.back() = {};
+    for (Run& run : runs_) n_pairs_ += std::exchange(run.row, n_pairs_);
   }
 
   int64_t n_pairs() const { return n_pairs_; }
@@ -122,13 +126,12 @@ class LargeStructure {
   // Rows of the results from the first pair of the structure on.
   template <typename Real>
   void write(int64_t first_atom, int64_t* i, int64_t* j, Real* shift) const {
-    for_each_range(std::ssize(pieces_), [&](int64_t number) {
-      const size_t first = kPieceAtoms * static_cast<size_t>(number);
-      const size_t last = std::min(first + kPieceAtoms, atoms_.size());
-      for (size_t atom = first; atom < last; ++atom) {
+    const size_t n_atoms = runs_.size() - 1;
+    for_each_task(n_threads_, (n_atoms + kPiece - 1) / kPiece, [&](size_t number) {
+      for (size_t atom = kPiece * number; atom < std::min(kPiece * (number + 1), n_atoms); ++atom) {
         const Run& run = runs_[atom];
         const auto count = static_cast<size_t>(runs_[atom + 1].row - run.row);
-        const uint32_t* ahead = runs_[std::min(atom + 8, atoms_.size())].places;
+        const uint32_t* ahead = runs_[std::min(atom + 8, n_atoms)].places;
         for (size_t line = 0; line < 4; ++line) __builtin_prefetch(ahead + 16 * line);
         std::fill_n(i + run.row, count, first_atom + static_cast<int64_t>(atom));
         int64_t* to_j = j + run.row;
@@ -142,33 +145,31 @@ class LargeStructure {
   }
 
  private:
-  // Consecutive atoms in the order of the boxes, and the places of their neighbors.
-  struct Piece {
-    size_t first = 0;
-    physics::Pooled<physics::Column<uint32_t>> places = physics::take_from_pool<physics::Column<uint32_t>>();
-  };
+  // The pairs of an atom.
   struct Run {
-    const uint32_t* places = nullptr;
-    int64_t row = 0;
-    uint32_t self = 0;
+    const uint32_t* places;
+    int64_t row;  // at first their number
+    uint32_t self;
   };
 
-  void place_rows() {
-    runs_.resize(atoms_.size() + 1);
-    for (const Piece& piece : pieces_) {
-      const uint32_t* place = piece.places->data();
-      for (size_t rank = piece.first; rank < std::min(piece.first + kPieceAtoms, atoms_.size()); ++rank) {
-        runs_[search_.atom_at(atoms_[rank])] = {place, counts_[rank], atoms_[rank]};
-        place += counts_[rank];
-      }
+  void find(size_t number, std::span<const double> positions) {
+    const physics::Range range{kPiece * number, std::min(kPiece * (number + 1), search_.n_places())};
+    physics::PlacesNear& near = *(pieces_[number] = physics::take_from_pool<physics::PlacesNear>());
+    const auto candidates = physics::take_from_pool<physics::Column<uint32_t>>();
+    search_.find_places(positions, range, *candidates, near);
+    const uint32_t* places = near.places.data();
+    for (size_t place = range.first; place < range.last; ++place) {
+      if (!search_.is_atom(place)) continue;
+      const uint32_t count = near.counts[place - range.first];
+      runs_[search_.atom_at(place)] = {places, count, static_cast<uint32_t>(place)};
+      places += count;
     }
-    for (Run& run : runs_) n_pairs_ += std::exchange(run.row, n_pairs_);
   }
-  std::vector<Run> runs_;
 
+  int64_t n_threads_;
   NeighborSearch search_;
-  std::vector<uint32_t> atoms_, counts_;  // by rank in the order of the boxes: the place, the number of pairs
-  std::vector<Piece> pieces_;
+  std::vector<physics::Pooled<physics::PlacesNear>> pieces_;
+  physics::Column<Run> runs_;  // by atom; one more at the end
   int64_t n_pairs_ = 0;
 };
 
@@ -195,7 +196,7 @@ class PairFinder {
       if (first < last) {
         find_small(first, last, n_threads);
       } else {
-        find_large(last++);
+        find_large(last++, n_threads);
       }
       first = last;
     }
@@ -233,8 +234,8 @@ class PairFinder {
       parts_.push_back({first, next});
       first = next;
     }
-    for_each_range(std::ssize(parts_) - static_cast<int64_t>(first_part), [&](int64_t number) {
-      PairPart& part = parts_[first_part + static_cast<size_t>(number)];
+    for_each_task(n_threads, parts_.size() - first_part, [&](size_t number) {
+      PairPart& part = parts_[first_part + number];
       NeighborSearch search(options_);
       for (size_t structure = part.first; structure < part.last; ++structure) {
         located(structure,
@@ -243,11 +244,11 @@ class PairFinder {
     });
   }
 
-  void find_large(size_t structure) {
+  void find_large(size_t structure, int64_t n_threads) {
     parts_.push_back({structure, structure + 1});
     located(structure, [&] {
-      parts_.back().large =
-          std::make_unique<LargeStructure>(structures_.positions(structure), structures_.lattice(structure), options_);
+      parts_.back().large = std::make_unique<LargeStructure>(structures_.positions(structure),
+                                                             structures_.lattice(structure), options_, n_threads);
     });
   }
 
@@ -256,13 +257,10 @@ class PairFinder {
     const int64_t count = firsts.back();
     auto* const index = made.index.mutable_data_ptr<int64_t>();
     auto* const shift = made.shift.mutable_data_ptr<Real>();
-    for_each_range(n_threads, [&](int64_t thread) {
-      const auto share = static_cast<size_t>(thread), step = static_cast<size_t>(n_threads);
-      for (size_t number = share; number < parts_.size(); number += step) {
-        if (parts_[number].large) continue;
-        write_index(parts_[number], firsts[number], count, index);
-        write_shift(*parts_[number].pairs, shift + 3 * firsts[number]);
-      }
+    for_each_task(n_threads, parts_.size(), [&](size_t number) {
+      if (parts_[number].large) return;
+      write_index(parts_[number], firsts[number], count, index);
+      write_shift(*parts_[number].pairs, shift + 3 * firsts[number]);
     });
     for (size_t number = 0; number < parts_.size(); ++number) {
       const PairPart& part = parts_[number];

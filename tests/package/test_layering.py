@@ -58,7 +58,7 @@ OWN = {
 EXTRA = {
     "collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"},
     "ops": {"io/huge_pages.h"},
-    "physics": {"io/huge_pages.h"},
+    "physics": {"io/huge_pages.h", "threads/chunked_loops.h"},
     "io": {"codec/crc32c.h", "codec/sha256.h"},
 }
 OPERATING_SYSTEM = re.compile(

@@ -69,7 +69,7 @@ class BlockPool {
   }
 
  private:
-  static constexpr size_t kMaxIdleBytes = size_t{128} << 20;
+  static constexpr size_t kMaxIdleBytes = size_t{256} << 20;
   // Eight classes for each power of two.
   static size_t size_class(size_t block) {
     const size_t power = static_cast<size_t>(std::bit_width(block)) - 1;
@@ -92,7 +92,7 @@ void release_block(void* context) {
 }
 
 c10::DataPtr heap_memory(size_t bytes) {
-  constexpr size_t kMaxPooledBytes = size_t{96} << 20;
+  constexpr size_t kMaxPooledBytes = size_t{128} << 20;
   if (bytes > kMaxPooledBytes) {
     c10::DataPtr fresh = c10::GetCPUAllocator()->allocate(bytes);
     io::prefer_huge_pages(fresh.get(), bytes);  // a fault for each small page takes as long as filling it

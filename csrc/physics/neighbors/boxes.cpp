@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace atompack::physics {
 namespace {
@@ -39,22 +40,35 @@ Boxes::Boxes(const std::array<Side, 3>& sides) {
   }
 }
 
-void BoxOrder::sort(std::span<const uint64_t> numbers, uint64_t n_numbers) {
+void BoxOrder::sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops) {
   places_.resize(numbers.size());
   is_dense_ = n_numbers <= 4096 + 4 * numbers.size();
   if (is_dense_) {
-    count(numbers, n_numbers);
+    count(numbers, n_numbers, loops);
   } else {
     compare(numbers);
   }
 }
 
-void BoxOrder::count(std::span<const uint64_t> numbers, uint64_t n_numbers) {
-  firsts_.assign(n_numbers + 2, 0);
-  for (const uint64_t number : numbers) ++firsts_[number + 2];
-  for (size_t number = 2; number < firsts_.size(); ++number) firsts_[number] += firsts_[number - 1];
-  // Shifted by one: each start moves to the next free place while its items are placed.
-  for (size_t thing = 0; thing < numbers.size(); ++thing) places_[thing] = firsts_[numbers[thing] + 1]++;
+void BoxOrder::count(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops) {
+  next_.resize(loops.n_chunks() * n_numbers);
+  const auto next = [&](size_t chunk) { return next_.data() + chunk * n_numbers; };
+  loops.for_each(numbers.size(), [&](size_t chunk, size_t first, size_t last) {
+    uint32_t* const counts = next(chunk);
+    std::fill_n(counts, n_numbers, 0);
+    for (size_t thing = first; thing < last; ++thing) ++counts[numbers[thing]];
+  });
+  firsts_.resize(n_numbers + 1);
+  uint32_t place = 0;
+  for (size_t number = 0; number < n_numbers; ++number) {
+    firsts_[number] = place;
+    for (size_t chunk = 0; chunk < loops.n_chunks(); ++chunk) place += std::exchange(next(chunk)[number], place);
+  }
+  firsts_[n_numbers] = place;
+  loops.for_each(numbers.size(), [&](size_t chunk, size_t first, size_t last) {
+    uint32_t* const free = next(chunk);
+    for (size_t thing = first; thing < last; ++thing) places_[thing] = free[numbers[thing]]++;
+  });
 }
 
 void BoxOrder::compare(std::span<const uint64_t> numbers) {

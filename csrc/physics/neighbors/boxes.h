@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "physics/neighbors/columns.h"
 #include "physics/neighbors/lattice.h"
+#include "threads/chunked_loops.h"
 
 namespace atompack::physics {
 
@@ -53,8 +55,8 @@ class Boxes {
 // Items sorted by the number of their box.
 class BoxOrder {
  public:
-  // All numbers are below `n_numbers`.
-  void sort(std::span<const uint64_t> numbers, uint64_t n_numbers);
+  // All numbers are below `n_numbers`. Items of one box stay in order.
+  void sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops = {});
 
   // The place of each item in the order.
   std::span<const uint32_t> places() const { return places_; }
@@ -63,13 +65,14 @@ class BoxOrder {
   size_t first(uint64_t number) const { return is_dense_ ? firsts_[number] : search(number); }
 
  private:
-  void count(std::span<const uint64_t> numbers, uint64_t n_numbers);
+  void count(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops);
   void compare(std::span<const uint64_t> numbers);
   size_t search(uint64_t number) const;
 
   bool is_dense_ = true;
-  std::vector<uint32_t> places_;
-  std::vector<uint32_t> firsts_;                         // if dense: by box number
+  Column<uint32_t> places_;
+  Column<uint32_t> firsts_;                              // if dense: by box number
+  Column<uint32_t> next_;                                // if dense: by chunk and box number, the next free place
   std::vector<std::pair<uint64_t, uint32_t>> in_order_;  // if not dense: box number and item
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -52,48 +54,47 @@ double skew(const Lattice& lattice, size_t direction) {
 
 }  // namespace
 
-void Images::gather(std::span<const double> positions, const Lattice& lattice, double cutoff) {
-  wrap(positions, lattice);
+void Images::gather(std::span<const double> positions, const Lattice& lattice, double cutoff,
+                    const ChunkedLoops& loops) {
+  atoms_.resize(positions.size() / 3);
+  measured_.resize(loops.n_chunks());
+  loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {
+    measured_[chunk] = wrap(positions, lattice, first, last);
+  });
   measure(lattice, cutoff);
-  stage(lattice, count_images(lattice));
-
-  // Each of two coordinates is rounded to a float.
-  double farthest = 0;
-  for (const Staged& staged : staged_) {
-    for (const float x : staged.point) farthest = std::max(farthest, static_cast<double>(std::abs(x)));
-  }
-  constexpr double kFloatRounding = std::numeric_limits<float>::epsilon();
-  const double rounding = rounding_ + 4 * kFloatRounding * farthest;
-  const double possible = (cutoff + rounding) * (1 + 4 * kFloatRounding);
-  const double sure = (cutoff - rounding) * (1 - 4 * kFloatRounding);
-  square_limits_ = {sure > 0 ? static_cast<float>(sure * sure) : -1, static_cast<float>(possible * possible)};
-  check_candidates();
+  stage(lattice, count_images(lattice, loops), loops);
+  set_limits(cutoff);
+  check_candidates(loops);
 }
 
-void Images::wrap(std::span<const double> positions, const Lattice& lattice) {
-  atoms_.resize(positions.size() / 3);
-  for (size_t k = 0; k < atoms_.size(); ++k) {
-    atoms_[k] = wrap_atom({positions[3 * k], positions[3 * k + 1], positions[3 * k + 2]}, lattice);
+Images::Measured Images::wrap(std::span<const double> positions, const Lattice& lattice, size_t first, size_t last) {
+  Measured all{.extents = {}, .max_cells = {}, .farthest = 0};
+  for (size_t k = first; k < last; ++k) {
+    const WrappedAtom& atom = atoms_[k] =
+        wrap_atom({positions[3 * k], positions[3 * k + 1], positions[3 * k + 2]}, lattice);
+    all.farthest = std::max(all.farthest, largest(atom.position));
+    for (size_t direction = 0; direction < 3; ++direction) {
+      all.extents[direction].add(atom.along[direction]);
+      all.max_cells[direction] = std::max(all.max_cells[direction], std::abs(atom.cells[direction]));
+    }
   }
+  return all;
 }
 
 void Images::measure(const Lattice& lattice, double cutoff) {
-  Vector3 max_cells{};
-  double farthest = 0;
-  for (size_t direction = 0; direction < 3; ++direction) {
-    extents_[direction] = {atoms_[0].along[direction], atoms_[0].along[direction]};
-  }
-  for (const WrappedAtom& atom : atoms_) {
-    farthest = std::max(farthest, largest(atom.position));
+  Measured all = measured_.front();
+  for (const Measured& some : measured_) {
+    all.farthest = std::max(all.farthest, some.farthest);
+    join(all.extents, some.extents);
     for (size_t direction = 0; direction < 3; ++direction) {
-      extents_[direction].first = std::min(extents_[direction].first, atom.along[direction]);
-      extents_[direction].last = std::max(extents_[direction].last, atom.along[direction]);
-      max_cells[direction] = std::max(max_cells[direction], std::abs(atom.cells[direction]));
+      all.max_cells[direction] = std::max(all.max_cells[direction], some.max_cells[direction]);
     }
   }
+  extents_ = all.extents;
+  double farthest = all.farthest;
   for (size_t direction = 0; direction < 3; ++direction) {
     if (!lattice.periodic()[direction]) continue;
-    const double cells = max_cells[direction] + cutoff / lattice.height(direction) + 2;
+    const double cells = all.max_cells[direction] + cutoff / lattice.height(direction) + 2;
     farthest += cells * largest(lattice.cell()[direction]);
   }
   rounding_ = 64 * kEpsilon * farthest;
@@ -110,18 +111,29 @@ Images::Span Images::span(const WrappedAtom& atom, const Lattice& lattice, size_
           std::floor((extents_[direction].last + reach_[direction] - x) / height)};
 }
 
-size_t Images::count_images(const Lattice& lattice) const {
-  if (lattice.is_open()) return atoms_.size();
+// Returns the number of all; `counts_` has the numbers before each chunk.
+size_t Images::count_images(const Lattice& lattice, const ChunkedLoops& loops) {
+  counts_.resize(loops.n_chunks());
+  loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {
+    double n = 0;
+    if (lattice.is_open()) {
+      n = static_cast<double>(last - first);
+    } else {
+      for (size_t k = first; k < last; ++k) {
+        const WrappedAtom& atom = atoms_[k];
+        n += span(atom, lattice, 0).size() * span(atom, lattice, 1).size() * span(atom, lattice, 2).size();
+      }
+    }
+    counts_[chunk] = n;
+  });
   double n = 0;
-  for (const WrappedAtom& atom : atoms_) {
-    n += span(atom, lattice, 0).size() * span(atom, lattice, 1).size() * span(atom, lattice, 2).size();
-  }
+  for (double& count : counts_) n += std::exchange(count, n);
   const double limit = max_images(atoms_.size());
   if (!(n <= limit)) refuse(limit, "images", atoms_.size(), n);
   return static_cast<size_t>(n);
 }
 
-void Images::stage(const Lattice& lattice, size_t n_images) {
+void Images::stage(const Lattice& lattice, size_t n_images, const ChunkedLoops& loops) {
   std::array<Boxes::Side, 3> sides;
   for (size_t direction = 0; direction < 3; ++direction) {
     const double beyond = lattice.periodic()[direction] ? reach_[direction] : 0;
@@ -130,18 +142,27 @@ void Images::stage(const Lattice& lattice, size_t n_images) {
   }
   const Boxes boxes(sides);
   rows_.assign(boxes.rows().begin(), boxes.rows().end());
-  staged_.clear();
-  numbers_.clear();
-  staged_.reserve(n_images);
-  numbers_.reserve(n_images);
+  staged_.resize(n_images);
+  numbers_.resize(n_images);
   points_.resize(atoms_.size());
   boxes_of_.resize(atoms_.size());
   staged_of_.resize(atoms_.size());
-  for (uint32_t atom = 0; atom < atoms_.size(); ++atom) stage_atom(atom, lattice, boxes);
-  put_in_order(boxes.n_numbers());
+  farthest_.resize(loops.n_chunks());
+  loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {
+    const auto begin = static_cast<size_t>(counts_[chunk]);
+    size_t end = begin;
+    for (size_t atom = first; atom < last; ++atom) end = stage_atom(static_cast<uint32_t>(atom), lattice, boxes, end);
+    double farthest = 0;
+    for (size_t k = begin; k < end; ++k) {
+      for (const float x : staged_[k].point) farthest = std::max(farthest, static_cast<double>(std::abs(x)));
+    }
+    farthest_[chunk] = farthest;
+  });
+  put_in_order(boxes.n_numbers(), loops);
 }
 
-void Images::stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes) {
+// Returns the number of staged images after those of this atom, the first of which is `next`.
+size_t Images::stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes, size_t next) {
   const WrappedAtom& from = atoms_[atom];
   const Vector3& origin = atoms_[0].position;  // floats are most precise near 0
   const Matrix3& cell = lattice.cell();
@@ -163,50 +184,59 @@ void Images::stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxe
         if (a == 0 && b == 0 && c == 0) {
           points_[atom] = point;
           boxes_of_[atom] = number;
-          staged_of_[atom] = static_cast<uint32_t>(staged_.size());
+          staged_of_[atom] = static_cast<uint32_t>(next);
         }
-        staged_.push_back({point,
-                           {{static_cast<float>(a + from.cells[0]), static_cast<float>(b + from.cells[1]),
-                             static_cast<float>(c + from.cells[2])},
-                            atom}});
-        numbers_.push_back(number);
+        staged_[next] = {point,
+                         {{static_cast<float>(a + from.cells[0]), static_cast<float>(b + from.cells[1]),
+                           static_cast<float>(c + from.cells[2])},
+                          atom}};
+        numbers_[next++] = number;
       }
     }
   }
+  return next;
 }
 
-void Images::put_in_order(uint64_t n_numbers) {
-  order_.sort(numbers_, n_numbers);
+void Images::put_in_order(uint64_t n_numbers, const ChunkedLoops& loops) {
+  order_.sort(numbers_, n_numbers, loops);
   images_.resize(staged_.size());
-  for (std::vector<float>& x : coordinates_) x.resize(staged_.size() + kLanes);
-  for (size_t k = 0; k < staged_.size(); ++k) {
-    const uint32_t place = order_.places()[k];
-    images_[place] = staged_[k].image;
-    for (size_t direction = 0; direction < 3; ++direction) {
-      coordinates_[direction][place] = staged_[k].point[direction];
-    }
+  is_atom_.resize(staged_.size());
+  for (Column<float>& x : coordinates_) {
+    x.resize(staged_.size() + kLanes);
+    std::fill_n(x.end() - kLanes, kLanes, 0.0F);
   }
+  loops.for_each(staged_.size(), [&](size_t, size_t first, size_t last) {
+    for (size_t k = first; k < last; ++k) {
+      const uint32_t place = order_.places()[k];
+      images_[place] = staged_[k].image;
+      is_atom_[place] = staged_of_[staged_[k].image.atom] == k ? 1 : 0;
+      for (size_t direction = 0; direction < 3; ++direction) {
+        coordinates_[direction][place] = staged_[k].point[direction];
+      }
+    }
+  });
 }
 
-void Images::check_candidates() const {
+// Each of two coordinates is rounded to a float.
+void Images::set_limits(double cutoff) {
+  constexpr double kFloatRounding = std::numeric_limits<float>::epsilon();
+  const double rounding = rounding_ + 4 * kFloatRounding * *std::ranges::max_element(farthest_);
+  const double possible = (cutoff + rounding) * (1 + 4 * kFloatRounding);
+  const double sure = (cutoff - rounding) * (1 - 4 * kFloatRounding);
+  square_limits_ = {sure > 0 ? static_cast<float>(sure * sure) : -1, static_cast<float>(possible * possible)};
+}
+
+void Images::check_candidates(const ChunkedLoops& loops) {
   const double limit = max_candidates(atoms_.size());
   if (static_cast<double>(atoms_.size()) * static_cast<double>(images_.size()) <= limit) return;
-  double n = 0;
-  for (size_t atom = 0; atom < atoms_.size(); ++atom) {
-    visit_near(atom, [&](const Range& range) { n += static_cast<double>(range.size()); });
-  }
+  loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {
+    counts_[chunk] = 0;
+    for (size_t atom = first; atom < last; ++atom) {
+      visit_near(atom, [&](const Range& range) { counts_[chunk] += static_cast<double>(range.size()); });
+    }
+  });
+  const double n = std::accumulate(counts_.begin(), counts_.end(), 0.0);
   if (n > limit) refuse(limit, "candidate pairs", atoms_.size(), n);
-}
-
-std::vector<uint32_t> Images::places() const {
-  std::vector<bool> is_atom(images_.size());
-  for (const uint32_t staged : staged_of_) is_atom[order_.places()[staged]] = true;
-  std::vector<uint32_t> places;
-  places.reserve(staged_of_.size());
-  for (uint32_t place = 0; place < images_.size(); ++place) {
-    if (is_atom[place]) places.push_back(place);
-  }
-  return places;
 }
 
 }  // namespace atompack::physics

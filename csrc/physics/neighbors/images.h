@@ -10,6 +10,7 @@
 #include "physics/neighbors/boxes.h"
 #include "physics/neighbors/columns.h"
 #include "physics/neighbors/lattice.h"
+#include "threads/chunked_loops.h"
 
 namespace atompack::physics {
 
@@ -44,21 +45,21 @@ class Images {
   static double max_candidates(size_t n_atoms) { return 1048576.0 + 8192.0 * static_cast<double>(n_atoms); }
 
   // Requires at least one atom. Throws FieldError for too many images or too many of them near the atoms.
-  void gather(std::span<const double> positions, const Lattice& lattice, double cutoff);
+  void gather(std::span<const double> positions, const Lattice& lattice, double cutoff, const ChunkedLoops& loops = {});
 
   // Images in the order of their boxes. The coordinates are followed by room for kLanes more.
   static constexpr size_t kLanes = 8;
   const Image& image(size_t place) const { return images_[place]; }
   size_t size() const { return images_.size(); }
-  const std::array<std::vector<float>, 3>& coordinates() const { return coordinates_; }
+  const std::array<Column<float>, 3>& coordinates() const { return coordinates_; }
 
   // Position of an atom in these coordinates, and the ranges of images that can be near it.
   std::array<float, 3> point(size_t atom) const { return points_[atom]; }
   const Vector3& cells(size_t atom) const { return atoms_[atom].cells; }
   // The place of the atom itself.
   uint32_t place(size_t atom) const { return order_.places()[staged_of_[atom]]; }
-  // The places of all atoms, in ascending order: atoms near each other follow each other.
-  std::vector<uint32_t> places() const;
+  // True for an atom itself, false for its other images.
+  bool is_atom(size_t place) const { return is_atom_[place] != 0; }
   std::array<float, 3> point_at(size_t place) const {
     return {coordinates_[0][place], coordinates_[1][place], coordinates_[2][place]};
   }
@@ -88,14 +89,22 @@ class Images {
     Image image;
   };
 
-  void wrap(std::span<const double> positions, const Lattice& lattice);
+  // Bounds of some atoms.
+  struct Measured {
+    Extents extents;
+    Vector3 max_cells;  // by which an atom was moved
+    double farthest;    // coordinate
+  };
+
+  Measured wrap(std::span<const double> positions, const Lattice& lattice, size_t first, size_t last);
   void measure(const Lattice& lattice, double cutoff);
   Span span(const WrappedAtom& atom, const Lattice& lattice, size_t direction) const;
-  size_t count_images(const Lattice& lattice) const;
-  void stage(const Lattice& lattice, size_t n_images);
-  void stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes);
-  void put_in_order(uint64_t n_numbers);
-  void check_candidates() const;
+  size_t count_images(const Lattice& lattice, const ChunkedLoops& loops);
+  void stage(const Lattice& lattice, size_t n_images, const ChunkedLoops& loops);
+  size_t stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes, size_t next);
+  void put_in_order(uint64_t n_numbers, const ChunkedLoops& loops);
+  void set_limits(double cutoff);
+  void check_candidates(const ChunkedLoops& loops);
 
   Column<WrappedAtom> atoms_;
   Extents extents_{};  // of the wrapped atoms
@@ -103,15 +112,21 @@ class Images {
   double rounding_ = 0;
 
   Column<Staged> staged_;
-  Column<uint64_t> numbers_;         // box numbers of the staged images
-  std::vector<uint32_t> staged_of_;  // by atom: the one that is the atom itself
+  Column<uint64_t> numbers_;    // box numbers of the staged images
+  Column<uint32_t> staged_of_;  // by atom: the one that is the atom itself
   BoxOrder order_;
 
-  std::vector<std::array<float, 3>> points_;
-  std::vector<uint64_t> boxes_of_;
+  // By chunk of the atoms.
+  std::vector<Measured> measured_;
+  std::vector<double> counts_;    // of images or candidates
+  std::vector<double> farthest_;  // coordinate of an image
+
+  Column<std::array<float, 3>> points_;
+  Column<uint64_t> boxes_of_;
   std::vector<int64_t> rows_;
   Column<Image> images_;
-  std::array<std::vector<float>, 3> coordinates_;
+  std::array<Column<float>, 3> coordinates_;
+  Column<uint8_t> is_atom_;
   Limits square_limits_{};
 };
 

@@ -91,15 +91,18 @@ Extents extents_of(std::span<const double> positions, const Lattice& lattice) {
   Extents extents;
   for (size_t direction = 0; direction < 3; ++direction) {
     const Vector3& normal = lattice.normal(direction);
-    const double start = dot({positions[0], positions[1], positions[2]}, normal);
-    Extent& extent = extents[direction] = {start, start};
-    for (size_t k = 3; k < positions.size(); k += 3) {
-      const double x = dot({positions[k], positions[k + 1], positions[k + 2]}, normal);
-      extent.first = std::min(extent.first, x);
-      extent.last = std::max(extent.last, x);
+    for (size_t k = 0; k < positions.size(); k += 3) {
+      extents[direction].add(dot({positions[k], positions[k + 1], positions[k + 2]}, normal));
     }
   }
   return extents;
+}
+
+void join(Extents& extents, const Extents& others) {
+  for (size_t direction = 0; direction < 3; ++direction) {
+    extents[direction].first = std::min(extents[direction].first, others[direction].first);
+    extents[direction].last = std::max(extents[direction].last, others[direction].last);
+  }
 }
 
 Lattice without_far_images(const Lattice& lattice, const Extents& extents, double cutoff) {

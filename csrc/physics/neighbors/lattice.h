@@ -1,8 +1,10 @@
 // Cell with periodic and open directions, prepared for a neighbor search.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace atompack::physics {
@@ -39,12 +41,18 @@ double dot(const Vector3& a, const Vector3& b);
 
 // Range of the atoms' coordinates along one of the lattice's normals.
 struct Extent {
-  double first, last;
+  double first = std::numeric_limits<double>::infinity(), last = -first;  // of no atoms
+
   double length() const { return last - first; }
+  void add(double x) {
+    first = std::min(first, x);
+    last = std::max(last, x);
+  }
 };
 using Extents = std::array<Extent, 3>;
+void join(Extents& extents, const Extents& others);
 
-// `positions` holds x, y, z of each atom; at least one atom.
+// `positions` holds x, y, z of each atom.
 Extents extents_of(std::span<const double> positions, const Lattice& lattice);
 
 // Returns the lattice with directions made open if no image along them is within the cutoff.

@@ -20,9 +20,10 @@ constexpr double kMaxCells = 1 << 22;
 // Beyond this, doubles no longer distinguish atoms.
 constexpr double kMaxCoordinate = 1e15;
 
-void check_range(std::span<const double> positions) {
-  const auto wrong = std::ranges::find_if_not(positions, [](double x) { return std::abs(x) < kMaxCoordinate; });
-  if (wrong == positions.end()) return;
+bool is_in_range(double x) { return std::abs(x) < kMaxCoordinate; }
+
+[[noreturn]] void refuse_range(std::span<const double> positions) {
+  const auto wrong = std::ranges::find_if_not(positions, is_in_range);
   const auto atom = (wrong - positions.begin()) / 3;
   throw FieldError(std::isfinite(*wrong)
                        ? cat("positions: expected numbers below ", kMaxCoordinate, ", got ", *wrong, " for atom ", atom)
@@ -40,13 +41,6 @@ void reserve(PairList& pairs, size_t begin, size_t n_atoms) {
   pairs.j.reserve(n);
   pairs.shifts.reserve(n);
   if (!pairs.vectors.empty()) pairs.vectors.reserve(n);
-}
-
-// Rounding error of coordinates along a normal.
-double rounding_of(std::span<const double> positions) {
-  double farthest = 0;
-  for (const double x : positions) farthest = std::max(farthest, std::abs(x));
-  return 64 * std::numeric_limits<double>::epsilon() * farthest;
 }
 
 void check_cells(const Lattice& lattice, const Extents& extents) {
@@ -158,42 +152,70 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
   if (options_.max_neighbors) nearest_.keep(positions, cell_, pairs);
 }
 
-void NeighborSearch::prepare(std::span<const double> positions, const Lattice& lattice) {
+void NeighborSearch::prepare(std::span<const double> positions, const Lattice& lattice, const ChunkedLoops& loops) {
   if (positions.empty()) return;
-  check_range(positions);
-  const Extents extents = extents_of(positions, lattice);
-  check_cells(lattice, extents);
-  const Lattice near = without_far_images(lattice, extents, options_.cutoff + rounding_of(positions));
-  images_.gather(positions, near, options_.cutoff);
+  const Survey all = survey(positions, lattice, loops);
+  if (!all.in_range) refuse_range(positions);
+  check_cells(lattice, all.extents);
+  const double rounding = 64 * std::numeric_limits<double>::epsilon() * all.farthest;  // of coordinates along a normal
+  const Lattice near = without_far_images(lattice, all.extents, options_.cutoff + rounding);
+  images_.gather(positions, near, options_.cutoff, loops);
   cell_ = near.cell();
 }
 
-void NeighborSearch::find_places(std::span<const double> positions, std::span<const uint32_t> atoms,
-                                 Column<uint32_t>& near_places, Column<uint32_t>& places,
-                                 std::span<uint32_t> counts) const {
-  near_places.resize(images_.size() + Images::kLanes);
-  for (size_t number = 0; number < atoms.size(); ++number) {
-    const uint32_t self = atoms[number], i = atom_at(self);
-    const auto [n_near, sure] = pick_near(i, images_.point_at(self), near_places);
+NeighborSearch::Survey NeighborSearch::survey(std::span<const double> positions, const Lattice& lattice,
+                                              const ChunkedLoops& loops) {
+  surveys_.clear();
+  surveys_.resize(loops.n_chunks(), {true, 0, {}});
+  loops.for_each(positions.size() / 3, [&](size_t chunk, size_t first, size_t last) {
+    const auto some = positions.subspan(3 * first, 3 * (last - first));
+    Survey& of_chunk = surveys_[chunk];
+    for (const double x : some) {
+      of_chunk.in_range &= is_in_range(x);
+      of_chunk.farthest = std::max(of_chunk.farthest, std::abs(x));
+    }
+    of_chunk.extents = extents_of(some, lattice);
+  });
+  Survey all = surveys_.front();
+  for (const Survey& some : surveys_) {
+    all.in_range &= some.in_range;
+    all.farthest = std::max(all.farthest, some.farthest);
+    join(all.extents, some.extents);
+  }
+  return all;
+}
+
+void NeighborSearch::find_places(std::span<const double> positions, const Range& range, Column<uint32_t>& candidates,
+                                 PlacesNear& near) const {
+  candidates.resize(images_.size() + Images::kLanes);
+  near.counts.resize(range.size());
+  Column<uint32_t>& places = near.places;
+  for (size_t place = range.first; place < range.last; ++place) {
+    uint32_t& count = near.counts[place - range.first];
+    count = 0;
+    if (!is_atom(place)) continue;
+    const auto self = static_cast<uint32_t>(place);
+    const uint32_t i = atom_at(place);
+    const auto [n_near, sure] = pick_near(i, images_.point_at(place), candidates);
     const size_t begin = places.size();
     places.resize(begin + n_near + 1);
     uint32_t* to = places.data() + begin;
     if (options_.self_interaction) *to++ = self;
-    const auto near = std::span(near_places).first(n_near);
+    const auto found = std::span(candidates).first(n_near);
     if (sure && options_.full) {
-      for (const uint32_t place : near) {
-        *to = place;
-        to += place != self ? 1 : 0;
+      for (const uint32_t candidate : found) {
+        *to = candidate;
+        to += candidate != self ? 1 : 0;
       }
     } else {
-      for (const uint32_t place : near) {
-        *to = place;
-        to += is_pair(positions, i, place) ? 1 : 0;
+      for (const uint32_t candidate : found) {
+        *to = candidate;
+        to += is_pair(positions, i, candidate) ? 1 : 0;
       }
     }
-    counts[number] = static_cast<uint32_t>(to - places.data() - begin);
-    places.resize(begin + counts[number]);
-    if (number == 0) places.reserve((places.size() + 16) * atoms.size() * 5 / 4);
+    count = static_cast<uint32_t>(to - places.data() - begin);
+    places.resize(begin + count);
+    if (begin == 0) places.reserve((places.size() + 16) * range.size() * 5 / 4);
   }
 }
 

@@ -27,6 +27,18 @@ struct NeighborOptions {
   std::optional<size_t> max_neighbors = std::nullopt;
 };
 
+// Places of the images near some atoms, which are consecutive places too.
+struct PlacesNear {
+  Column<uint32_t> counts;  // by atom; 0 for images that are no atoms
+  Column<uint32_t> places;
+
+  // Keeps its memory.
+  void clear() {
+    counts.clear();
+    places.clear();
+  }
+};
+
 // Finds the same pairs as vesin: r_j - r_i + (S[0] cell[0] + S[1] cell[1] + S[2] cell[2]) is evaluated in this order in
 // float64, so that both agree on pairs at the cutoff. Keeps its memory between structures. For one thread.
 class NeighborSearch {
@@ -40,14 +52,15 @@ class NeighborSearch {
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
   // The same for several threads, without vectors and max_neighbors. `prepare` throws the errors of `find`. Then atoms
-  // are known by their places among the images. For each of some atoms, the places of the images that make pairs with
-  // it are added to `places`, and their number is put into `counts`; each thread brings working memory of its own. Fast
-  // for atoms in the order of `places_of_atoms`.
-  void prepare(std::span<const double> positions, const Lattice& lattice);
-  std::vector<uint32_t> places_of_atoms() const { return images_.places(); }
-  uint32_t atom_at(uint32_t place) const { return images_.image(place).atom; }
-  void find_places(std::span<const double> positions, std::span<const uint32_t> atoms, Column<uint32_t>& near,
-                   Column<uint32_t>& places, std::span<uint32_t> counts) const;
+  // are known by their places among the images, of which consecutive ones are near each other. For each place of the
+  // range that is an atom's, the places of the images that make pairs with it are put into `near`; each thread brings
+  // working memory of its own.
+  void prepare(std::span<const double> positions, const Lattice& lattice, const ChunkedLoops& loops = {});
+  size_t n_places() const { return images_.size(); }
+  bool is_atom(size_t place) const { return images_.is_atom(place); }
+  uint32_t atom_at(size_t place) const { return images_.image(place).atom; }
+  void find_places(std::span<const double> positions, const Range& range, Column<uint32_t>& candidates,
+                   PlacesNear& near) const;
   // Calls visit(j, shift) for the pairs of an atom, in the order of `find`.
   template <typename Visit>
   void visit_pairs(uint32_t atom, std::span<const uint32_t> places, const Visit& visit) const {
@@ -70,11 +83,18 @@ class NeighborSearch {
   bool is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const;
   Vector vector_to(std::span<const double> positions, uint32_t i, uint32_t j, const Vector3& cells) const;
   bool is_pair(std::span<const double> positions, uint32_t i, uint32_t place) const;
+  struct Survey {
+    bool in_range;  // all coordinates; nothing else is known if not
+    double farthest;
+    Extents extents;
+  };
+  Survey survey(std::span<const double> positions, const Lattice& lattice, const ChunkedLoops& loops);
 
   NeighborOptions options_;
   Images images_;
   Matrix3 cell_{};
-  Column<uint32_t> near_;  // places of images
+  std::vector<Survey> surveys_;  // by chunk
+  Column<uint32_t> near_;        // places of images
   NearestNeighbors nearest_;
 };
 

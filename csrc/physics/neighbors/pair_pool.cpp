@@ -3,6 +3,8 @@
 #include <array>
 #include <mutex>
 
+#include "physics/neighbors/neighbors.h"
+
 namespace atompack::physics {
 namespace {
 
@@ -12,6 +14,10 @@ size_t memory_of(const PairList& pairs) {
 }
 
 size_t memory_of(const Column<uint32_t>& column) { return column.capacity() * sizeof(uint32_t); }
+
+size_t memory_of(const PlacesNear& near) {
+  return (near.counts.capacity() + near.places.capacity()) * sizeof(uint32_t);
+}
 
 // Keeps lists for the next batch. Thread-safe and never blocks: if another thread holds the lock (for ever, in the
 // child of a fork during a call), lists are allocated and freed instead.
@@ -67,8 +73,10 @@ Pooled<T> take_from_pool() {
 }
 
 template struct GiveBack<PairList>;
+template struct GiveBack<PlacesNear>;
 template struct GiveBack<Column<uint32_t>>;
 template Pooled<PairList> take_from_pool();
+template Pooled<PlacesNear> take_from_pool();
 template Pooled<Column<uint32_t>> take_from_pool();
 
 }  // namespace atompack::physics

@@ -18,7 +18,7 @@ struct GiveBack {
 template <typename T>
 using Pooled = std::unique_ptr<T, GiveBack<T>>;
 
-// Thread-safe. T: PairList, Column<uint32_t>.
+// Thread-safe. T: PairList, PlacesNear, Column<uint32_t>.
 template <typename T>
 Pooled<T> take_from_pool();
 
