@@ -42,13 +42,13 @@ class _Contraction(torch.autograd.Function):
         ctx.save_for_forward(*rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows = ctx.saved_tensors
         made = _Contraction.apply(grad, not ctx.transposed, *rows)  # type: ignore[no-untyped-call]
         return made, None, *(None,) * len(rows)
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:  # type: ignore[override]
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
         made: Tensor = _Contraction.apply(  # type: ignore[no-untyped-call]
             tangent, ctx.transposed, *ctx.saved_tensors
         )
