@@ -68,6 +68,14 @@ BUILTINS = {
     key: Builtin(level, dtype, shape, unit) for key, level, dtype, shape, unit in BUILTIN_FIELDS
 }
 
+
+def unit_of(name: str) -> str:
+    """Returns the unit that a field has by convention; empty if there is none."""
+    if name == "positions":
+        return "Å"
+    return BUILTINS[name].unit.partition(",")[0] if name in BUILTINS else ""
+
+
 # A molecule without them is not periodic: zeros and False, never NaN, and exempt from `missing`.
 # Any edge shift times such a cell stays finite.
 GEOMETRY = frozenset(("cell", "pbc"))

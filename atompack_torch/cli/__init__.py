@@ -20,10 +20,8 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from atompack_torch.cli._colors import styled
-from atompack_torch.cli._output import UsageError, error_document, print_json
+from atompack_torch.cli._output import UsageError, error_document, print_error, print_json
 from atompack_torch.errors import AtompackError
-from atompack_torch.inspection.text import printable
 
 DESCRIPTION = """\
 Inspects, checks, converts and rewrites files of atomistic data.
@@ -167,6 +165,5 @@ def _exiting_on_interrupt() -> Iterator[None]:
 def _fail(options: argparse.Namespace, error: Exception, status: int) -> int:
     if getattr(options, "json", False):
         print_json(error_document(type(error).__name__, str(error), status))
-    command = styled(f"atompack-torch {options.command}:", "red", sys.stderr)
-    print(f"{command} {printable(str(error))}", file=sys.stderr)
+    print_error(options.command, str(error))
     return status

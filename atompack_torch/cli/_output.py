@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from atompack_torch.cli._colors import Style, styled
 from atompack_torch.inspection.text import printable
 
 if TYPE_CHECKING:
@@ -78,9 +79,35 @@ def report_check(found: Check, as_json: bool) -> int:
                 if more := n - len(faults):
                     print(f"... and {more:,} more {kind}")
             for warning in report.warnings:
-                print(f"warning: {printable(warning)}")
-            print(printable(report.summary))
+                print(styled(f"warning: {printable(warning)}", "yellow", sys.stdout))
+            color: Style = "green" if found.ok else "red"
+            print(styled(printable(report.summary), color, sys.stdout))
     return 0 if found.ok else 1
+
+
+def print_text(text: str) -> None:
+    """Prints a description: on a terminal its first line is bold, and names of others are cyan.
+
+    Args:
+        text: lines, of which those of tables and of details are indented.
+    """
+    first, *lines = text.split("\n")
+    print(styled(first, "bold", sys.stdout))
+    for line in lines:
+        name, colon, rest = line.partition(": ")
+        has_name = bool(colon) and not line.startswith(" ")
+        print(f"{styled(f'{name}:', 'cyan', sys.stdout)} {rest}" if has_name else line)
+
+
+def print_error(command: str, message: str) -> None:
+    """Prints an error on stderr, the name of the command in red on a terminal.
+
+    Args:
+        command: name of the command.
+        message: the message.
+    """
+    name = styled(f"atompack-torch {command}:", "red", sys.stderr)
+    print(f"{name} {printable(message)}", file=sys.stderr)
 
 
 def error_document(kind: str, message: str, status: int) -> dict[str, Any]:

@@ -12,7 +12,13 @@ from __future__ import annotations
 import argparse
 
 from atompack_torch.cli._options import add_fields, add_json, add_paths, check_at_least
-from atompack_torch.cli._output import UsageError, print_json, print_json_line, usage_errors
+from atompack_torch.cli._output import (
+    UsageError,
+    print_json,
+    print_json_line,
+    print_text,
+    usage_errors,
+)
 from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "head"
@@ -47,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
     elif options.json:
         print_json(list(head.documents))
     else:
-        print(head.text)
+        print_text(head.text)
     return 0

@@ -13,12 +13,10 @@ compact` removes it. The tail is the bytes after the last commit.
 from __future__ import annotations
 
 import argparse
-import sys
 
 from atompack_torch.cli._options import add_json, add_paths
-from atompack_torch.cli._output import print_json, shows_progress
+from atompack_torch.cli._output import print_error, print_json, print_text, shows_progress
 from atompack_torch.cli._remote import add_remote, remote_entry
-from atompack_torch.inspection.text import printable
 
 NAME = "info"
 HELP = "show molecules, labels, codec, commits, use of space"
@@ -46,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(described.document)
     else:
-        print(described.text)
+        print_text(described.text)
     for message in described.errors:
-        print(f"atompack-torch info: {printable(message)}", file=sys.stderr)
+        print_error("info", message)
     return 1 if described.errors else 0

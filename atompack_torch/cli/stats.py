@@ -9,9 +9,10 @@
 
 For .atp files every record is read. By element: atoms, molecules, RMS of the force components, E0
 (the reference energy, fitted to the total energies by least squares) and, where there are molecules
-of a single isolated atom, the mean of their energies. Values are in the units of the file. For
-ATLAS stores and array files the stored statistics are shown, and no data is read. For Atlas shards:
-kinds of the values in examples, and the spread of numbers.
+of a single isolated atom, the mean of their energies. Values are those of the file,
+and units those that labels have by convention: files store none. For ATLAS stores and array files
+the stored statistics are shown, and no data is read. For Atlas shards: kinds of the values in
+examples, and the spread of numbers.
 
 With --part each of N runs sums up its share of the molecules of .atp files, and --merge shows what
 one run over all would show: counts and extrema are the same, means and fits differ by rounding.
@@ -28,6 +29,7 @@ from atompack_torch.cli._options import add_fields, add_json, add_paths, check_a
 from atompack_torch.cli._output import (
     UsageError,
     print_json,
+    print_text,
     shows_progress,
     usage_errors,
 )
@@ -148,7 +150,7 @@ def _print(options: argparse.Namespace, found: Summary) -> int:
     if options.json:
         print_json(found.document)
     else:
-        print(found.text)
+        print_text(found.text)
     return 0
 
 

@@ -47,6 +47,18 @@ class Head(NamedTuple):
     text: str
 
 
+class Shown(NamedTuple):
+    """One item of a data set.
+
+    Attributes:
+        document: the item as plain JSON values.
+        text: the same in readable form.
+    """
+
+    document: Any
+    text: str
+
+
 class Check(Protocol):
     """Interface of the result of a check."""
 
@@ -116,7 +128,8 @@ class Compaction(NamedTuple):
 class Entry(Protocol):
     """Interface of the module of one format. ``paths`` are all of this format.
 
-    ``remote`` is the access to those that are URLs. A module may leave out ``compact``.
+    ``remote`` is the access to those that are URLs. A module may leave out ``compact`` and
+    ``show``.
     """
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
@@ -135,6 +148,11 @@ class Entry(Protocol):
         remote: RemoteFiles | None,
     ) -> Head:
         """Reads the first items; ``fields`` restricts molecules to these labels."""
+
+    def show(
+        self, path: str, item: str, fields: Sequence[str] | None, remote: RemoteFiles | None
+    ) -> Shown:
+        """Reads one item by its number or name; optional: others are items of ``open_dataset``."""
 
     def verify(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.batch.elements import formula as hill_formula
 from atompack_torch.batch.elements import symbol
-from atompack_torch.fields import BUILTINS
+from atompack_torch.fields import unit_of
 from atompack_torch.inspection.text import first_of, plain, printable, table
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ _WIDTH = 40
 def formula(atomic_numbers: list[int]) -> str:
     """Formula in Hill order of the atoms."""
     return hill_formula(Counter(map(symbol, atomic_numbers)))
-
-
-def unit_of(name: str) -> str:
-    """Returns the unit that a field has by convention; empty if there is none."""
-    if name == "positions":
-        return "Å"
-    return BUILTINS[name].unit.partition(",")[0] if name in BUILTINS else ""
 
 
 def molecule_text(number: int, molecule: Molecule) -> str:

@@ -19,6 +19,7 @@ from atompack_torch.inspection.entry import (
     Description,
     Head,
     Summary,
+    WrongOptionError,
 )
 from atompack_torch.inspection.places import Place, bytes_text
 from atompack_torch.inspection.text import is_tensor, plain, printable, table
@@ -82,7 +83,9 @@ def head(
     fields: Sequence[str] | None = None,
     remote: RemoteFiles | None = None,
 ) -> Head:
-    """Reads the first examples."""
+    """Reads the first examples; they have no fields to select."""
+    if fields is not None:
+        raise WrongOptionError("fields: expected none for Atlas shards")
     numbered, lines = [], []
     for path in paths:
         dataset = _opened(Place(path, remote))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from atompack_torch.batch.elements import symbol
 from atompack_torch.errors import FieldError
-from atompack_torch.inspection.molecules import formula, molecule_document, unit_of
+from atompack_torch.fields import unit_of
+from atompack_torch.inspection.entry import Shown
+from atompack_torch.inspection.molecules import formula, molecule_document
 from atompack_torch.inspection.shards import example_document, example_text
 from atompack_torch.inspection.text import first_of, printable, table
 
@@ -17,18 +19,6 @@ if TYPE_CHECKING:
 
 _MOST_VALUES = 18  # of one field of a structure
 _MAX_WIDTH = 3  # columns of a field in the table of atoms
-
-
-class Shown(NamedTuple):
-    """One item of a data set.
-
-    Attributes:
-        document: the item as plain JSON values.
-        text: the same in readable form.
-    """
-
-    document: Any
-    text: str
 
 
 def shown_item(dataset: Any, index: int, max_atoms: int) -> Shown:

@@ -20,9 +20,15 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.formats import opening
-from atompack_torch.inspection.entry import Compaction, CompactOptions, Description, Head, Summary
+from atompack_torch.inspection.entry import (
+    Compaction,
+    CompactOptions,
+    Description,
+    Summary,
+)
 from atompack_torch.inspection.places import Place, bytes_text
-from atompack_torch.inspection.text import first_of, plain, printable, table
+from atompack_torch.inspection.stored_datasets import OpenedStore, head, show
+from atompack_torch.inspection.text import plain, printable, table
 from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, bytes_at
 from atompack_torch.passes.check_report import CheckReport
 from atompack_torch.passes.sweeping import Report, reporting
@@ -31,10 +37,9 @@ from atompack_torch.stores.store_handle import check_store
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.stores.array_schema import ArraySchema
     from atompack_torch.stores.array_statistics import ArrayStatistics
 
-_MOST_VALUES = 8  # of an array, in text
+__all__ = ["compact", "describe", "head", "open_dataset", "show", "statistics", "verify"]
 
 _Array = tuple[str, tuple[int, ...]]  # dtype and shape
 
@@ -77,37 +82,6 @@ def _text(store: dict[str, Any]) -> str:
         rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
     first = f"{path}: {store['n_datasets']:,} datasets, {bytes_text(store['file_bytes'])}"
     return f"{first}\n{table(rows, '  ')}"
-
-
-def head(
-    paths: Sequence[str],
-    n: int,
-    fields: Sequence[str] | None = None,
-    remote: RemoteFiles | None = None,
-) -> Head:
-    """Reads the first datasets: attributes and all arrays."""
-    values, lines = [], []
-    for path in paths:
-        opened = _Opened(Place(path, remote))
-        for dataset in opened.datasets[:n]:
-            attributes = opened.attrs(dataset)
-            arrays = {name: opened.read(dataset, name) for name in opened.arrays_of(dataset)}
-            value = {"dataset": dataset, "attributes": attributes, "arrays": arrays}
-            values.append(value)
-            lines.append(_dataset_text(opened, value))
-        lines.append(f"{min(n, len(opened.datasets)):,} of {len(opened.datasets):,} datasets")
-    return Head(values, map(plain, values), "\n".join(lines))
-
-
-def _dataset_text(opened: _Opened, value: dict[str, Any]) -> str:
-    dataset, attributes = value["dataset"], plain(value["attributes"])
-    rows = [(printable(k), "attribute", "", printable(repr(v))) for k, v in attributes.items()]
-    for name, array in value["arrays"].items():
-        schema = opened.schema(dataset, name)
-        shown = printable(first_of(array, _MOST_VALUES))
-        rows.append((printable(name), schema.dtype, str(schema.shape), shown))
-    title = f"dataset {printable(dataset)}"
-    return f"{title}\n{table(rows, '  ')}" if rows else title
 
 
 @dataclass
@@ -224,7 +198,7 @@ def statistics(
     values = []
     rows = [["array", "datasets", "values", "missing", "min", "max"]]
     for place in (Place(path, remote) for path in paths):
-        for array, found in _Opened(place).statistics():
+        for array, found in OpenedStore(place).statistics():
             total = _total(array, list(found.values()))
             values.append({"path": place.shown, **total})
             counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
@@ -282,52 +256,6 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     with AtlasStore(target, "a") if place.is_folder else ArrayFile(target, "a") as opened:
         opened.compact()
     return Compaction(_document(place)["n_datasets"], "datasets", before, measure())
-
-
-class _Opened:
-    """An open store, or an array file presented as a store of one array per dataset."""
-
-    def __init__(self, place: Place) -> None:
-        from atompack_torch.stores.array_file import ArrayFile
-        from atompack_torch.stores.atlas_store import AtlasStore
-
-        path, options = place.path, place.options
-        self.store = AtlasStore(path, **options) if place.is_folder else None
-        self.file = ArrayFile(path, **options) if self.store is None else None
-
-    @property
-    def datasets(self) -> list[str]:
-        if self.store is not None:
-            return self.store.datasets
-        assert self.file is not None
-        return self.file.names
-
-    def arrays_of(self, dataset: str) -> list[str]:
-        return [""] if self.store is None else self.store.arrays_of(dataset)
-
-    def attrs(self, dataset: str) -> dict[str, Any]:
-        return {} if self.store is None else self.store.attrs(dataset)
-
-    def schema(self, dataset: str, array: str) -> ArraySchema:
-        if self.store is not None:
-            found: ArraySchema = self.store.schema(array, dataset)
-            return found
-        assert self.file is not None
-        return self.file.schema(dataset)
-
-    def read(self, dataset: str, array: str) -> Any:
-        if self.store is not None:
-            return self.store.read(dataset, array)
-        assert self.file is not None
-        return self.file.read(dataset)
-
-    def statistics(self) -> Iterator[tuple[str, dict[str, ArrayStatistics]]]:
-        if self.store is not None:
-            for array in self.store.arrays:
-                yield array, self.store.stats(array)
-        else:
-            assert self.file is not None
-            yield "", self.file.stats()
 
 
 def _document(place: Place) -> dict[str, Any]:

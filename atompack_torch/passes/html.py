@@ -10,18 +10,21 @@ from atompack_torch.display.charts import meter
 from atompack_torch.display.elements import chips
 from atompack_torch.display.fragments import counted_histogram, field_table, fragment
 from atompack_torch.display.markup import Markup, number, percent, table
+from atompack_torch.fields import unit_of
 
 if TYPE_CHECKING:
     from atompack_torch.passes.statistics import Spread, Statistics
+
+_ENERGY, _FORCE = unit_of("energy"), unit_of("forces")  # by convention: files store none
 
 
 def statistics_html(found: Statistics) -> str:
     """Returns tables of spreads, elements and coverage, and the sizes of the molecules."""
     n = found.n_molecules
     spreads: dict[str, Spread | None] = {
-        "energy": found.energy,
-        "energy per atom": found.energy_per_atom,
-        "forces": found.forces,
+        f"energy, {_ENERGY}": found.energy,
+        f"energy per atom, {_ENERGY}": found.energy_per_atom,
+        f"forces, {_FORCE}": found.forces,
     }
     rows = [
         (name, f"{s.count:,}", *map(number, (s.mean, s.std, s.min, s.max)))
@@ -59,5 +62,8 @@ def _elements(found: Statistics) -> Markup:
     ]
     if not rows:
         return Markup()
-    head = ("element", "atoms", "molecules", "force RMS", "reference energy")
+    head = (
+        *("element", "atoms", "molecules"),
+        *(f"force RMS, {_FORCE}", f"reference energy, {_ENERGY}"),
+    )
     return table(head, rows, numeric=range(1, 5))

@@ -9,9 +9,16 @@ from itertools import islice
 from typing import Any
 
 from atompack_torch.batch.elements import symbol
+from atompack_torch.fields import unit_of
 from atompack_torch.passes.html import statistics_html
 
 _MOST_LABELS = 30  # in repr
+# By convention: files store none.
+_UNITS = {
+    "energy": unit_of("energy"),
+    "energy_per_atom": f"{unit_of('energy')}/atom",
+    "forces": unit_of("forces"),
+}
 
 
 @dataclass(frozen=True)
@@ -169,13 +176,14 @@ class Statistics:
         for name in ("energy", "energy_per_atom", "forces"):
             spread: Spread | None = getattr(self, name)
             if spread is not None:
-                lines.append(f"{name}: {_described(spread)}")
+                lines.append(f"{name} ({_UNITS[name]}): {_described(spread)}")
         if self.max_force is not None:
             molecule = self.max_force_molecule
             where = "" if molecule is None else f" (molecule {molecule})"
-            lines.append(f"longest force: {self.max_force:.6g}{where}")
+            lines.append(f"longest force: {self.max_force:.6g} {_UNITS['forces']}{where}")
         if self.mean_neighbors is not None:
-            lines.append(f"neighbors within {self.cutoff:g}: {self.mean_neighbors:.6g} an atom")
+            radius = f"{self.cutoff:g} {unit_of('positions')}"
+            lines.append(f"neighbors within {radius}: {self.mean_neighbors:.6g} an atom")
         for column, one in enumerate(self.features or ()):
             lines.append(f"feature {column}: {_described(one)}")
         lines += self._elements_table()
@@ -191,15 +199,16 @@ class Statistics:
         return statistics_html(self)
 
     def _elements_table(self) -> list[str]:
-        fit = self.reference_energies
+        fit, unit = self.reference_energies, _UNITS["energy"]
+        rms = {z: count.force_rms for z, count in self.elements.items()}
+        energies = {} if fit is None else fit.energies
+        isolated = {z: spread.mean for z, spread in self.isolated_atoms.items()}
         columns: dict[str, Mapping[int, str]] = {
-            "force RMS": {
-                z: f"{count.force_rms:.6g}"
-                for z, count in self.elements.items()
-                if count.force_rms is not None
+            f"force RMS, {_UNITS['forces']}": {
+                z: f"{value:.6g}" for z, value in rms.items() if value is not None
             },
-            "E0": {} if fit is None else {z: f"{energy:.6f}" for z, energy in fit.energies.items()},
-            "isolated": {z: f"{spread.mean:.6f}" for z, spread in self.isolated_atoms.items()},
+            f"E0, {unit}": {z: f"{energy:.6f}" for z, energy in energies.items()},
+            f"isolated, {unit}": {z: f"{energy:.6f}" for z, energy in isolated.items()},
         }
         shown = {name: column for name, column in columns.items() if column}
         head = "".join(f"{name:>16}" for name in shown)
@@ -210,11 +219,11 @@ class Statistics:
             lines.append(line.rstrip())
         for z, spread in self.isolated_atoms.items():
             if spread.count > 1 and spread.min != spread.max:
-                lines.append(f"isolated {symbol(z)}: {_described(spread)}")
+                lines.append(f"isolated {symbol(z)} ({unit}): {_described(spread)}")
         if fit is not None:
             lines.append(
                 f"E0 fitted to {fit.n_molecules:,} molecules: residual RMS {fit.residual_rms:.4g} "
-                f"a molecule, {fit.residual_rms_per_atom:.4g} an atom"
+                f"{unit} a molecule, {fit.residual_rms_per_atom:.4g} {unit} an atom"
             )
             if fit.rank < len(fit.energies):
                 lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,81 @@ def test_other_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "energy" in capsys.readouterr().out
 
 
+SENSORS = FIXTURES / "atlas" / "sensors_lz4_json_zst"
+
+
+@pytest.mark.parametrize("index", ["s00003", "3", "-57"])
+def test_a_dataset_of_a_store(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(SENSORS), index]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "dataset s00003"
+    assert "station string () 'station-3'" in lines
+    assert main(["show", "--json", str(SENSORS), index, "--fields", "station"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["dataset"] == "s00003"
+    assert document["arrays"] == {"station": "station-3"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["s0003"], "INDEX: no dataset 's0003': did you mean 's0000"),
+        (["60"], "expected a number below 60, got 60"),
+        (["-61"], "expected a number below 60, got -61"),
+        (["0", "--fields", "statoin"], "no array 'statoin': did you mean 'station'?"),
+    ],
+)
+def test_no_such_dataset(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(SENSORS), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_names_come_before_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with apt.AtlasStore(tmp_path / "store", "x") as store:
+        for name in ("1", "0", "b\x1b"):
+            store.create_dataset(name)
+    for index, name in (("0", "0"), ("1", "1"), ("2", "b\\x1b"), ("-1", "b\\x1b")):
+        assert main(["show", str(tmp_path / "store"), index]) == 0
+        assert capsys.readouterr().out == f"dataset {name}\n"
+
+
+def test_an_array_of_an_array_file(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(FIXTURES / "atlas" / "tiny_json" / "t" / "data.af")
+    for index in ("jan", "0", "-1"):
+        assert main(["show", path, index]) == 0
+        words = " ".join(capsys.readouterr().out.split())
+        assert words == "dataset jan float32 (2, 3) 0 1 2 3 4 5"
+    assert main(["show", path, "feb"]) == 2
+    assert "no dataset 'feb'" in capsys.readouterr().err
+
+
+def test_heads_of_stores_and_shards_select_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["head", "--json", str(SENSORS), "-n", "1", "--fields", "count"]) == 0
+    assert [*json.loads(capsys.readouterr().out)[0]["arrays"]] == ["count"]
+    assert main(["head", str(SENSORS), "--fields", "counts"]) == 2
+    assert "did you mean 'count'?" in capsys.readouterr().err
+    with apt.ShardWriter(tmp_path / "shards", 4, 2) as writer:
+        writer.write(1)
+    assert main(["head", str(tmp_path / "shards"), "--fields", "x"]) == 2
+    assert "fields: expected none for Atlas shards" in capsys.readouterr().err
+
+
+def test_numbers_of_structures(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(path), "first"]) == 2
+    assert "INDEX: expected a number, got 'first'" in capsys.readouterr().err
+    cache = str(FIXTURES / "cache" / "water.h5")
+    assert main(["show", "--json", cache, "-1"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    dataset = apt.TorchCacheDataset(cache)
+    assert document["molecule"] == len(dataset) - 1
+    assert document["fields"]["features"]["values"] == dataset[-1].features.tolist()  # type: ignore[union-attr]
+    assert main(["show", cache, str(len(dataset))]) == 2
+
+
 def test_bad_data(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(fixtures / "bad_section_cut.atp"), "0"]) == 1
     assert "molecule 0" in capsys.readouterr().err
@@ -137,3 +213,39 @@ def test_errors_are_red(
     assert capsys.readouterr().err.startswith("\x1b[31matompack-torch show:\x1b[0m ")
     assert main(["show", str(path), "1"]) == 0
     assert capsys.readouterr().out.startswith("\x1b[1mstructure 1: HO, 2 atoms\x1b[0m")
+
+
+@pytest.mark.parametrize("command", ["info", "stats", "head"])
+def test_titles_are_bold(
+    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert main([command, str(path)]) == 0
+    plain = capsys.readouterr().out
+    assert "\x1b" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main([command, str(path)]) == 0
+    colored = capsys.readouterr().out
+    title = plain.splitlines()[0]
+    assert colored.startswith(f"\x1b[1m{title}\x1b[0m\n")
+    assert re.sub(r"\x1b\[\d+m", "", colored) == plain
+    if command != "info":
+        name = {"stats": "energy (eV):", "head": "molecule 1:"}[command]
+        assert f"\n\x1b[36m{name}\x1b[0m " in colored
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main([command, str(path)]) == 0
+    assert capsys.readouterr().out == plain
+
+
+def test_results_of_checks_are_green_or_red(
+    path: Path,
+    fixtures: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["verify", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("\x1b[32m")
+    assert main(["verify", str(fixtures / "bad_section_cut.atp")]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("\x1b[31m")

@@ -28,6 +28,26 @@ def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "atoms a molecule:" in text
 
 
+def test_units_are_those_of_head_and_info(
+    fixtures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(fixtures / "gen3.atp")
+    assert cli.main(["stats", path, "--cutoff", "5"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        *("energy (eV): mean", "energy_per_atom (eV/atom): mean", "forces (eV/Å): mean"),
+        *("force RMS, eV/Å", "E0, eV", " eV/Å (molecule ", "neighbors within 5 Å: "),
+    ):
+        assert part in text
+    assert cli.main(["info", path]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    units = {row[0]: row[-2] for row in rows if row and row[-1] == "all"}
+    assert units["positions"] == "Å"
+    assert units["energy"] == "eV"
+    assert units["forces"] == "eV/Å"
+    assert units["atomic_numbers"] == "()"  # none
+
+
 def test_options(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(fixtures / "optional_sections.atp")
     assert cli.main(["stats", "--json", "--missing", "error", path]) == 1

@@ -10,13 +10,11 @@ Only indexes and attributes are read, no rows.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from atompack_torch.cli._options import add_json
-from atompack_torch.cli._output import print_json
+from atompack_torch.cli._output import print_error, print_json, print_text
 from atompack_torch.cli._plots import add_plot, check_plot
-from atompack_torch.inspection.text import printable
 
 NAME = "info"
 HELP = "show entries, rows, descriptor, attributes"
@@ -40,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(described.document)
     else:
-        print(described.text)
+        print_text(described.text)
     for message in described.errors:
-        print(f"atompack-torch cache info: {printable(message)}", file=sys.stderr)
+        print_error("cache info", message)
     return 1 if described.errors else 0
 
 
