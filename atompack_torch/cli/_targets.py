@@ -63,6 +63,17 @@ def add_formats(parser: argparse.ArgumentParser, *others: str) -> None:
         shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
 
 
+def add_keys(parser: argparse._ActionsContainer) -> None:
+    """Adds the option for names of fields in the source."""
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="KEY=NAME",
+        help="read KEY of the source as the label or property NAME; may be repeated",
+    )
+
+
 def add_target_options(parser: argparse.ArgumentParser) -> None:
     """Adds all options of a command that writes structures to new files."""
     add_output(parser)
@@ -71,8 +82,9 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def target_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the options of ``add_target_options``, as arguments of the Python functions."""
-    return {
+    """Returns the options of the target and of keys, as arguments of the Python functions."""
+    keys = {"keys": pairs_of(options.key, "--key")} if hasattr(options, "key") else {}
+    return keys | {
         "format": options.source_format,
         "target": options.target_format,
         "codec": options.codec,

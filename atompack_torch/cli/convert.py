@@ -43,6 +43,7 @@ from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import storage_options_of
 from atompack_torch.cli._targets import (
     add_formats,
+    add_keys,
     add_output,
     pairs_of,
     print_report,
@@ -66,13 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
     exists.add_argument("--append", action="store_true", help="append to an .atp file or a store")
     fields = parser.add_argument_group("fields")
-    fields.add_argument(
-        "--key",
-        action="append",
-        default=[],
-        metavar="KEY=NAME",
-        help="read KEY of the source as the label or property NAME; may be repeated",
-    )
+    add_keys(fields)
     fields.add_argument(
         "--padding", type=int, metavar="Z", help="atomic number of padding rows in arrays"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from atompack_torch.cli._options import add_source_and_target
-from atompack_torch.cli._targets import add_target_options, run_writer
+from atompack_torch.cli._targets import add_keys, add_target_options, run_writer
 
 NAME = "drop"
 HELP = "write a data set without some fields"
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "a file or folder, or a URL", "the file to write, or its URL", several=False
     )
     parser.add_argument("field", nargs="+", metavar="KEY", help="labels and properties")
+    add_keys(parser)
     add_target_options(parser)
 
 

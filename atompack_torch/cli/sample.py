@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from atompack_torch.cli._options import add_source_and_target
-from atompack_torch.cli._targets import add_target_options, run_writer
+from atompack_torch.cli._targets import add_keys, add_target_options, run_writer
 
 NAME = "sample"
 HELP = "write some structures, drawn at random"
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="another seed, others (default: 0)"
     )
+    add_keys(parser)
     add_target_options(parser)
 
 

@@ -16,6 +16,7 @@ import argparse
 
 from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.cli._targets import (
+    add_keys,
     add_target_options,
     print_report,
     target_options,
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD",
         help="keep structures with the same value together: name, a property, or formula",
     )
+    add_keys(parser)
     add_target_options(parser)
 
 

@@ -51,6 +51,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
         return hdf5_sets.open_source(path, options)
     keys, padding = options.keys, options.padding
     read, count = (read_npz, count_npz) if is_npz else (read_hdf5, count_hdf5)
+    names = partial(_names, _npz_systems if is_npz else _hdf5_systems)
     return Source(
         path,
         lambda report: read(path, keys=keys, report=report, padding=padding),
@@ -58,7 +59,22 @@ def open_source(path: str, options: SourceOptions) -> Source:
         maps_keys=True,
         takes_padding=True,
         is_arrays=True,
+        names=partial(names, path, keys),
     )
+
+
+def _names(systems: _Opener, path: str, keys: Mapping[str, str]) -> set[str]:
+    """Returns the names of all fields, of some perhaps one that is left out."""
+    names: set[str] = set()
+    with systems(_Request(path, keys, None, Counter())) as found:
+        for system in found:
+            names |= {"name"} if system.name else set()
+            names.update(*(_possible_names(member.name) for member in system.fields()))
+    return names
+
+
+def _possible_names(name: str) -> tuple[str, ...]:
+    return (name, *(prefix + name for prefix in PREFIXES.values()))
 
 
 def count_npz(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:

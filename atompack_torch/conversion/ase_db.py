@@ -16,7 +16,6 @@ from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_va
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.ase_rows import row_of
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
-from atompack_torch.conversion.hidden_parts import hidden_part
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.conversion.report import Report, described
@@ -25,6 +24,7 @@ from atompack_torch.fields import BUILTIN, BUILTINS, MOLECULE_PROPERTY, prefixed
 from atompack_torch.formats import detect
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
+from atompack_torch.writers.hidden_parts import hidden_part
 
 _Path = str | os.PathLike[str]
 _TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,10 @@ def _no_example() -> Columns | None:
     return None
 
 
+def _no_names() -> Collection[str] | None:
+    return None
+
+
 @dataclass
 class Source:
     """Source of a conversion.
@@ -51,6 +55,8 @@ class Source:
             those before them; None: the source is read from its beginning.
         example: returns a block of structures that have every field, in its type; None if the
             types are unknown before reading.
+        names: returns names of labels and properties, at least all that some structure has; None if
+            they are unknown before reading. Sources with an example need none.
     """
 
     path: str
@@ -64,6 +70,7 @@ class Source:
     note: str = ""
     read_range: Callable[[Report, int, int], Iterator[Columns]] | None = None
     example: Callable[[], Columns | None] = _no_example
+    names: Callable[[], Collection[str] | None] = _no_names
 
     def n_bytes(self) -> int:
         """Returns the size on disk, or the number of bytes read from a pipe."""

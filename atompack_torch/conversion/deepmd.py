@@ -26,7 +26,7 @@ from atompack_torch.conversion.rows import NpyRows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.writers.columns import Array, Column, Columns
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
@@ -61,7 +61,22 @@ class _System(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a system, or a folder of them."""
-    return Source(path, lambda report: read(path, report=report), partial(count, path))
+    return Source(
+        path,
+        lambda report: read(path, report=report),
+        partial(count, path),
+        names=partial(_names, path),
+    )
+
+
+def _names(path: str) -> set[str]:
+    """Returns the names of all fields, of some perhaps one that is left out."""
+    names = {"name", "pbc"}
+    for folder in (folder for system in _systems(path) for folder in system.sets()):
+        for stem in (file.stem for file in folder.glob("*.npy")):
+            scope = ATOM_PROPERTY if _is_of_atoms(stem) else MOLECULE_PROPERTY
+            names |= {PREFIXES[scope] + stem, _LABELS.get(stem, stem)}
+    return names
 
 
 def count(path: str | os.PathLike[str]) -> int:

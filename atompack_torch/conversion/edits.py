@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +11,13 @@ from atompack_torch.conversion.keys import KeyMap, field_of, label_of
 from atompack_torch.conversion.records import is_per_atom, select
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldId
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    MOLECULE_PROPERTY,
+    STRUCTURE,
+    FieldId,
+    prefixed_id,
+)
 from atompack_torch.selection.blocks import Field, check_known, one_of
 from atompack_torch.selection.expressions import Expression
 from atompack_torch.writers.columns import Array, Column, Columns
@@ -102,8 +108,21 @@ def column_named(name: str, columns: Columns) -> Column | None:
 
 def names_in(columns: Columns) -> set[str]:
     """Returns the names by which expressions may use the fields of a block."""
-    keys = {column.key for column in columns.fields if column.scope != BUILTIN}
-    return {"positions", "atomic_numbers", "index", *keys, *map(label_of, columns.fields)}
+    return names_of(map(label_of, columns.fields))
+
+
+def names_of(labels: Iterable[str]) -> set[str]:
+    """Returns the names by which expressions may use fields.
+
+    Args:
+        labels: names of the fields, as ``label_of`` gives them.
+
+    Returns:
+        The names, with and without scopes, and those of parts of every structure.
+    """
+    labels = [*labels]
+    keys = {scoped.key for label in labels if (scoped := prefixed_id(label)) is not None}
+    return {"positions", "atomic_numbers", "index", *keys, *labels}
 
 
 class Filter:

@@ -19,7 +19,6 @@ from atompack_torch.conversion.converter import Source, SourceOptions, TargetOpt
 from atompack_torch.conversion.extxyz_frames import Frames
 from atompack_torch.conversion.extxyz_momenta import Momenta
 from atompack_torch.conversion.extxyz_text import text_of
-from atompack_torch.conversion.hidden_parts import hidden_part
 from atompack_torch.conversion.report import Report as ConversionReport
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
@@ -36,6 +35,7 @@ from atompack_torch.parsed.indexes import scan
 from atompack_torch.parsed.text_files import Text
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
+from atompack_torch.writers.hidden_parts import hidden_part
 
 
 class Reader(Iterator[Columns]):

@@ -19,6 +19,7 @@ from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     MOLECULE_PROPERTY,
+    PREFIXES,
     FieldId,
 )
 from atompack_torch.writers.columns import Array, Column, Columns
@@ -106,6 +107,18 @@ class GroupReader:
         if len(shape) != 3 or shape[2] != 3 or 0 in shape[1:]:
             raise self._wrong_shape(group, self._places, "(M, n, 3)", shape)
         return int(shape[0])
+
+    def names(self, group: Any) -> set[str]:
+        """Returns the names of the fields that a group may have.
+
+        Args:
+            group: the group, of h5py.
+
+        Returns:
+            Labels, and properties with their scope.
+        """
+        targets = {target for name in group if (target := self._target(name)) is not None}
+        return {PREFIXES.get(scope, "") + key for scope, key in targets}
 
     def missing_keys(self) -> list[str]:
         """Returns the keys that were in no group."""

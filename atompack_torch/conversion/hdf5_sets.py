@@ -111,7 +111,18 @@ def open_source(path: str, options: SourceOptions) -> Source:
         read_range=lambda report, first, last: read(
             path, keys=keys, report=report, first=first, last=last
         ),
+        names=partial(_names, path, keys),
     )
+
+
+def _names(path: str, keys: Mapping[str, str]) -> set[str]:
+    """Returns the names of all fields, of some perhaps one that is left out."""
+    names = {"name"}
+    with _opened(path) as (file, known):
+        reader = GroupReader(path, known, keys, Report())
+        for place in _places(file, known, path):
+            names |= reader.names(place.group)
+    return names
 
 
 def recognize(path: str) -> HdfSet | None:

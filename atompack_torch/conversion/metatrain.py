@@ -56,6 +56,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
         lambda: folder.n_structures,
         maps_keys=True,
         read_range=folder.read,
+        names=lambda: folder.names,
     )
 
 
@@ -94,6 +95,11 @@ class Folder:
         for name, info in self._arrays.items():
             n_rows = self._n_atoms if info.is_of_atoms else self.n_structures
             self._check_size(name, n_rows, int(np.prod(info.shape)))
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the labels and properties that structures may have."""
+        return {"cell", "pbc", *(info.field for info in self._arrays.values())}
 
     def read(self, report: Report, first: int, last: int) -> Iterator[Columns]:
         """Yields structures in blocks, in float32.

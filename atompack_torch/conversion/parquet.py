@@ -21,6 +21,7 @@ from atompack_torch.conversion.public_sets import PublicSet
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.conversion.systems import BLOCK_STRUCTURES
 from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.fields import PREFIXES
 from atompack_torch.options import bytes_at
 from atompack_torch.writers.columns import Columns
 
@@ -61,7 +62,15 @@ def open_source(path: str, options: SourceOptions) -> Source:
         read_range=lambda report, first, last: read(
             path, keys=keys, report=report, first=first, last=last
         ),
+        names=partial(_names, path, keys),
     )
+
+
+def _names(path: str, keys: Mapping[str, str]) -> set[str]:
+    """Returns the names of all fields, with all scopes that their values may have."""
+    targets = {field.target for plan in _plans(path, keys, Report()) for field in plan.fields}
+    names = {key for _, key in targets}
+    return names.union(*({prefix + key for prefix in PREFIXES.values()} for key in names))
 
 
 def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:

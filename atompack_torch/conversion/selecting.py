@@ -20,9 +20,11 @@ from atompack_torch.conversion.edits import (
     Numbers,
     Rename,
     names_in,
+    names_of,
 )
 from atompack_torch.conversion.formats import open_source, target_format, traits_of
 from atompack_torch.conversion.job import count_structures
+from atompack_torch.conversion.keys import KeyMap
 from atompack_torch.conversion.pipeline import convert_edited
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import Report
@@ -37,7 +39,10 @@ from atompack_torch.writers.columns import Array, Columns
 
 _Path = str | os.PathLike[str]
 _OPTIONS = frozenset(
-    ("format", "target", "codec", "level", "shards", "mode", "progress", "storage_options")
+    (
+        *("format", "target", "codec", "level", "shards", "mode", "keys", "progress"),
+        "storage_options",
+    )
 )
 
 
@@ -66,7 +71,7 @@ def split(
             the same value get into the same file, and the sizes are as near to the fractions as
             whole groups permit.
         **options: ``format``, ``target``, ``codec``, ``level``, ``shards``, ``mode`` ("x" or "w"),
-            ``progress`` and ``storage_options`` of ``convert``.
+            ``keys``, ``progress`` and ``storage_options`` of ``convert``.
 
     Returns:
         The report of each file.
@@ -166,7 +171,7 @@ def rename(
         src: a file or folder of any format that ``convert`` reads, or several of them.
         dst: the file to create, of any format that ``convert`` writes.
         keys: old name → new name, of labels and properties: a property may become a label.
-        **options: as for ``split``.
+        **options: as for ``split``, without its ``keys``.
 
     Returns:
         The report.
@@ -254,7 +259,7 @@ def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[
 
     Args:
         paths: the files and folders.
-        options: ``format`` and ``storage_options`` of ``convert``.
+        options: ``format``, ``keys`` and ``storage_options`` of ``convert``.
 
     Yields:
         The sources, closed at the end.
@@ -263,7 +268,11 @@ def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[
         sources = []
         for path in paths:
             source = open_source(
-                path, options.get("format"), {}, None, options.get("storage_options")
+                path,
+                options.get("format"),
+                options.get("keys") or {},
+                None,
+                options.get("storage_options"),
             )
             stack.callback(source.close)
             sources.append(source)
@@ -289,7 +298,7 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Mapping[str, Any]) -> 
         total = None if None in counts else sum(count or 0 for count in counts)
         enabled = bool(options.get("progress", True))
         with Progress(total, "structures", label="reading groups", enabled=enabled) as bar:
-            for columns in _blocks(sources):
+            for columns in _blocks(sources, options):
                 known |= names_in(columns)
                 block = ColumnsBlock(columns, first)
                 if not any(block.find(name) for name in by.fields):
@@ -300,11 +309,11 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Mapping[str, Any]) -> 
     return np.concatenate(found)
 
 
-def _blocks(sources: Sequence[Source]) -> Iterator[Columns]:
+def _blocks(sources: Sequence[Source], options: Mapping[str, Any]) -> Iterator[Columns]:
     for source in sources:
         for columns in source.read(Report()):
             if len(columns.ptr) > 1:
-                yield columns
+                yield _renamed(columns, source, options)
 
 
 def _check_early(
@@ -314,7 +323,25 @@ def _check_early(
     if any(os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)) for path in paths):
         return
     with opened(paths, options) as sources:
-        examples = [source.example() for source in sources]
-    known = [names_in(example) for example in examples if example is not None]
-    if known and len(known) == len(examples):
-        expression.check(set.union(*known))
+        found = [_names(source, options) for source in sources]
+    known = [names for names in found if names is not None]
+    if len(known) == len(found):
+        expression.check(set().union(*known))
+
+
+def _names(source: Source, options: Mapping[str, Any]) -> set[str] | None:
+    """Returns the names by which an expression may use the fields of a source; None: unknown."""
+    example = source.example()
+    if example is not None:
+        return names_in(_renamed(example, source, options))
+    names = source.names()
+    if names is None:
+        return None
+    keys = {} if source.maps_keys else options.get("keys") or {}
+    return names_of([*names, *keys.values()])
+
+
+def _renamed(columns: Columns, source: Source, options: Mapping[str, Any]) -> Columns:
+    """Renames the fields of a source that does not itself map ``keys``."""
+    keys = {} if source.maps_keys else options.get("keys") or {}
+    return KeyMap(keys, Report()).apply(columns)

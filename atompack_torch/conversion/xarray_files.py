@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from atompack_torch._native import check_regular_file
-from atompack_torch.conversion.hidden_parts import hidden_part
 from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.stores.atlas_store import AtlasStore
+from atompack_torch.writers.hidden_parts import hidden_part
 
 if TYPE_CHECKING:
     import xarray

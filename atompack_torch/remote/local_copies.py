@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import stat
 import tempfile
 import time
@@ -184,7 +185,8 @@ class _Folder:
             if progress != seen:
                 seen, changed = progress, time.monotonic()
             elif time.monotonic() - changed > _SECONDS_WITHOUT_PROGRESS:
-                staged = path.with_name(f".{path.name}.{os.getpid()}.part")  # the other one hangs
+                own = f".{path.name}.{secrets.token_hex(8)}.part"  # the other one hangs
+                staged = path.with_name(own)
             time.sleep(_SECONDS_BETWEEN)
 
     def _lock(self, staged: Path) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from atompack_torch.batch.elements import symbol
 from atompack_torch.display.charts import integer_bins
 from atompack_torch.passes.statistics import Statistics
+from atompack_torch.writers.hidden_parts import hidden_part
 
 _MOST_BARS = 40
 
@@ -126,9 +126,9 @@ def _plain(text: str) -> str:
 
 def _save(figure: Any, path: str) -> None:
     target = Path(path)
-    staged = target.with_name(f".{target.name}.{os.getpid()}{target.suffix}")
+    staged = hidden_part(target)
     try:
-        figure.savefig(staged, dpi=130)
+        figure.savefig(staged, dpi=130, format=target.suffix.removeprefix("."))
         staged.replace(target)
     finally:
         staged.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch import cli
+from atompack_torch.writers.hidden_parts import hidden_part
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,18 @@ def test_stats(
     magic = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
     assert picture.read_bytes().startswith(magic)
     assert [*tmp_path.iterdir()] == [picture]
+
+
+def test_parts_of_killed_runs_are_removed(folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "a.png"
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    begin = hidden_part(picture).name.partition("-")[0]
+    for name in (f"{begin}-{ended.pid}-00.part", f"{begin}-1-00.part"):
+        (tmp_path / name).touch()
+    assert cli.main(["stats", str(folder / "a$b_{.atp"), "--plot", str(picture)]) == 0
+    kept = tmp_path / f"{begin}-1-00.part"  # of a process that runs
+    assert {*tmp_path.iterdir()} == {picture, kept}
 
 
 def test_a_picture_shows_the_numbers(folder: Path, tmp_path: Path) -> None:

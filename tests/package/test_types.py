@@ -69,6 +69,20 @@ def longest_force(
 names: list[str | None] = dataset.batch([0]).name
 longest_force(dataset, dataset)
 loss(torch.nn.Identity(), apt.Loader(dataset, batch_size=4, shuffle=True))
+loader: apt.Loader[apt.MoleculeBatch] = apt.Loader(dataset, batch_size=4)
+first: apt.MoleculeBatch = next(iter(loader))
+label: Tensor = first.energy
+loaders: list[apt.Loader[apt.MoleculeBatch]] = [
+    apt.Loader(train),
+    apt.Loader(apt.open("train.xyz")),
+    apt.Loader(apt.MixtureDataset([train, test])),
+    apt.Loader(apt.TorchCacheDataset("cache.h5")),
+    apt.Loader(apt.ResidentDataset(dataset)),
+]
+by_torch: DataLoader[apt.Molecule] = DataLoader(dataset, None, sampler=range(3))
+whole: apt.MoleculeBatch
+for whole in DataLoader(dataset, batch_size=4, collate_fn=apt.collate_identity, num_workers=2):
+    label = whole.energy
 page: apt.Report = apt.report(dataset, output="report.html")
 opened: Tensor = apt.open("train.xyz").batch([0]).forces
 apt.Loader(apt.open(["a.atp", "b.atp"], fields=["energy"]), shuffle=True)
@@ -116,11 +130,12 @@ def test_pyright_needs_no_casts(tmp_path: Path) -> None:
 
 def test_pyright_finds_wrong_code(tmp_path: Path) -> None:
     wrong = ["dataset.batch([0]).energy", "dataset[0].forces", "next(iter(apt.Loader(dataset)))"]
+    wrong += ["apt.Loader(dataset)"]
     lines = ["import atompack_torch as apt", "dataset = apt.AtpDataset('a.atp')"]
     lines += [f"wrong{i}: str = {expression}" for i, expression in enumerate(wrong)]
     complaints = pyright(tmp_path, "\n".join(lines) + "\n", "standard")
-    assert [c["range"]["start"]["line"] for c in complaints] == [2, 3, 4]
-    kinds = ("Tensor", "Tensor | None", "MoleculeBatch")
+    assert [c["range"]["start"]["line"] for c in complaints] == [2, 3, 4, 5]
+    kinds = ("Tensor", "Tensor | None", "MoleculeBatch", "Loader[MoleculeBatch]")
     for complaint, kind in zip(complaints, kinds, strict=True):
         assert f'"{kind}"' in complaint["message"]
 
@@ -134,6 +149,7 @@ def test_wrong_code_is_found(tmp_path: Path) -> None:
         "dataset.batch([0]).name": "list[str | None]",
         "dataset[0].forces": "Tensor | None",
         "next(iter(apt.Loader(dataset)))": "MoleculeBatch",
+        "apt.Loader(dataset)": "Loader[MoleculeBatch]",
         "dataset.batch([0]).get('energy')": "Tensor | list[Tensor | str | None] | None",
         "apt.ShardDataset('shards').batch([0])": "object",
         "apt.Loader(dataset).state_dict()['epoch']": "object",

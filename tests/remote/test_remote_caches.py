@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import gc
 import json
 import multiprocessing
@@ -27,7 +29,7 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.remote import client, downloads
+from atompack_torch.remote import client, downloads, local_copies
 from atompack_torch.remote.downloads import download
 from atompack_torch.remote.files import RemoteFiles
 
@@ -265,6 +267,24 @@ def test_the_limit_of_the_folder_holds(folder: Path, tmp_path: Path) -> None:
             apt.TorchCache(f"{server.url}/0.h5", block_cache=kept, block_cache_bytes=size - 1)
         assert error.value.errno == errno.ENOSPC
         assert not list(kept.glob(".*"))
+
+
+def test_a_process_that_hangs_is_not_waited_for(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one of another container that has the id of this process."""
+    monkeypatch.setattr(local_copies, "_SECONDS_WITHOUT_PROGRESS", 0.1)
+    kept, url = tmp_path / "kept", f"{server.url}/cache.h5"
+    n_entries = len(apt.TorchCache(url, block_cache=kept))
+    (path,) = kept.iterdir()
+    path.unlink()
+    names = [f".{path.name}.part", f".{path.name}.{os.getpid()}.part"]
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            file = stack.enter_context((kept / name).open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        assert len(apt.TorchCache(url, block_cache=kept)) == n_entries
+    assert {each.name for each in kept.iterdir()} == {path.name, *names}
 
 
 def _open_all(url: str, kept: Path, start: Any, results: Any) -> None:
