@@ -111,7 +111,7 @@ def test_a_dataset_of_a_store(index: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["s0003"], "INDEX: no dataset 's0003': did you mean 's0000"),
+        (["s0003"], "INDEX: no dataset 's0003': did you mean 's00030'"),
         (["60"], "expected a number below 60, got 60"),
         (["-61"], "expected a number below 60, got -61"),
         (["0", "--fields", "statoin"], "no array 'statoin': did you mean 'station'?"),
