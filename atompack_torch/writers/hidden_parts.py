@@ -23,6 +23,9 @@ def hidden_part(target: Path) -> Path:
 
     Args:
         target: the path that the output gets when it is complete.
+
+    Returns:
+        The hidden path; nothing is there.
     """
     begin = f".{target.name}.{_system()}-"
     for path in target.parent.glob(f"{glob.escape(begin)}*"):
