@@ -186,7 +186,7 @@ void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs) {
   for (const Output& output : outputs) {
     std::vector<int64_t> shape = output_shape(output, dims, field_of(plan, output));
     std::optional<size_t> same = equal_tensor(plan, output);
-    // Whoever changes an output in place may not change another one.
+    // An output that is changed in place must not change another one.
     if (same && std::ranges::find(shared, *same) != shared.end()) same.reset();
     if (same) shared.push_back(*same);
     const size_t offset = same ? *same : layout.add(output.dtype, shape);
