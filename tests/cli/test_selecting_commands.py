@@ -112,6 +112,24 @@ def test_every_target_is_written(suffix: str, source: Path, tmp_path: Path) -> N
     assert energies(again) == [i for i in range(41, N) if i % 5]
 
 
+@pytest.mark.parametrize("suffix", ["atp", "extxyz", "parquet"])
+def test_keys_name_fields_of_the_source(suffix: str, source: Path, tmp_path: Path) -> None:
+    """In formats that map them when they are read, and in others."""
+    path = source if suffix == "atp" else tmp_path / f"all.{suffix}"
+    if suffix != "atp":
+        apt.convert(source, path, progress=False)
+    keys = "--key", "step=frame"
+    assert run("filter", path, tmp_path / "f.atp", "frame == 3", *keys, "--quiet") == 0
+    assert {*apt.AtpDataset(tmp_path / "f.atp")[:]["frame"].tolist()} == {3}
+    assert run("filter", path, tmp_path / "x.atp", "step == 3", *keys, "--quiet") == 2
+    parts = [tmp_path / "a.atp", tmp_path / "b.atp"]
+    by = "--fractions", "0.5,0.5", "--by", "frame", *keys, "--quiet"
+    assert run("split", path, *parts, *by) == 0
+    frames = [{*apt.AtpDataset(part)[:]["frame"].tolist()} for part in parts]
+    assert frames[0] | frames[1] == {*range(7)}
+    assert not frames[0] & frames[1]
+
+
 def test_parts_are_those_of_the_data_set(source: Path, tmp_path: Path) -> None:
     paths = [tmp_path / f"{i}.atp" for i in range(3)]
     for by in (None, "run"):
