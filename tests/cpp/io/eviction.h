@@ -46,8 +46,23 @@ inline bool evict(const std::string& path, size_t n_pages = SIZE_MAX) {
   return false;
 }
 
+// Repeats an attempt, which evicts files first, until it sees that they are not in memory. False if it never does: a
+// fast disk gives pages back before it can be asked.
+template <typename Attempt>
+bool is_seen_absent(const Attempt& attempt) {
+  for (int i = 0; i < 20; ++i) {
+    if (attempt()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
 // For tests of what only happens on a disk. Arguments are those of evict().
 #define ATOMPACK_EVICT(...) \
   if (!atompack::test::evict(__VA_ARGS__)) GTEST_SKIP() << "the file system of the file keeps it in memory"
+
+// As is_seen_absent(), after ATOMPACK_EVICT.
+#define ATOMPACK_UNTIL_ABSENT(...) \
+  if (!atompack::test::is_seen_absent(__VA_ARGS__)) GTEST_SKIP() << "the disk gives pages back before that is seen"
 
 }  // namespace atompack::test
