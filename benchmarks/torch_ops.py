@@ -3,15 +3,20 @@
     python benchmarks/torch_ops.py [--quick]
 
 The neighbor list of one structure of 100,000 atoms (12 Å³ an atom, 5 Å, 44 neighbors an atom),
-periodic, by ours, vesin, matscipy and ASE; and a training step on forces from stored derivatives,
-compiled and not, over batches of different sizes, with the number of graphs. Sides take turns in
-one process.
+periodic, by ours, vesin, matscipy and ASE; a training step on forces from stored derivatives,
+compiled and not, over batches of different sizes, with the number of graphs; batches of 64 from a
+``ResidentDataset`` beside ``index_select`` of the same tensors, by rows that are known before, and
+beside ``Loader`` over the file; and the share of padding in batches of eight static shapes, for the
+structures of the demo and for sizes from 5 to 500 atoms. Sides take turns in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import ase.neighborlist
 import numpy as np
@@ -28,7 +33,11 @@ try:
 except ImportError:  # not in the extra: it has no wheels for every Python
     matscipy = None
 
+sys.path.append(str(Path(__file__).parent.parent / "examples"))
+import alloys
+
 CUTOFF = 5.0
+BATCH = 64
 
 
 def main() -> None:
@@ -39,6 +48,12 @@ def main() -> None:
     quick = parser.parse_args().quick
     report_neighbors(5_000 if quick else 100_000, 1 if quick else 5)
     report_training(3 if quick else 40)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "molecules.atp"
+        write_molecules(path, 640 if quick else 12_800)
+        for neighbors in (None, apt.NeighborList(CUTOFF)):
+            report_resident(path, neighbors, 1 if quick else 7)
+    report_padding(200 if quick else 4_800)
 
 
 def report_neighbors(n: int, rounds: int) -> None:
@@ -128,6 +143,97 @@ def batch_of(descriptor: apt.ChebyshevDescriptor, seed: int) -> apt.MoleculeBatc
         positions = rng.random((n, 3)) * np.diag(cell)
         molecules.append(apt.Molecule(positions, rng.choice([22, 8], n), cell=cell))
     return descriptor.compute(apt.collate(molecules), derivatives=True)
+
+
+def write_molecules(path: Path, count: int) -> None:
+    """Periodic structures of 10 to 60 atoms with energy and forces."""
+    rng = np.random.default_rng(0)
+    with apt.AtpWriter(path) as writer:
+        for _ in range(count):
+            n = int(rng.integers(10, 61))
+            cell = np.eye(3) * (20.0 * n) ** (1 / 3)
+            writer.write(
+                apt.Molecule(
+                    positions=(rng.random((n, 3)) @ cell).astype(np.float32),
+                    atomic_numbers=rng.integers(1, 80, n),
+                    energy=float(rng.normal()),
+                    forces=rng.normal(size=(n, 3)).astype(np.float32),
+                    cell=cell,
+                    pbc=np.ones(3, bool),
+                )
+            )
+
+
+def report_resident(path: Path, neighbors: apt.NeighborList | None, rounds: int) -> None:
+    """An epoch of shuffled batches from memory, beside bare gathers and beside the file."""
+    torch.set_num_threads(1)
+    dataset = apt.AtpDataset(path, neighbors=neighbors, num_threads=1)
+    resident = apt.ResidentDataset(dataset)
+    order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))
+    batches = list(order.split(BATCH))
+    whole = dataset[:]
+    gathers = [rows_of(whole, batch) for batch in batches]
+
+    def select() -> None:
+        for of_level in gathers:
+            for name in whole.keys():
+                rows = of_level.get(whole.level(name))
+                if rows is not None and isinstance(whole[name], torch.Tensor):
+                    axis = 1 if name == "edge_index" else 0
+                    torch.index_select(whole[name], axis, rows)
+
+    def load(source: apt.AtpDataset | apt.ResidentDataset) -> Callable[[], None]:
+        def epoch() -> None:
+            for _ in apt.Loader(source, batch_sampler=batches, num_threads=1):
+                pass
+
+        return epoch
+
+    def gather() -> None:
+        for batch in batches:
+            resident.batch(batch)
+
+    sides = {
+        "ResidentDataset": gather,
+        "index_select": select,
+        "Loader, ResidentDataset": load(resident),
+        "Loader, file": load(dataset),
+    }
+    spent = take_turns(sides, rounds)
+    label = "with edges" if neighbors else "without edges"
+    print(f"batches of {BATCH} structures of 10 to 60 atoms, {label}")
+    for name, seconds in spent.items():
+        batch = 1e6 * seconds.median / len(batches)
+        ratio = seconds.median / spent["index_select"].median
+        print(f"  {name:<24} {batch:8.1f} µs, {ratio:5.2f}x the time of index_select")
+        note(Result("torch_ops", f"batch {label}, {name}", batch, "µs"))
+
+
+def rows_of(whole: apt.MoleculeBatch, molecules: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The rows of some molecules in the tensors of each level."""
+    of_level = {"molecule": molecules, "atom": rows_between(whole.ptr, molecules)}
+    if "edge_index" in whole:
+        centers = torch.searchsorted(whole.edge_index[0].contiguous(), whole.ptr)
+        of_level["edge"] = rows_between(centers, molecules)
+    return of_level
+
+
+def rows_between(ptr: torch.Tensor, molecules: torch.Tensor) -> torch.Tensor:
+    return torch.cat([torch.arange(ptr[i], ptr[i + 1]) for i in molecules.tolist()])
+
+
+def report_padding(count: int) -> None:
+    demo = np.array([len(alloys.label(0, number)["atomic_numbers"]) for number in range(count)])
+    wide = np.random.default_rng(0).normal(np.log(50), 0.9, 20_000)
+    sets = {
+        "the demo": (demo, 1024),
+        "5 to 500 atoms": (np.exp(wide).round().clip(5, 500).astype(int), 4096),
+    }
+    print("padding of BucketBatchSampler, eight shapes")
+    for name, (sizes, max_atoms) in sets.items():
+        share = apt.BucketBatchSampler(sizes, max_atoms).padding["atoms"]
+        print(f"  {name}: {len(sizes):,} structures, {max_atoms} atoms a batch, {share:.1%}")
+        note(Result("torch_ops", f"padding, {name}", 100 * share, "%"))
 
 
 if __name__ == "__main__":
