@@ -212,7 +212,8 @@ class ReadableAtlasStore(FlushingWriter):
             array: name of the array.
 
         Returns:
-            Dataset to statistics; datasets whose array was never written are left out.
+            Dataset to statistics. Datasets whose array was never written are left out, and after a
+            killed flush those whose statistics it lost, until they are written again or compacted.
 
         Raises:
             FieldError: there is no such array.

@@ -66,7 +66,7 @@ class StoredDataset:
             array: its name.
 
         Returns:
-            The statistics, or None if the array was never written.
+            The statistics, or None if the array was never written or a killed flush lost them.
 
         Raises:
             FieldError: no dataset of the store has such an array.

@@ -15,6 +15,7 @@ import os
 import platform
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -40,15 +40,24 @@ class Soak:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder = folder
-        self.end = time.monotonic() + seconds
+        self.seconds = seconds
+        self.end: float | None = None
         self.writers: dict[str, Counter[str]] = {}
         self.fuzzing: dict[str, dict[str, int]] = {}
         self.machines: Counter[str] = Counter()
         self.failures: list[str] = []
 
+    def start(self) -> None:
+        """Starts the clock: called when all is prepared."""
+        self.end = time.monotonic() + self.seconds
+
+    def stop(self, *_: object) -> None:
+        """Ends all parts after what they are doing, so that they remove their namespaces."""
+        self.end = time.monotonic()
+
     def left(self) -> float:
         """Seconds until the end."""
-        return self.end - time.monotonic()
+        return self.seconds if self.end is None else self.end - time.monotonic()
 
     def totals(self) -> dict[str, Any]:
         """Returns everything counted so far."""
@@ -84,6 +93,8 @@ def kill_writers(soak: Soak, seed: int) -> None:
             writers.append(kind(soak.folder / f"writer-{number}", server, rng))
             soak.writers[kind.name] = writers[-1].counts
         weights = [writer.weight for writer in writers]
+        if soak.end is None:
+            soak.start()
         n_rounds = 0
         while writers and soak.left() > 0:
             (writer,) = rng.choices(writers, weights)
@@ -149,6 +160,8 @@ def main() -> int:
     began = time.strftime("%Y-%m-%d")
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=options.folder))
     soak = Soak(folder, options.seconds)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, soak.stop)
     seed = int.from_bytes(os.urandom(4), "little")
     parts = [threading.Thread(target=kill_writers, args=(soak, seed))]
     parts.append(threading.Thread(target=use_machines, args=(soak,)))
