@@ -200,12 +200,37 @@ int main(int, char** arguments) {
 """
 
 
+class AllOperators(torch.nn.Module):
+    """Pairs, features of six oxygen atoms, and their contraction with the rows of others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs = Pairs()
+        self.descriptor = apt.ChebyshevDescriptor(["O"], 3, 3.1, 2, 2.6, dtype="float64")
+        self.register_buffer("numbers", torch.full((6,), 8))
+        batch = batch_of("one", (3, 3))
+        self.rows = [batch._fields.get(name) for name in DERIVATIVES]
+        for i, row in enumerate(self.rows):
+            if row is not None:
+                self.register_buffer(f"row{i}", row)
+
+    def forward(
+        self, positions: torch.Tensor, cell: torch.Tensor, ptr: torch.Tensor
+    ) -> torch.Tensor:
+        features = self.descriptor.features(positions, self.numbers, ptr, cell)
+        rows = [getattr(self, f"row{i}", None) for i in range(len(self.rows))]
+        forces = OPERATORS.contract_forces(features, ptr, *rows)
+        return self.pairs(positions, cell, ptr) + features.sum() + forces.abs().sum()
+
+
 @pytest.mark.timeout(600)
 def test_compiled_package_runs_in_a_program_without_python(tmp_path: Path) -> None:
     positions = torch.arange(18, dtype=torch.float64).view(6, 3).sin() * 2 + 2
     cell = 4 * torch.eye(3, dtype=torch.float64).repeat(2, 1, 1)
     given = (positions, cell, torch.tensor([0, 3, 6]))
-    program = torch.export.export(Pairs(), given)
+    model = AllOperators()
+    assert all(part != 0 for part in (model(*given) - Pairs()(*given), Pairs()(*given)))
+    program = torch.export.export(model, given)
     package = tmp_path / "pairs.pt2"
     torch._inductor.aoti_compile_and_package(program, package_path=str(package))
     source, binary = tmp_path / "main.cpp", tmp_path / "main"
@@ -230,7 +255,7 @@ def test_compiled_package_runs_in_a_program_without_python(tmp_path: Path) -> No
         capture_output=True,
         check=True,
     )
-    assert float(done.stdout) == pytest.approx(float(Pairs()(*given)), rel=1e-12)
+    assert float(done.stdout) == pytest.approx(float(model(*given)), rel=1e-12)
     linked = subprocess.run(["ldd", library_path()], text=True, capture_output=True, check=True)
     assert "libpython" not in linked.stdout
     assert "torch_python" not in linked.stdout
