@@ -1,7 +1,7 @@
 """A device for each test: CUDA where there is one, else the CPU; and the data that tests share.
 
 These tests need nothing of the other folders, so that they run on machines with little else than
-torch and pytest: ``make test-gpu``, or as ``packaging/offline/build`` says.
+torch and pytest: ``make test-gpu``.
 """
 
 from __future__ import annotations
