@@ -200,6 +200,16 @@ def flush_store(path: str, seed: str, first: str) -> None:
             tell("done", n)
 
 
+def _read_beside_a_writer(read: Callable[[], int]) -> int:
+    """Reads again while a writer flushes in between."""
+    while True:
+        try:
+            return read()
+        except apt.FieldError as error:
+            if "written to since" not in str(error):
+                raise
+
+
 class StoreFlushing(GrowingWriter):
     """Flushes and compactions of an ATLAS store."""
 
@@ -213,13 +223,12 @@ class StoreFlushing(GrowingWriter):
     def state_of(cls, path: Path) -> int:
         if not path.exists():
             return 0
-        while True:
-            try:
-                with apt.AtlasStore(path) as store:
-                    return cls._number_in(store)
-            except apt.FieldError as error:
-                if "written to since" not in str(error):  # a reader beside the writer tries again
-                    raise
+        return _read_beside_a_writer(lambda: cls._number_at(path))
+
+    @classmethod
+    def _number_at(cls, path: Path) -> int:
+        with apt.AtlasStore(path) as store:
+            return cls._number_in(store)
 
     @classmethod
     def _number_in(cls, store: apt.AtlasStore) -> int:
@@ -274,19 +283,18 @@ class ArrayFileFlushing(GrowingWriter):
     def state_of(cls, path: Path) -> int:
         if not path.exists():
             return 0
-        while True:
-            try:
-                with apt.ArrayFile(path) as file:
-                    if not file.names:
-                        return 0
-                    found = np.asarray(file.read("a"))
-                    n = int(found[0])
-                    assert np.array_equal(found, _values((6,), n))
-                    assert np.array_equal(np.asarray(file.read("x")), _values(SHAPES[n % 3], n))
-                    return n
-            except apt.FieldError as error:
-                if "written to since" not in str(error):
-                    raise
+        return _read_beside_a_writer(lambda: cls._number_at(path))
+
+    @classmethod
+    def _number_at(cls, path: Path) -> int:
+        with apt.ArrayFile(path) as file:
+            if not file.names:
+                return 0
+            found = np.asarray(file.read("a"))
+            n = int(found[0])
+            assert np.array_equal(found, _values((6,), n))
+            assert np.array_equal(np.asarray(file.read("x")), _values(SHAPES[n % 3], n))
+            return n
 
     @classmethod
     def reopen(cls, path: Path) -> None:
