@@ -3,7 +3,9 @@
     python benchmarks/gpu.py [--quick]
 
 Copies of batches from pageable and pinned memory; the share of an epoch in which the device has
-nothing to do; batches from a ``ResidentDataset`` there; and ``contract_forces``, next to the CPU.
+nothing to do, and how long the loop waits for a batch; edges from the device beside the training
+loop and in it, and from the threads of the CPU; batches from a ``ResidentDataset`` there; and
+``contract_forces``, next to the CPU.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +27,7 @@ from turns import take_turns
 import atompack_torch as apt
 
 N_ATOMS, BATCH_SIZE = 32, 64
+NEIGHBORS = apt.NeighborList(4.0, vectors=True)
 
 
 def main() -> None:
@@ -77,33 +83,66 @@ def report_epochs(dataset: apt.AtpDataset, rounds: int) -> None:
     square = torch.randn(2048, 2048, device="cuda")
     resident = apt.ResidentDataset(dataset, "cuda")
     n = -(-len(dataset) // BATCH_SIZE)
+    waited: Counter[str] = Counter()
 
-    def epoch(batches: Iterable[apt.MoleculeBatch | None]) -> Callable[[], object]:
+    def epoch(
+        name: str,
+        batches: Iterable[apt.MoleculeBatch | None],
+        step: Callable[[apt.MoleculeBatch], object] = lambda batch: batch.positions.sum(),
+    ) -> Callable[[], object]:
         def run() -> None:
-            for batch in batches:
+            iterator = iter(batches)
+            for _ in range(n):
+                start = time.perf_counter()
+                batch = next(iterator)
+                waited[name] += time.perf_counter() - start
                 torch.mm(square, square)
                 if batch is not None:
-                    batch.positions.sum()
+                    step(batch)
             torch.cuda.synchronize()
 
         return run
 
-    loader = apt.Loader(dataset, BATCH_SIZE, shuffle=True, device="cuda")
-    pinned = apt.Loader(dataset, BATCH_SIZE, shuffle=True, device="cuda", pin_memory=True)
-    sides = {
-        "no batches": epoch([None] * n),
-        "Loader": epoch(loader),
-        "Loader, pinned": epoch(pinned),
-        "ResidentDataset": epoch(apt.Loader(resident, BATCH_SIZE, shuffle=True)),
+    def load(source: apt.AtpDataset, **options: Any) -> apt.Loader:
+        return apt.Loader(
+            source, BATCH_SIZE, shuffle=True, device="cuda", pin_memory=True, **options
+        )
+
+    def search(batch: apt.MoleculeBatch) -> torch.Tensor:
+        found = apt.neighbor_list(batch.positions.double(), None, None, batch.ptr, NEIGHBORS.cutoff)
+        return found.edge_vector.sum()
+
+    pinned = load(dataset)
+    on_threads = apt.AtpDataset(dataset.path, neighbors=NEIGHBORS)
+    batches: dict[str, Iterable[apt.MoleculeBatch | None]] = {
+        "no batches": [None] * n,
+        "Loader": apt.Loader(dataset, BATCH_SIZE, shuffle=True, device="cuda"),
+        "Loader, pinned": pinned,
+        "Loader, pinned, edges of the CPU": load(on_threads),
+        "ResidentDataset": apt.Loader(resident, BATCH_SIZE, shuffle=True),
     }
+    sides = {name: epoch(name, source) for name, source in batches.items()}
+    if find_spec("nvalchemiops") is None:
+        print("edges of the device: skipped, nvalchemi-toolkit-ops is not installed")
+    else:
+        beside, inside = "edges of the device, beside the loop", "edges of the device, in the loop"
+        sides[beside] = epoch(
+            beside, load(dataset, neighbors=NEIGHBORS), lambda batch: batch.edge_vector.sum()
+        )
+        sides[inside] = epoch(inside, pinned, search)
     take_turns(sides, 1)
+    waited.clear()
     times = {name: spent.median for name, spent in take_turns(sides, rounds).items()}
     for name, seconds in times.items():
         stall = max(0.0, 1 - times["no batches"] / seconds)
-        print(f"epoch, {name}: {1e6 * seconds / n:.1f} µs a batch, {stall:.1%} of it stalled")
-    for name, batches in (("Loader, pinned", pinned), ("ResidentDataset", None)):
+        waiting = 1e6 * waited[name] / rounds / n
+        print(
+            f"epoch, {name}: {1e6 * seconds / n:.1f} µs a batch, {stall:.1%} of it stalled, "
+            f"the loop waits {waiting:.1f} µs for a batch"
+        )
+    for name in ("Loader, pinned", "ResidentDataset"):
         start = time.perf_counter()
-        for _ in batches if batches is not None else apt.Loader(resident, BATCH_SIZE, shuffle=True):
+        for _ in batches[name]:
             pass
         torch.cuda.synchronize()
         print(f"batches alone, {name}: {1e6 * (time.perf_counter() - start) / n:.1f} µs")

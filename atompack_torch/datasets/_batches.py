@@ -32,7 +32,10 @@ Self = TypeVar("Self", bound="BatchDataset[Any, Any]")
 
 
 class BatchPrefetcher(Protocol):
-    """Batches that native threads make ahead of their use, in the order of the requests."""
+    """Batches that native threads make ahead of their use, in the order of the requests.
+
+    One thread may submit requests while another one takes batches.
+    """
 
     def submit(self, indices: Indices) -> bool:
         """Requests a batch, without waiting; returns True if there is room for more requests."""
@@ -314,8 +317,12 @@ class NativePrefetcher:
 
     def submit(self, indices: Indices) -> bool:
         """Requests a batch; returns True if there is room for more requests."""
-        has_room: bool = self._native.submit(indices, self._dataset._selection)
-        self._asked.append(indices)
+        self._asked.append(indices)  # first: another thread may take batches meanwhile
+        try:
+            has_room: bool = self._native.submit(indices, self._dataset._selection)
+        except BaseException:
+            self._asked.pop()
+            raise
         return has_room
 
     def take(self) -> Any:

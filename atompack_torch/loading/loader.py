@@ -20,6 +20,7 @@ from torch.utils.data import SequentialSampler
 from atompack_torch.datasets._batches import Batch, BatchDataset, BatchPrefetcher
 from atompack_torch.datasets._dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.loading.background import BackgroundPrefetcher
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
     check_batch_sampler,
@@ -31,10 +32,16 @@ from atompack_torch.loading.checks import (
     iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
-from atompack_torch.loading.transfer import Transfer, check_neighbors, with_neighbors
+from atompack_torch.loading.transfer import (
+    SideStream,
+    check_neighbors,
+    to_device,
+    with_neighbors,
+)
 from atompack_torch.options import epoch_number
 
 _MAX_THREADS = 4  # by default, as a training step needs cores too
+_N_ON_DEVICE = 2  # batches on a CUDA device beside those that were delivered
 
 # Their threads must not outlive the interpreter.
 _running: weakref.WeakSet[_Pass[Any]] = weakref.WeakSet()
@@ -72,13 +79,14 @@ class Loader(Generic[Batch]):
             fastest on few cores.
         prefetch: number of batches to make ahead, at least one per thread.
         pin_memory: make batches in page-locked memory, which torch recycles (only with CUDA).
-        device: device to move batches to. Copies to a CUDA device run on a separate stream, which
-            the current stream waits for; those of pinned batches block nothing else.
+        device: device to move batches to. For a CUDA device, one more thread of the pass moves the
+            next two batches there, on a stream of its own, before they are asked for. The current
+            stream waits for a batch when it is delivered; the thread that iterates never waits
+            for the device.
         neighbors: edges to add to the batches of a data set that makes none: on a CUDA device by
-            its kernels, on the stream of the copies (nvalchemi-toolkit-ops is needed, the extra
-            ``cuda``), else by the threads, as ``neighbors=`` of the data set does. Without
-            triplets. On CUDA devices, pairs of an atom are sorted by j, and the host waits for
-            their number.
+            its kernels, on the thread and the stream of the copies (nvalchemi-toolkit-ops is
+            needed, the extra ``cuda``), else by the threads, as ``neighbors=`` of the data set
+            does. Without triplets. On CUDA devices, pairs of an atom are sorted by j.
         **others: options of torch's ``DataLoader``, which raise an error.
 
     Raises:
@@ -349,7 +357,11 @@ class _Pass(Generic[Batch]):
         self._native: BatchPrefetcher | None = self._dataset._prefetch(
             loader.num_threads, loader.prefetch, loader.pin_memory
         )
-        self._transfer = Transfer(loader.device, loader.neighbors if loader._is_cuda else None)
+        self._device = loader.device
+        if self._device is not None and loader._is_cuda:
+            side = SideStream(self._device, loader.neighbors)
+            self._native = BackgroundPrefetcher(self._native, side.take, side.receive, _N_ON_DEVICE)
+            self._device = None  # the batches taken are there
         _running.add(self)
 
     def __iter__(self) -> _Pass[Batch]:
@@ -368,7 +380,7 @@ class _Pass(Generic[Batch]):
             self.close()
             self._loader._end_pass(self._epoch)
             raise StopIteration
-        return self._dataset._apply_transform(self._transfer(self._take(native)))
+        return self._dataset._apply_transform(to_device(self._take(native), self._device))
 
     def _take(self, native: BatchPrefetcher) -> Any:
         """Returns the oldest batch; one that is an error counts as delivered too."""
@@ -381,7 +393,9 @@ class _Pass(Generic[Batch]):
 
     def close(self) -> None:
         """Stops the threads, after the batches in progress."""
-        self._native = None
+        native, self._native = self._native, None
+        if isinstance(native, BackgroundPrefetcher):
+            native.close()
 
 
 @atexit.register

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._batches import BatchPrefetcher
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import NEIGHBOR_INFO
 from atompack_torch.ops.neighbors import neighbor_list
@@ -72,50 +73,77 @@ def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
     return MoleculeBatch(fields, infos, batch._masks, batch._mask_rows, batch._arena)
 
 
-class Transfer:
-    """Moves batches to a device; those to CUDA devices on a stream of its own.
+def to_device(
+    batch: Any,
+    device: torch.device | None,
+    neighbors: NeighborList | None = None,
+    *,
+    non_blocking: bool = False,
+) -> Any:
+    """Moves a batch of any kind to a device, and adds its edges there.
 
     Args:
-        device: the device; None: batches stay where they are.
-        neighbors: edges to add there, on the same stream.
+        batch: the batch.
+        device: the device; None: it stays where it is.
+        neighbors: edges to add to molecules.
+        non_blocking: whether copies from pinned memory return before they are complete.
+
+    Returns:
+        The batch there.
+    """
+    if device is None:
+        return batch
+    if not isinstance(batch, MoleculeBatch):
+        return tree_map_only(Tensor, lambda t: t.to(device, non_blocking=non_blocking), batch)
+    moved = batch.to(device, non_blocking=non_blocking)
+    return moved if neighbors is None else add_edges(moved, neighbors)
+
+
+class SideStream:
+    """A stream of a CUDA device on which batches are made for the stream of their user.
+
+    Args:
+        device: the device.
+        neighbors: edges to add there.
     """
 
-    def __init__(self, device: torch.device | None, neighbors: NeighborList | None) -> None:
-        self._device, self._neighbors = device, neighbors
-        self._stream = None
-        if device is not None and device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    def __init__(self, device: torch.device, neighbors: NeighborList | None) -> None:
+        self._neighbors = neighbors
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        # A data set that is kept on the device may still be on its way there.
+        self._stream.wait_stream(torch.cuda.current_stream(device))
 
-    def __call__(self, batch: Any) -> Any:
-        """Returns the batch on the device; the current stream waits for it.
+    def take(self, batches: BatchPrefetcher) -> tuple[Any, torch.cuda.Event]:
+        """Takes the oldest batch and moves it; the host waits for the number of its edges.
 
-        The host does not, except for edges: it must know their number.
+        Args:
+            batches: where the batch comes from.
+
+        Returns:
+            The batch on the device, and an event of the stream when it is complete.
         """
-        if self._device is None:
-            return batch
-        if self._stream is None:
-            return self._moved(batch, False)
         with torch.cuda.stream(self._stream):
-            moved = self._moved(batch, True)
-        current = torch.cuda.current_stream(self._device)
-        current.wait_stream(self._stream)
-        _record_stream(moved, current)
-        return moved
+            batch = batches.take()
+            moved = to_device(batch, self._stream.device, self._neighbors, non_blocking=True)
+            return moved, self._stream.record_event()
 
-    def _moved(self, batch: Any, non_blocking: bool) -> Any:
-        if not isinstance(batch, MoleculeBatch):
-            return tree_map_only(
-                Tensor, lambda t: t.to(self._device, non_blocking=non_blocking), batch
-            )
-        moved = batch.to(self._device, non_blocking=non_blocking)
-        return moved if self._neighbors is None else add_edges(moved, self._neighbors)
+    def receive(self, sent: tuple[Any, torch.cuda.Event]) -> Any:
+        """Hands a batch over to the current stream, which waits for it; the host does not.
 
+        Args:
+            sent: result of ``take``.
 
-def _record_stream(batch: Any, stream: torch.cuda.Stream) -> None:
-    if isinstance(batch, MoleculeBatch):
-        batch.record_stream(stream)
-    else:
-        tree_map_only(Tensor, lambda t: t.record_stream(stream), batch)
+        Returns:
+            The batch.
+        """
+        batch, is_complete = sent
+        current = torch.cuda.current_stream(self._stream.device)
+        current.wait_event(is_complete)
+        if isinstance(batch, MoleculeBatch):
+            batch.record_stream(current)
+        else:
+            tree_map_only(Tensor, lambda t: t.record_stream(current), batch)
+        return batch
 
 
 def check_neighbors(dataset: Any, neighbors: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +124,34 @@ def test_edges_of_a_loader(path: Path, device: torch.device, options: Any) -> No
     expected = apt.Loader(apt.AtpDataset(path, neighbors=neighbors), 32)
     for found, native in zip(loader, expected, strict=True):
         assert torch.equal(edges_of(found), edges_of(native))
+
+
+def test_only_the_thread_that_searches_waits(path: Path, cuda: torch.device) -> None:
+    """The mode that shows waits is one for all threads, so they are told apart by their number."""
+    pytest.importorskip("nvalchemiops", reason="nvalchemi-toolkit-ops is not installed")
+    neighbors = apt.NeighborList(3.0, vectors=True)
+    loader = apt.Loader(apt.AtpDataset(path), 32, device=cuda, pin_memory=True, neighbors=neighbors)
+    for _ in loader:  # fills the pools of memory, builds the kernels
+        pass
+    waits: list[int] = []
+    total = torch.zeros((), device=cuda)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda *_, **__: waits.append(threading.get_ident())
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            for batch in loader:
+                total += batch.edge_vector.pow(2).sum()
+            seen = list(waits)
+            found = total.item()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert threading.get_ident() not in seen
+    assert len(seen) >= len(loader)
+    assert threading.get_ident() in waits, "a wait was not shown"
+    native = apt.Loader(apt.AtpDataset(path, neighbors=neighbors), 32)
+    expected = sum(batch.edge_vector.double().pow(2).sum() for batch in native)
+    assert found == pytest.approx(float(expected), rel=1e-4)
 
 
 def edges_of(batch: apt.MoleculeBatch) -> torch.Tensor:

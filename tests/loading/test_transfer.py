@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
-from atompack_torch.loading.transfer import Transfer, add_edges
+from atompack_torch.loading.transfer import add_edges, to_device
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_edges_that_are_made_after_the_move(
 
 
 def test_other_data_is_moved_without_edges() -> None:
-    moved = Transfer(torch.device("cpu"), None)({"a": torch.ones(2), "b": ["x"]})
+    moved = to_device({"a": torch.ones(2), "b": ["x"]}, torch.device("cpu"))
     assert torch.equal(moved["a"], torch.ones(2))
 
 
