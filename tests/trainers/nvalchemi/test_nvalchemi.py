@@ -143,7 +143,7 @@ def test_its_hook_trains_on_two_ranks(tmp_path: Path, when: str) -> None:
     """Also if the hook joins the ranks after the loader was made."""
     count = 25
     path = write_atp(tmp_path / "made.atp", structures(count))
-    ranks = run_ranks(tmp_path, Path(__file__).with_name("nvalchemi_ddp_rank.py"), path, when)
+    ranks = run_ddp(tmp_path, path, when, "plain")
     n_steps = {len(rank["losses"]) for rank in ranks}
     assert n_steps == {10}
     for first in (0, 5):
@@ -152,6 +152,20 @@ def test_its_hook_trains_on_two_ranks(tmp_path: Path, when: str) -> None:
     assert ranks[0]["molecules"][:5] != ranks[0]["molecules"][5:]
     assert np.isfinite(ranks[0]["losses"]).all()
     assert ranks[0]["losses"] != ranks[1]["losses"]
+    assert ranks[0]["weights"] == ranks[1]["weights"]
+    assert ranks[0]["weights"] != ranks[0]["before"]
+
+
+def test_its_demo_model_differs_between_ranks(tmp_path: Path) -> None:
+    """Its embedding renormalizes the rows that a batch uses: the elements of this rank only."""
+    path = write_atp(tmp_path / "made.atp", structures(25))
+    first, second = (rank["weights"] for rank in run_ddp(tmp_path, path, "early", "stock"))
+    differing = [name for name, values in first.items() if values != second[name]]
+    assert differing == [name for name in first if name.endswith("embedding.weight")][:1]
+
+
+def run_ddp(folder: Path, *arguments: str | Path) -> list[Any]:
+    return run_ranks(folder, Path(__file__).with_name("nvalchemi_ddp_rank.py"), *arguments)
 
 
 def test_its_hook_keeps_the_loader(tmp_path: Path) -> None:
@@ -220,6 +234,30 @@ def test_references_and_properties(tmp_path: Path) -> None:
     torch.testing.assert_close(batch.energy[:, 0], (-100.0 - sums).float())
     with pytest.raises(apt.FieldError, match="no reference energy"):
         list(nvalchemi.loader(path, 3, references={1: -13.6}))
+
+
+def test_fields_that_are_left_out(tmp_path: Path) -> None:
+    """By options of the data set; those that its transform makes are there."""
+
+    def add_spin(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+        batch.spin = 2.0 * batch.energy
+        return batch
+
+    path = tmp_path / "made.atp"
+    with apt.AtpWriter(path) as writer:
+        for atoms in structures(3, periodic=True):
+            made = apt.Molecule.from_ase(atoms)
+            made["charge"] = 1.0
+            writer.write(made)
+    (batch,) = nvalchemi.loader(apt.AtpDataset(path), 3)
+    assert {"charge", "stress"} <= batch.keys["system"]
+    for options in ({"exclude": ["charge", "stress"]}, {"fields": ["energy", "forces"]}):
+        (batch,) = nvalchemi.loader(apt.AtpDataset(path, **options), 3)
+        assert batch.keys["system"].isdisjoint({"charge", "stress"})
+    dataset = apt.AtpDataset(path, exclude=["charge"], transform=add_spin)
+    (batch,) = nvalchemi.loader(dataset, 3, shuffle=False, dtype=torch.float64)
+    assert "charge" not in batch.keys["system"]
+    assert torch.equal(batch.spin, 2.0 * batch.energy)
 
 
 def test_edges_are_the_nearest(tmp_path: Path) -> None:
