@@ -23,6 +23,7 @@ from atompack_torch.inspection.dispatch import open as open_path
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
 
 LABELS = BUILTINS.keys() - set(GEOMETRY)
+_ANY_CUTOFF = 1.0  # Å
 
 Data = MoleculeDataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -162,7 +163,9 @@ def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
 
 
 def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
-    """Describes the fields that a data set gives, without those that its options leave out.
+    """Describes the fields that batches have: without those that options leave out.
+
+    A ``transform`` is called with the first molecule, to see what it adds and removes.
 
     Args:
         dataset: the data set.
@@ -170,6 +173,24 @@ def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
     Returns:
         Name → dtype, level and shape of a row.
     """
+    if dataset._request.transform is not None and len(dataset):
+        return schema_of(_first_batch(dataset))
+    return _requested_schema(dataset)
+
+
+def _first_batch(dataset: MoleculeDataset) -> MoleculeBatch:
+    """Returns the first molecule as a batch with all fields, and with edges."""
+    part = copy.copy(dataset)
+    part.close()
+    request = part._request
+    # Layouts replace the edges, so that any do.
+    edges = request.neighbors or NeighborList(_ANY_CUTOFF)
+    part._request = request._replace(missing="nan", neighbors=edges)
+    return part.batch([0])
+
+
+def _requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
+    """Describes the fields of batches before a transform."""
     schema = dataset.schema
     if not dataset._request.names_fields:
         return schema
@@ -189,7 +210,7 @@ def _absent_labels(dataset: MoleculeDataset) -> set[str]:
     request = dataset._request
     if not request.names_fields and request.missing == "nan":
         return set()
-    return LABELS.difference(selected_schema(dataset))
+    return LABELS.difference(_requested_schema(dataset))
 
 
 def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:

@@ -25,7 +25,13 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
-from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+from atompack_torch.trainers._layout import (
+    Data,
+    Layout,
+    float_dtype,
+    open_dataset,
+    selected_schema,
+)
 
 try:
     import periodictable
@@ -315,7 +321,7 @@ def loader(
         raise ValueError("batch_size: expected either this or max_atoms")
     molecules = open_dataset(data)
     layout = NvalchemiLayout(
-        fields_of=_fields_of(molecules.schema),
+        fields_of=_fields_of(selected_schema(molecules)),
         edges=None if cutoff is None else NeighborList(cutoff, max_neighbors=max_neighbors),
         dtype=float_dtype(dtype),
         references=_references(references),

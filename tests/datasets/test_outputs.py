@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 import atompack_torch as apt
 from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.trainers._epochs import epoch_loader
-from atompack_torch.trainers._layout import Layout, open_dataset
+from atompack_torch.trainers._layout import Layout, open_dataset, selected_schema
 
 CUTOFF = 3.5
 F32, F64, I64 = torch.float32, torch.float64, torch.int64
@@ -411,6 +411,28 @@ def test_the_transform_of_the_user_comes_first(path: Path) -> None:
     plain = layout.dataset(apt.AtpDataset(path))[:]["energy"]
     doubled = layout.dataset(apt.AtpDataset(path, transform=double))[:]["energy"]
     assert torch.equal(doubled, 2 * plain)
+
+
+def test_the_schema_is_that_of_batches(path: Path) -> None:
+    """Without what options leave out, and with what the transform of the user adds."""
+
+    def add(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+        batch.of_edges = torch.bincount(batch.edge_index[0], minlength=len(batch.positions))
+        batch.relative = batch.energy / batch.n_atoms
+        return batch
+
+    whole = apt.AtpDataset(path)
+    assert selected_schema(whole) == whole.schema
+    for option in ({"fields": ["energy"]}, {"exclude": ["forces", "stress", "charge"]}):
+        for transform in (None, add):
+            dataset = apt.AtpDataset(path, transform=transform, missing="error", **option)
+            schema = selected_schema(dataset)
+            assert "energy" in schema
+            assert schema.keys().isdisjoint({"forces", "stress", "charge"})
+            assert ("relative" in schema) == (transform is not None)
+    assert schema["relative"].level == "molecule"
+    assert schema["relative"].dtype == F64
+    assert "relative" not in selected_schema(dataset.subset([]))
 
 
 def test_further_fields_stay_in_the_batch(path: Path) -> None:

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from atompack_torch.formats import detect
 from atompack_torch.options import is_url
-from atompack_torch.trainers._layout import open_dataset
+from atompack_torch.trainers._layout import open_dataset, selected_schema
 from atompack_torch.trainers.mace._keys import KEYS
 from atompack_torch.trainers.mace._loader import Graph, GraphDataset, make_loader
 from atompack_torch.trainers.mace._structures import (
@@ -170,7 +170,7 @@ def _part(
     may_lack_labels: bool,
 ) -> Part:
     dataset = open_dataset(path)
-    schema = dataset.schema
+    schema = selected_schema(dataset)
     found = {}
     for label, key in keys.items():
         if label == "head":

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.errors import FieldError
+from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.mace._layout import TYPE, WEIGHT, MaceLayout, make_layout
 
 _AT_ONCE = 4096  # structures of a batch
@@ -49,7 +50,7 @@ class Part:
             The layout.
         """
         return make_layout(
-            self.dataset.schema,
+            selected_schema(self.dataset),
             numbers,
             cutoff,
             dtype=torch.get_default_dtype(),

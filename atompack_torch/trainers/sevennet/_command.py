@@ -23,6 +23,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers._naming import open_with_names
 from atompack_torch.trainers._samplers import once_each
 from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, make_layout
@@ -126,7 +127,7 @@ def _open(config: dict[str, Any], key: str) -> _Part:
     names = {label: options[label] for label in _LABELS.values() if label in options}
     dataset, fields = open_with_names(paths[0] if len(paths) == 1 else paths, names)
     options |= fields
-    options["has_free_energy"] = FREE_ENERGY in dataset.schema
+    options["has_free_energy"] = FREE_ENERGY in selected_schema(dataset)
     return _Part(dataset, options, weights)
 
 

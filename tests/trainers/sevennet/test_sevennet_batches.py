@@ -173,6 +173,25 @@ def test_free_energy_comes_first(tmp_path: Path) -> None:
     assert torch.equal(converted.total_energy, expected.total_energy)
 
 
+def test_a_free_energy_that_is_left_out(tmp_path: Path) -> None:
+    """By an option of the data set; one that its transform makes comes first."""
+    made = structures(4)
+    for number, atoms in enumerate(made):
+        atoms.calc.results["free_energy"] = -100.0 - number
+    path = write_atp(tmp_path / "a.atp", made)
+    energies = apt.AtpDataset(path)[:].energy.float()
+    for option in ({"fields": ["energy", "forces", "stress"]}, {"exclude": ["free_energy"]}):
+        (own,) = ours(apt.AtpDataset(path, **option))
+        assert torch.equal(own.total_energy, energies)
+    (own,) = ours(apt.AtpDataset(path, exclude=["free_energy"], transform=_add_free_energy))
+    assert torch.equal(own.total_energy, energies + 1)
+
+
+def _add_free_energy(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    batch.free_energy = batch.energy.float() + 1
+    return batch
+
+
 def test_weights_and_modality(path: Path) -> None:
     batch = next(iter(ours(path, weights={"force": 2.0}, modality="PBE")))
     assert batch.data_weight["force"].tolist() == [2.0] * BATCH
