@@ -10,6 +10,7 @@ import torch.distributed
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.resident import ResidentDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import check_choice
 from atompack_torch.trainers._labels import with_labels
@@ -75,6 +76,7 @@ class DataHooks:
         seed: int = 0,
         num_threads: int | None = None,
         prefetch: int = 4,
+        resident: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -84,8 +86,10 @@ class DataHooks:
         self._layout = layout
         self._shuffle, self._seed = shuffle, seed
         self._num_threads, self._prefetch = num_threads, prefetch
+        self._resident = resident
         self._options = options
         self._opened: dict[str, MoleculeDataset] = {}
+        self._in_memory: dict[str, tuple[Layout | None, ResidentDataset]] = {}
         self._training: EpochLoader | None = None
         self._resumed: Mapping[str, Any] | None = None  # of a checkpoint
 
@@ -193,8 +197,9 @@ class DataHooks:
             seed=self._seed,
         )
         device = self._device()
+        made = dataset if self._layout is None else self._layout.dataset(dataset)
         loader = EpochLoader(
-            dataset if self._layout is None else self._layout.dataset(dataset),
+            self._load(name, made) if self._resident else made,
             batch_sampler=sampler,
             seed=self._seed,
             num_threads=self._num_threads,
@@ -205,6 +210,15 @@ class DataHooks:
         if overfits:  # Lightning replaces other samplers
             loader.sampler = SequentialSampler(dataset)
         return loader
+
+    def _load(self, name: str, dataset: MoleculeDataset) -> ResidentDataset:
+        """Returns a data set that is loaded into memory once, for all epochs."""
+        layout, loaded = self._in_memory.get(name, (None, None))
+        if loaded is None or layout != self._layout:
+            loaded = ResidentDataset(dataset)
+            self._in_memory[name] = (self._layout, loaded)
+        loaded.set_epoch(dataset._epoch)
+        return loaded
 
     def _device(self) -> torch.device | None:
         """Returns the CUDA device of the trainer, if it has one.

@@ -53,6 +53,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         seed: seed of these orders.
         num_threads: threads of each rank that make batches; see ``Loader``.
         prefetch: batches made ahead.
+        resident: keep the molecules and their edges in memory, on each rank all of them, so that
+            edges are searched once instead of in every epoch; see ``ResidentDataset``.
         **options: of the data sets that are opened here: ``fields``, ``neighbors``, ``missing``,
             ``transform`` and so on.
 
@@ -74,6 +76,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         seed: int = 0,
         num_threads: int | None = None,
         prefetch: int = 4,
+        resident: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -88,5 +91,6 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             seed=seed,
             num_threads=num_threads,
             prefetch=prefetch,
+            resident=resident,
             **options,
         )

@@ -102,6 +102,8 @@ class DataModule(DataHooks, _Base):
         seed: of these orders and of splits.
         num_threads: threads of each rank that make batches; see ``Loader``.
         prefetch: batches made ahead.
+        resident: keep the molecules and their edges in memory, on each rank all of them, so that
+            edges are searched once instead of in every epoch; see ``ResidentDataset``.
         **options: of the data sets that are opened here.
 
     Raises:
@@ -129,6 +131,7 @@ class DataModule(DataHooks, _Base):
         seed: int = 0,
         num_threads: int | None = None,
         prefetch: int = 4,
+        resident: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -138,6 +141,7 @@ class DataModule(DataHooks, _Base):
             seed=seed,
             num_threads=num_threads,
             prefetch=prefetch,
+            resident=resident,
             **{name: _primitive(option) for name, option in options.items()},
         )
         made = (instantiate(t) if isinstance(t, Mapping) else t for t in _primitive(transforms))

@@ -207,8 +207,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
         dtype: of floating values.
         train_sampler_cls: an argument of ``spktrain``; None: samplers are those of this package.
-        **options: ``shuffle``, ``seed``, ``num_threads`` and ``prefetch`` as for Lightning's
-            module, and options of data sets that are opened here.
+        **options: ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and ``resident`` as for
+            Lightning's module, and options of data sets that are opened here.
 
     Raises:
         ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.

@@ -151,8 +151,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         remove_ref_energy: remove these energies from the labels, in float64; with the prior model
             ``Atomref`` they stay.
         dtype: of floating values.
-        **options: ``shuffle``, ``seed``, ``num_threads`` and ``prefetch`` as for Lightning's
-            module, and options of data sets that are opened here.
+        **options: ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and ``resident`` as for
+            Lightning's module, and options of data sets that are opened here.
 
     Raises:
         ValueError: not exactly one of ``batch_size`` and ``max_atoms``.

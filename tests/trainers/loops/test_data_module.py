@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import torch
 from cases import BATCH, MAX_ATOMS, N, write
 from data_module_rank import STOP, Model
 from runs import Ranks, assert_complete, epochs, start
+from structures import CUTOFF, structures, write_atp
 
 import atompack_torch as apt
 from atompack_torch.trainers.lightning import DataModule
 
 pytestmark = pytest.mark.timeout(500)
 BUDGETS = ["atoms", "molecules"]
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "lightning.md"
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +140,86 @@ def test_data_sets_mixtures_and_lists(path: Path) -> None:
     assert len(first) == len(second) == 100
     assert sorted(first) != sorted(second)
     assert [n for batch in model.steps["val"][1] for n in batch] == list(range(2 * N))
+
+
+class Noting(Model):
+    """Notes the molecules of each step, which of them have forces, and the edges."""
+
+    def _note(self, stage: str, batch: Any) -> None:
+        super()._note(stage, batch)
+        rows = self.steps[f"{stage}, values"].setdefault(self.current_epoch, [])
+        rows.append([batch.mask("forces").tolist(), batch.edge_index.tolist()])
+
+
+def test_from_memory(tmp_path: Path) -> None:
+    """The same batches, loaded once, with the forces that are chosen for each epoch."""
+    path = write_atp(tmp_path / "data.atp", structures(20))
+    found = []
+    for resident in (False, True):
+        data = DataModule(
+            path,
+            batch_size=4,
+            resident=resident,
+            neighbors=apt.NeighborList(CUTOFF),
+            force_fraction=0.5,
+            resample_forces=True,
+        )
+        model = Noting()
+        model.steps["train, values"] = {}
+        trainer(tmp_path, max_epochs=2).fit(model, datamodule=data)
+        found.append(model.steps)
+        assert isinstance(data.train_dataloader().dataset, apt.ResidentDataset) == resident
+    assert found[0] == found[1]
+    first, second = found[0]["train, values"].values()
+    assert [masks for masks, _ in first] != [masks for masks, _ in second]
+
+
+def test_a_mixture_is_not_loaded_whole(path: Path) -> None:
+    dataset = apt.AtpDataset(path)
+    data = DataModule(apt.MixtureDataset([dataset, dataset]), batch_size=4, resident=True)
+    data.setup("fit")
+    with pytest.raises(TypeError, match="MixtureDataset of resident data sets"):
+        data.train_dataloader()
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code, with a model that learns energies of atoms."""
+    monkeypatch.chdir(tmp_path)
+    write_atp(tmp_path / "train.atp", structures(20))
+    write_atp(tmp_path / "val.atp", structures(4, seed=1))
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert blocks
+    model = Energies()
+    names: dict[str, Any] = {"model": model}
+    for block in blocks:
+        exec(block, names)
+    assert names["data"].trainer.current_epoch == 10
+    assert len(model.losses) == 10
+    assert model.losses[-1] < model.losses[0]
+
+
+class Energies(lightning.LightningModule):
+    """An energy for each element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.atoms = torch.nn.Embedding(100, 1, dtype=torch.float64)
+        self.losses: list[float] = []  # of validation, after each epoch
+
+    def loss(self, batch: apt.MoleculeBatch) -> torch.Tensor:
+        atoms = self.atoms(batch.atomic_numbers).squeeze(1)
+        energies = atoms.new_zeros(len(batch)).index_add(0, batch.batch, atoms)
+        return (energies - batch.energy).square().mean()
+
+    def training_step(self, batch: apt.MoleculeBatch, number: int) -> torch.Tensor:
+        return self.loss(batch)
+
+    def validation_step(self, batch: apt.MoleculeBatch, number: int) -> None:
+        if not self.trainer.sanity_checking:
+            self.losses.append(float(self.loss(batch)))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=0.1)
 
 
 def test_overfitting_keeps_its_batches(path: Path) -> None:

@@ -84,6 +84,28 @@ def test_the_same_losses(tmp_path: Path, dtype: str, rel: float) -> None:
     assert (len(set(losses)), len(validations)) == (20, 2)
 
 
+def test_from_memory(tmp_path: Path) -> None:
+    """The same losses, from edges that are searched once."""
+    write_data(tmp_path)
+    files = {"train": f"{tmp_path}/train.atp", "val": f"{tmp_path}/val.atp"}
+    found = {}
+    for resident in (False, True):
+        data = our_data(**files, batch_size=BATCH, seed=3, resident=resident)
+        settings = config(data, training_module__model__model_dtype="float64")
+        folder = tmp_path / f"{resident}"
+        train(folder, settings)
+        found[resident] = logged(folder), logged(folder, "val0_epoch/weighted_sum")
+    assert found[True] == found[False]
+    assert len(found[True][0]) == 2 * N // BATCH
+    options = {**data, "stats_manager": None}
+    options.pop("_target_")
+    module = nequip.DataModule(**options)
+    module.setup("fit")
+    epochs = [module.train_dataloader() for _ in range(2)]
+    assert isinstance(epochs[0].dataset, apt.ResidentDataset)
+    assert epochs[0].dataset is epochs[1].dataset
+
+
 def test_the_example(tmp_path: Path) -> None:
     """The file as it is, in a folder with data."""
     write_data(tmp_path)
