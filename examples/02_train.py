@@ -1,6 +1,6 @@
 """Trains a small message-passing potential on energies and forces read from an .atp file.
 
-    python examples/02_train.py [FILE.atp] [--epochs 12]
+    python examples/02_train.py [FILE.atp] [--epochs 10]
 
 Without a file it first makes one with alloy structures (see alloys.py). At the end it prints the
 errors on test structures, compared with those of simple predictors, and plots them.
@@ -95,7 +95,7 @@ def parse() -> argparse.Namespace:
     add = partial(parser.add_argument, help="(default: %(default)s)")
     add("path", nargs="?", type=Path, help="an .atp file with energies, forces, cell and pbc")
     add("--structures", type=int, default=4800, help="to make (default: %(default)s)")
-    add("--epochs", type=int, default=12)
+    add("--epochs", type=int, default=10)
     add("--batch-size", type=int, default=32)
     add("--threads", type=int, default=1, help="of the loader (default: %(default)s)")
     add("--seed", type=int, default=0)

@@ -35,9 +35,7 @@ class Potential(nn.Module):
         self.register_buffer("reference", reference)
         self.register_buffer("frequencies", torch.arange(1, n_radial + 1) * math.pi / cutoff)
         self.embedding = nn.Embedding(len(reference), channels)
-        self.filters = nn.ModuleList(
-            nn.Linear(n_radial, channels, bias=False) for _ in range(rounds)
-        )
+        self.filters = nn.Linear(n_radial, rounds * channels, bias=False)
         self.gates = nn.ModuleList(nn.Linear(channels, channels) for _ in range(rounds))
         self.updates = nn.ModuleList(perceptron(channels, channels) for _ in range(rounds))
         self.readout = perceptron(channels, 1)
@@ -46,14 +44,14 @@ class Potential(nn.Module):
         """Expands distances (E,) in sine waves (E, n_radial) that end smoothly at the cutoff."""
         x = (distance / self.cutoff).unsqueeze(-1)
         switch = (1 - x**2) ** 2 * (x < 1)
-        return switch * torch.sin(self.frequencies * distance.unsqueeze(-1)) / x
+        return switch / x * torch.sin(self.frequencies * distance.unsqueeze(-1))
 
     def atom_energies(self, numbers: Tensor, i: Tensor, j: Tensor, distance: Tensor) -> Tensor:
         """Returns (N,), the contribution of each atom to the energy, without its reference."""
-        basis = self.radial_basis(distance)
+        filters = self.filters(self.radial_basis(distance)).chunk(len(self.gates), 1)
         state = self.embedding(numbers)
-        for filter_, gate, update in zip(self.filters, self.gates, self.updates, strict=True):
-            messages = filter_(basis) * state[j]
+        for filter_, gate, update in zip(filters, self.gates, self.updates, strict=True):
+            messages = filter_ * state.index_select(0, j)
             received = torch.zeros_like(state).index_add_(0, i, messages)
             state = state + update(received * gate(state))
         return self.readout(state).squeeze(-1)
