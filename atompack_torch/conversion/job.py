@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import BUILTIN
 from atompack_torch.formats import Format
 from atompack_torch.options import bytes_at
-from atompack_torch.progress import Progress
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns
 
@@ -66,24 +65,34 @@ class Job(NamedTuple):
     counts: Sequence[int | None]
     edits: Sequence[Edit] = ()
 
-    def convert(self, fit: SchemaUnifier | None) -> Report:
-        """Converts everything.
+    def steps(self, report: Report, fit: SchemaUnifier | None) -> Generator[int, None, None]:
+        """Converts everything, block by block.
 
         Args:
+            report: receives what is done.
             fit: types known before reading; None: types need not agree.
 
-        Returns:
-            The report.
+        Yields:
+            The number of structures read for each block, when it is written.
 
         Raises:
-            CorruptFileError: a structure cannot be read, or a source changes meanwhile.
+            CorruptFileError: a structure cannot be read.
+            TooNarrowError: at the end, if types were too narrow; ``fit`` knows all of them now.
         """
-        report = Report(self.on_error)
-        if not self._run(report, fit):  # types were too narrow; now they are all known
-            report = Report(self.on_error)
-            if not self._run(report, fit):
-                raise CorruptFileError(f"{self.dst}: expected sources that stay as they are")
-        return report
+        blocks = self._blocks(report)
+        try:
+            yield from self._write(blocks, report, fit)
+        except TooNarrowError:
+            assert fit is not None
+            for block in blocks:
+                if len(block.columns.ptr) > 1:
+                    fit.learn(block.columns)
+                yield block.n_read
+            raise
+        self._say(report)
+        report.bytes_read = sum(source.n_bytes() for source in self.sources)
+        report.bytes_written = bytes_at(Path(self.dst))
+        report.finish()
 
     def learn_examples(self, fit: SchemaUnifier) -> bool:
         """Learns the types of the sources of a part that tell them without being read.
@@ -116,28 +125,8 @@ class Job(NamedTuple):
         counts = [count for count in self.counts if count is not None]
         return [Span()] * len(self.sources) if self.part is None else spans(self.part, counts)
 
-    def _run(self, report: Report, fit: SchemaUnifier | None) -> bool:
-        """Converts everything; False if types turned out too narrow, and nothing was written."""
-        blocks = self._blocks(report)
-        label = Path(self.dst).name
-        with Progress(self._total(), "structures", label=label, enabled=self.progress) as bar:
-            try:
-                self._write(blocks, report, fit, bar)
-            except _TooNarrowError:
-                assert fit is not None
-                for block in blocks:
-                    if len(block.columns.ptr) > 1:
-                        fit.learn(block.columns)
-                    bar.update(block.n_read)
-                return False
-        self._say(report)
-        report.bytes_read = sum(source.n_bytes() for source in self.sources)
-        report.bytes_written = bytes_at(Path(self.dst))
-        report.finish()
-        return True
-
-    def _total(self) -> int | None:
-        """Number of structures that will be read, those before a part included."""
+    def total(self) -> int | None:
+        """Returns the number of structures to read, those before a part included; None: unknown."""
         total = 0
         for source, count, span in zip(self.sources, self.counts, self._spans(), strict=True):
             if count is None:
@@ -160,19 +149,19 @@ class Job(NamedTuple):
             report.warn(warning)
 
     def _write(
-        self, blocks: Iterator[Block], report: Report, fit: SchemaUnifier | None, bar: Progress
-    ) -> None:
+        self, blocks: Iterator[Block], report: Report, fit: SchemaUnifier | None
+    ) -> Iterator[int]:
         options = TargetOptions(report, self.append, self.codec, self.level, self.shards)
         with open_target(self.dst, self.target, options) as target:
             for columns, _, is_inside, n_read in blocks:
                 has_structures = len(columns.ptr) > 1  # edits may have left out all
                 if fit is not None and has_structures and fit.learn(columns):
-                    raise _TooNarrowError
+                    raise TooNarrowError
                 if is_inside and has_structures:
                     fitted = columns if fit is None else fit.fit(columns, report)
                     target.write(fitted)
                     _count(fitted, report)
-                bar.update(n_read)
+                yield n_read
 
     def _blocks(self, report: Report) -> Iterator[Block]:
         """Yields the blocks of all sources, checked and changed; of a part also those outside."""
@@ -267,27 +256,15 @@ def _of_span(
     start = 0
     for columns in blocks:
         is_inside = span.first <= start and (span.last is None or start < span.last)
-        _tell(told, report, counts=is_inside)
+        told.pass_on(report, counts=is_inside)
+        told.skipped.clear()
         start += len(columns.ptr) - 1
         yield columns
-    _tell(told, report, counts=span.last is None)
+    told.pass_on(report, counts=span.last is None)
 
 
-def _tell(told: Report, report: Report, *, counts: bool) -> None:
-    if counts:
-        report.skipped.update(told.skipped)
-    told.skipped.clear()
-    for note in told.notes:
-        report.note(note)
-    for warning in told.warnings:
-        report.warn(warning)
-    for field, names in told.sources.items():
-        for name in names:
-            report.origin(field, name)
-
-
-class _TooNarrowError(Exception):
-    """A type already written turned out too narrow."""
+class TooNarrowError(Exception):
+    """A type already written turned out too narrow, so that nothing was written in the end."""
 
 
 def _count_changes(before: Columns, after: Columns, report: Report) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Addition, Values
 from atompack_torch.conversion.changes import Changes
@@ -18,6 +18,7 @@ from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_pa
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
+from atompack_torch.conversion.together import Conversion, convert_together
 from atompack_torch.errors import file_exists
 from atompack_torch.formats import Format, by_suffix
 from atompack_torch.options import check_level, checked_path, is_url
@@ -127,10 +128,9 @@ def convert(
     edits: list[Edit] = [] if add is None else [Addition(add, replace=replace_labels)]
     if edits and (part is not None or on_error != "raise"):
         raise ValueError("add: expected neither a part nor on_error='skip' with it")
-    return convert_edited(
+    (report,) = convert_edited(
         src,
-        dst,
-        edits,
+        [Output(dst, edits)],
         format=format,
         target=target,
         codec=codec,
@@ -146,12 +146,19 @@ def convert(
         storage_options=storage_options,
         part=part,
     )
+    return report
+
+
+class Output(NamedTuple):
+    """Target of a conversion, and the edits of its structures, made in this order."""
+
+    path: _Path
+    edits: Sequence[Edit]
 
 
 def convert_edited(
     src: _Path | Sequence[_Path],
-    dst: _Path,
-    edits: Sequence[Edit],
+    outputs: Sequence[Output],
     *,
     format: str | None = None,  # noqa: A002
     target: str | None = None,
@@ -167,19 +174,18 @@ def convert_edited(
     progress: bool = True,
     storage_options: Mapping[str, object] | None = None,
     part: tuple[int, int] | None = None,
-) -> Report:
-    """Converts with edits; see ``convert`` for the other arguments.
+) -> list[Report]:
+    """Converts with edits, to one or several targets; see ``convert`` for the other arguments.
 
     Args:
-        src: the sources.
-        dst: the target.
-        edits: edits of the structures, made in this order.
+        src: the sources, which are read once for all targets.
+        outputs: the targets; with ``part`` one.
         format: format of the sources.
-        target: format of the target.
-        codec: codec of the target.
+        target: format of the targets.
+        codec: codec of the targets.
         level: compression level.
         shards: sizes and strategy of shards.
-        mode: what becomes of an existing target.
+        mode: what becomes of existing targets.
         keys: renamings.
         padding: atomic number of padding rows.
         changes: changes of values.
@@ -190,7 +196,7 @@ def convert_edited(
         part: number of the part, and number of parts.
 
     Returns:
-        The report.
+        The report of each target.
 
     Raises:
         ValueError: an option does not suit the formats.
@@ -206,57 +212,89 @@ def convert_edited(
     remote = RemoteEnds(storage_options, progress=progress)
     folder = None
     if part is not None:
-        folder, dst = dst, part_path(dst, part)
+        ((folder, edits),) = outputs
+        outputs = [Output(part_path(folder, part), edits)]
         if mode == "a":
             raise ValueError("mode: parts are not appended to")
-    known = target_format(dst, target)
-    traits = traits_of(known)
+    formats = [target_format(output.path, target) for output in outputs]
     if folder is not None and part is not None:
-        if known.source != "atp":
-            raise ValueError(f"part: only .atp files are written in parts, not {known.source}")
-        done = _finished_part(folder, part, os.fspath(dst), mode, storage_options)
+        if formats[0].source != "atp":
+            raise ValueError(f"part: only .atp files are written in parts, not {formats[0].source}")
+        path = os.fspath(outputs[0].path)
+        done = _finished_part(folder, part, path, mode, storage_options)
         if done is not None:
-            return done
-    if traits.makes_folder and is_url(dst) and by_suffix(dst) is not known:
-        raise ValueError(f"{shown_url(os.fspath(dst))}: expected a local path, got a URL")
+            return [done]
+    for output, known in zip(outputs, formats, strict=True):
+        url = os.fspath(output.path)
+        if traits_of(known).makes_folder and is_url(url) and by_suffix(url) is not known:
+            raise ValueError(f"{shown_url(url)}: expected a local path, got a URL")
     with remote:
-        dst, mode = remote.target(dst, mode, has_shards=traits.has_shards)
+        targets = [
+            _Target(
+                known,
+                output.edits,
+                *remote.target(output.path, mode, has_shards=traits_of(known).has_shards),
+            )
+            for output, known in zip(outputs, formats, strict=True)
+        ]
         paths = [remote.source(path, format) for path in paths]
-        for path in (*(path for path in paths if not is_url(path)), dst):
-            checked_path(path)
-        _check_target(dst, known, traits, mode, codec, level, shards)
-        _check_ends(paths, dst, mode, traits)
+        for end in (
+            *(path for path in paths if not is_url(path)),
+            *(each.path for each in targets),
+        ):
+            checked_path(end)
+        for each in targets:
+            _check_target(each, codec, level, shards)
+            _check_ends(paths, each)
         sources = [
             open_source(path, format, keys or {}, padding, storage_options) for path in paths
         ]
         try:
-            job = Job(
-                sources,
-                keys or {},
-                dst,
-                known,
-                codec,
-                level,
-                shards,
-                mode == "a",
-                changes or Changes(),
-                nan_is_missing,
-                progress,
-                on_error,
-                part,
-                count_structures(sources, on_error, exact=part is not None or _need_count(edits)),
-                edits,
-            )
-            fit = None
-            if traits.has_schema:
-                fit = SchemaUnifier.of_file(dst) if mode == "a" else SchemaUnifier()
-            if folder is None or fit is None:
-                return job.convert(fit)
+            exact = part is not None or any(_need_count(output.edits) for output in outputs)
+            counts = count_structures(sources, on_error, exact=exact)
+            conversions = []
+            for each in targets:
+                job = Job(
+                    sources,
+                    keys or {},
+                    each.path,
+                    each.format,
+                    codec,
+                    level,
+                    shards,
+                    each.mode == "a",
+                    changes or Changes(),
+                    nan_is_missing,
+                    progress,
+                    on_error,
+                    part,
+                    counts,
+                    each.edits,
+                )
+                conversions.append(Conversion(job, _types_of(each)))
+            if folder is None or conversions[0].fit is None:
+                return convert_together(conversions)
             given = {"format": format, "padding": padding, "on_error": on_error}
-            return _convert_part(job, fit, folder, given, replace=mode == "w")
+            return [_convert_part(conversions[0], folder, given, replace=targets[0].mode == "w")]
         finally:
             for source in sources:
                 source.close()
+
+
+class _Target(NamedTuple):
+    """Local file or folder to write, its edits, and the mode in which it is opened."""
+
+    format: Format
+    edits: Sequence[Edit]
+    path: _Path
+    mode: Mode
+
+
+def _types_of(target: _Target) -> SchemaUnifier | None:
+    """Returns the types known before reading; None if those of a target need not agree."""
+    if not traits_of(target.format).has_schema:
+        return None
+    return SchemaUnifier.of_file(target.path) if target.mode == "a" else SchemaUnifier()
 
 
 def _need_count(edits: Sequence[Edit]) -> bool:
@@ -264,10 +302,12 @@ def _need_count(edits: Sequence[Edit]) -> bool:
 
 
 def _convert_part(
-    job: Job, fit: SchemaUnifier, folder: _Path, given: Mapping[str, object], *, replace: bool
+    conversion: Conversion, folder: _Path, given: Mapping[str, object], *, replace: bool
 ) -> Report:
     """Converts one part, once it is certain that all parts are of the same conversion."""
+    job, fit = conversion
     assert job.part is not None
+    assert fit is not None
     is_local = not is_url(folder)
     if is_local:
         plan = {
@@ -281,7 +321,7 @@ def _convert_part(
         agree_on_plan(Path(folder), job.part, plan, replace=replace)
         forget_report(Path(job.dst))
     knows_types = job.learn_examples(fit)
-    report = job.convert(fit)
+    (report,) = convert_together([conversion])
     if is_local:
         if not knows_types:
             warn_of_types(Path(folder), report)
@@ -313,32 +353,29 @@ def _finished_part(
     return report
 
 
-def _check_ends(paths: Sequence[_Path], dst: _Path, mode: Mode, traits: TargetTraits) -> None:
+def _check_ends(paths: Sequence[_Path], target: _Target) -> None:
     """Raises if the target is a source, or exists and must not."""
+    dst = target.path
     local = [path for path in paths if os.fspath(path) != STDIN and not is_url(path)]
     files = [path for path in local if Path(path).exists()]
     if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
         raise ValueError(f"{dst}: is a source itself")
-    if mode == "x" and Path(dst).exists():
-        raise file_exists(dst, _instead(traits))
+    if target.mode == "x" and Path(dst).exists():
+        raise file_exists(dst, _instead(traits_of(target.format)))
 
 
 def _check_target(
-    dst: _Path,
-    known: Format,
-    traits: TargetTraits,
-    mode: Mode,
-    codec: Codec | None,
-    level: int,
-    shards: tuple[int, int, int] | None,
+    target: _Target, codec: Codec | None, level: int, shards: tuple[int, int, int] | None
 ) -> None:
     """Raises ValueError if targets of the format do not have an option."""
+    dst, mode, source = target.path, target.mode, target.format.source
+    traits = traits_of(target.format)
     if mode == "a" and mode not in traits.modes:
-        raise ValueError(f"mode: {dst} is of format {known.source}, which is not appended to")
+        raise ValueError(f"mode: {dst} is of format {source}, which is not appended to")
     if mode == "w" and mode not in traits.modes and Path(dst).exists():
-        raise ValueError(f"mode: {known.source} are not replaced, take {dst} away first")
+        raise ValueError(f"mode: {source} are not replaced, take {dst} away first")
     if shards is not None and not traits.has_shards:
-        raise ValueError(f"shards: only shards have them, {dst} is of format {known.source}")
+        raise ValueError(f"shards: only shards have them, {dst} is of format {source}")
     if traits.codecs:
         check_level(traits.codecs[0] if len(traits.codecs) == 1 else codec, level)
 

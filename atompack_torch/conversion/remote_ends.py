@@ -27,7 +27,7 @@ _Path = str | os.PathLike[str]
 
 
 class RemoteEnds:
-    """Context of one conversion: makes local files of URLs, uploads the target at the end.
+    """Context of one conversion: makes local files of URLs, uploads the targets at the end.
 
     Nothing is uploaded if the block raises. Local files are removed, but for a target that could
     not be uploaded.
@@ -41,7 +41,7 @@ class RemoteEnds:
         self._options = storage_options
         self._progress = progress
         self._stack = ExitStack()
-        self._target: StagedFile | StagedFolder | None = None
+        self._targets: list[StagedFile | StagedFolder] = []
         self._urls: list[str] = []
 
     def target(self, dst: _Path, mode: Mode, *, has_shards: bool) -> tuple[_Path, Mode]:
@@ -62,21 +62,23 @@ class RemoteEnds:
         if not (isinstance(dst, str) and is_url(dst)):
             return dst, mode
         self._urls.append(dst)
+        target: StagedFile | StagedFolder
         if has_shards:
             if mode != "x":
                 raise ValueError(f"mode: {shown_url(dst)}: shards are not replaced or appended to")
-            self._target = StagedFolder(dst, "meta.json", self._options, progress=self._progress)
+            target = StagedFolder(dst, "meta.json", self._options, progress=self._progress)
         else:
-            self._target = StagedFile(
+            target = StagedFile(
                 dst,
                 mode,
                 self._options,
                 instead="mode='w' replaces it",
                 progress=self._progress,
             )
-        path = str(self._target.path)
+        self._targets.append(target)
+        path = str(target.path)
         self._stack.enter_context(naming(dst, path))
-        is_new = has_shards or (isinstance(self._target, StagedFile) and self._target.is_new)
+        is_new = has_shards or (isinstance(target, StagedFile) and target.is_new)
         return path, "x" if is_new else mode
 
     def source(self, path: _Path, format: str | None) -> _Path:  # noqa: A002
@@ -91,7 +93,7 @@ class RemoteEnds:
 
         Raises:
             FileNotFoundError: there is no such object.
-            ValueError: the URL is that of the target.
+            ValueError: the URL is that of a target.
             OSError: the store cannot be reached, or refuses.
         """
         if not (isinstance(path, str) and is_url(path)):
@@ -135,11 +137,10 @@ class RemoteEnds:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        target = self._target
         with self._stack:
             if error is not None:
-                if target is not None:
+                for target in self._targets:
                     target.discard()
                 raise error
-            if target is not None:
+            for target in self._targets:
                 target.publish()

@@ -107,6 +107,23 @@ class Report:
         if source != field and source not in names:
             names.append(source)
 
+    def pass_on(self, report: Report, *, counts: bool = True) -> None:
+        """Passes on what a reader has recorded.
+
+        Args:
+            report: receives notes, warnings and names of fields.
+            counts: it also receives what was skipped.
+        """
+        if counts:
+            report.skipped.update(self.skipped)
+        for text in self.notes:
+            report.note(text)
+        for text in self.warnings:
+            report.warn(text)
+        for field, names in self.sources.items():
+            for name in names:
+                report.origin(field, name)
+
     def refuse(self, error: AtompackError, count: int = 1) -> None:
         """Handles structures that cannot be converted: raises, or counts them if requested.
 

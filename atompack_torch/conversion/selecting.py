@@ -25,7 +25,7 @@ from atompack_torch.conversion.edits import (
 from atompack_torch.conversion.formats import open_source, target_format, traits_of
 from atompack_torch.conversion.job import count_structures
 from atompack_torch.conversion.keys import KeyMap
-from atompack_torch.conversion.pipeline import convert_edited
+from atompack_torch.conversion.pipeline import Output, convert_edited
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import UnsupportedFormatError, file_exists
@@ -58,9 +58,10 @@ def split(
 
         apt.split("all.extxyz", ["train.atp", "test.atp"], [0.9, 0.1], seed=1, by="trajectory")
 
-    The structures are those of ``split`` of data sets for the same seed, in their order here.
-    Each file appears when it is complete; the sources are read once for each, and once more for
-    ``by``.
+    The structures are those of ``split`` of data sets for the same seed, in their order here. The
+    sources are read once for all files, and once before that for ``by``, or to count structures
+    where the format does not tell their number. Each file appears when it is complete; after an
+    error those that were not complete do not appear.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
@@ -98,10 +99,10 @@ def split(
             parts = [part.sort().values for part in shuffled]
         else:
             parts = deal(_groups(paths, groups, options), fractions, seed)
-        return [
-            convert_edited(paths, path, [Numbers(part.numpy())], **options)
-            for path, part in zip(dst, parts, strict=True)
+        outputs = [
+            Output(path, [Numbers(part.numpy())]) for path, part in zip(dst, parts, strict=True)
         ]
+        return convert_edited(paths, outputs, **options)
 
 
 def filter(  # noqa: A001  (the word users look for)
@@ -128,7 +129,7 @@ def filter(  # noqa: A001  (the word users look for)
     _check(options)
     with _ends(src, options) as paths:
         _check_early(parsed, paths, options)
-        return convert_edited(paths, dst, [Filter(parsed)], **options)
+        return _converted(paths, dst, Filter(parsed), options)
 
 
 def sample(
@@ -159,7 +160,7 @@ def sample(
         if n > total:
             raise ValueError(f"n: expected at most {total:,}, as many as there are, got {n:,}")
         chosen = _shuffled(total, seed)[:n].sort().values
-        return convert_edited(paths, dst, [Numbers(chosen.numpy())], **options)
+        return _converted(paths, dst, Numbers(chosen.numpy()), options)
 
 
 def rename(
@@ -211,7 +212,14 @@ def _edited(
     src: _Path | Sequence[_Path], dst: _Path, edit: Edit, options: Mapping[str, Any]
 ) -> Report:
     _check(options)
-    return convert_edited(src, dst, [edit], **options)
+    return _converted(src, dst, edit, options)
+
+
+def _converted(
+    src: _Path | Sequence[_Path], dst: _Path, edit: Edit, options: Mapping[str, Any]
+) -> Report:
+    (report,) = convert_edited(src, [Output(dst, [edit])], **options)
+    return report
 
 
 def _check(options: Mapping[str, Any]) -> None:
