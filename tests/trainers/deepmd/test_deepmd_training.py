@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import operators  # noqa: F401
 import pytest
+from ase.calculators.singlepoint import SinglePointCalculator
 from deepmd.pt.entrypoints.main import get_trainer
 from deepmd.utils.argcheck import normalize
-from ranks import environment
+from ranks import environment, run_ranks
 from structures import structures, write_atp, write_extxyz
 from test_deepmd_frames import TYPE_MAP, both
 
@@ -81,7 +82,8 @@ def test_the_commands_of_the_page(path: Path) -> None:
     """``dp --pt train`` from the converted systems, which ends with a model."""
     page = (PAGES / "deepmd.md").read_text()
     (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
-    config = runpy.run_path(str(EXAMPLE))["configuration"](Path("systems"), TYPE_MAP, STEPS)
+    (systems,) = re.findall(r'"systems": "(\w+)"', commands)
+    config = runpy.run_path(str(EXAMPLE))["configuration"](Path(systems), TYPE_MAP, STEPS)
     Path("input.json").write_text(json.dumps(config))
     convert, train = (line.partition("#")[0].split() for line in commands.splitlines())
     tools = Path(sys.executable).parent
@@ -91,6 +93,35 @@ def test_the_commands_of_the_page(path: Path) -> None:
     assert len(rows) == STEPS
     assert np.isfinite([float(loss) for _, loss in rows]).all()
     assert Path("model.ckpt.pt").exists()
+
+
+@pytest.mark.parametrize("path_of_data", ["systems", "loader"])
+def test_two_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path_of_data: str) -> None:
+    """Each frame once an epoch by ``dp`` from one converted system, and by our loader."""
+    monkeypatch.setenv("NUM_WORKERS", "0")  # of DeePMD-kit, each of which goes through all frames
+    count, batch = 16, 2
+    made = structures(count, periodic=True)
+    for atoms in made:
+        atoms.numbers[:] = 13
+        atoms.calc = SinglePointCalculator(atoms, **atoms.calc.results)
+    data = write_atp(tmp_path / "train.atp", made)
+    apt.convert(data, tmp_path / "systems", target="deepmd", progress=False)
+    steps = count // batch  # on each of two ranks, two epochs
+    config = runpy.run_path(str(EXAMPLE))["configuration"](Path("systems"), TYPE_MAP, steps)
+    config["training"]["training_data"]["batch_size"] = batch
+    (tmp_path / "input.json").write_text(json.dumps(config))
+    script = Path(__file__).with_name("deepmd_train_rank.py")
+    argument = "-" if path_of_data == "systems" else data
+    ranks = run_ranks(tmp_path, script, "input.json", argument)
+    of_epochs = []
+    for first in (0, steps // 2):
+        taken = [step for rank in ranks for step in rank["frames"][first : first + steps // 2]]
+        of_epochs.append([number for step in taken for number in step])
+        assert sorted(of_epochs[-1]) == list(range(count))
+    if path_of_data == "loader":  # DeePMD-kit's sampler keeps its order
+        assert of_epochs[0] != of_epochs[1]
+    assert ranks[0]["weights"] == ranks[1]["weights"]
+    assert all(len(rank["frames"]) == steps for rank in ranks)
 
 
 def run(command: Sequence[str | Path]) -> None:

@@ -141,13 +141,17 @@ def test_missing_labels_have_no_weight(
 
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its commands, and its Python with a model that they trained."""
+    """Its commands with its options, and its Python with a model that they trained."""
     monkeypatch.chdir(tmp_path)
     write_atp(tmp_path / "train.atp", crystals(N, 3))
     write_atp(tmp_path / "val.atp", crystals(6, 4))
     page = (ROOT / "docs" / "trainers" / "metatrain.md").read_text()
     (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "metatrain.yaml").write_text(EXAMPLE.read_text())
+    (part,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example = OmegaConf.load(EXAMPLE)
+    options = OmegaConf.merge(example, OmegaConf.create(part))
+    assert options == example
+    OmegaConf.save(options, tmp_path / "metatrain.yaml")
     tools = Path(sys.executable).parent
     commands = commands.replace("atompack-torch ", f"{sys.executable} -m atompack_torch ")
     done = subprocess.run(

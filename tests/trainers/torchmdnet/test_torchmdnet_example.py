@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torchmdnet.scripts.train as script
+from ranks import environment
 from structures import structures, write_atp
 from torch_geometric.data import Data
 from torchmdnet.data import DataModule as StockDataModule
@@ -85,6 +87,34 @@ def test_the_command(run: Path) -> None:
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]
     assert len(list(run.glob("epoch=*.ckpt"))) == 4
+
+
+def test_the_command_on_two_ranks(tmp_path: Path) -> None:
+    """Which Lightning starts: each structure for training once an epoch, in another order."""
+    write_atp(tmp_path / "train.atp", structures(30, seed=1))
+    shutil.copy(ROOT / "examples/trainers/torchmdnet.yaml", tmp_path)
+    runner = Path(__file__).with_name("torchmdnet_command_rank.py")
+    options = ["--conf", "torchmdnet.yaml", "--ngpus", "2", "--num-epochs", "2"]
+    done = subprocess.run(
+        [sys.executable, runner, *options],
+        cwd=tmp_path,
+        env=environment() | {"NOTES": str(tmp_path / "notes")},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    ranks = [json.loads((tmp_path / f"notes.{rank}").read_text()) for rank in range(2)]
+    orders = []
+    for epoch in range(2):
+        taken = [step for rank in ranks for step in rank["epochs"][epoch]]
+        orders.append([number for step in taken for number in step])
+        assert len({len(rank["epochs"][epoch]) for rank in ranks}) == 1
+    assert len(set(orders[0])) == len(orders[0]) == 24  # the rest is for validation and tests
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+    assert ranks[0]["weights"] == ranks[1]["weights"]
 
 
 class Graphs(torch.utils.data.Dataset[Data]):
