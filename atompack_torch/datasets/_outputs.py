@@ -35,12 +35,15 @@ KINDS: Final[dict[str, Level | None]] = {
     "edge_offset": "edge",
     "edge_vector": "edge",
     "edge_reversed": "edge",
+    "edge_pairs": "edge",
     "edge_count": "molecule",
     "wrapped_positions": "atom",
     "wrapped_shift": "edge",
     "cell": "molecule",
     "reciprocal_cell": "molecule",
     "volume": "molecule",
+    "lattice": "molecule",
+    "fractional_positions": "atom",
     "constant": None,
 }
 _PREFIX = "trainer/"  # of their names in a batch, which no field of a file has
@@ -59,12 +62,16 @@ class Output(NamedTuple):
     - ``one_hot``: (N, columns) 1 in the column of the element, and ``element_index``: (N,) that
       column. An element without column is an error.
     - ``edge_shift``: (E, 3) S; ``edge_offset``: (E, 3) S·cell; ``edge_vector``: (E, 3)
-      r_j - r_i + S·cell; ``edge_reversed``: (2, E) rows j and i; ``edge_count``: (B,).
+      r_j - r_i + S·cell; ``edge_reversed``: (2, E) rows j and i; ``edge_pairs``: (E, 2) columns i
+      and j; ``edge_count``: (B,).
     - ``wrapped_positions``: (N, 3) inside of the cell along periodic directions, atoms less than
       1e-7 of the cell below a face excepted, as in ASE; ``wrapped_shift``: (E, 3) the S between
       them.
     - ``cell``: (B, 3, 3); ``reciprocal_cell``: (B, 3, 3) 2π (cell⁻¹)ᵀ, 0 for a singular cell;
       ``volume``: (B,) determinant of the cell.
+    - ``lattice``: (B, 3, 3) the cell, with the vectors of ``cutoff`` in open directions if it is
+      singular, and the identity for molecules that are not periodic; ``fractional_positions``:
+      (N, 3) in its vectors. A lattice that is singular even so is an error.
     - ``constant``: (B, ...) or (N, ...) ``fill`` everywhere.
 
     Attributes:
@@ -80,7 +87,7 @@ class Output(NamedTuple):
         order: six numbers of elements of the flattened (3, 3) tensor.
         level: of a ``constant``: ``"molecule"`` or ``"atom"``.
         shape: of a row of a ``constant``.
-        cutoff: for ``cell``, ``reciprocal_cell`` and ``volume``: open directions get vectors along
+        cutoff: for what is made of the cell: open directions get vectors along
             the axes of length 5 · cutoff · (largest coordinate + 1), as MACE makes them, and a cell
             of zeros becomes the identity before; 0: the cell as stored.
     """

@@ -54,6 +54,7 @@ _PROPERTIES: Final[dict[str, tuple[int, tuple[int, ...]]]] = {
     "dipole": (MOLECULE_PROPERTY, (3,)),
     "virial": (MOLECULE_PROPERTY, (3, 3)),
 }
+_OF_EDGES = ("neighbor_list", "neighbor_list_shifts")
 _OF_ATOMS = ("positions", "atomic_numbers", "atomic_masses", "forces", "charges", "velocities")
 
 
@@ -91,7 +92,7 @@ class NvalchemiLayout(Layout):
             made: name of each output → tensor.
 
         Returns:
-            The batch, whose tensors are views, but for neighbor list and masses.
+            The batch, whose tensors are views, but for the masses.
         """
         schema = LevelSchema()
         columns = {
@@ -101,20 +102,15 @@ class NvalchemiLayout(Layout):
         }
         made = {**made, **columns, "atomic_masses": _masses(self.dtype)[made["atomic_numbers"]]}
         atoms = {name: made[name] for name in _OF_ATOMS if name in made}
-        edge_names = ("neighbor_list_shifts",)
-        system = {name: made[name] for name in made if name not in (*atoms, *edge_names, "n_edges")}
+        edges = {name: made[name] for name in _OF_EDGES if name in made}
+        system = {name: made[name] for name in made if name not in (*atoms, *edges, "n_edges")}
         system["molecule_number"] = batch.index
         groups: dict[str, Any] = {
             "atoms": SegmentedLevelStorage(
                 atoms, attr_map=schema, segment_lengths=batch.n_atoms.int(), validate=False
             )
         }
-        edges: dict[str, Tensor] = {}
-        if self.edges is not None:
-            edges = {
-                "neighbor_list": batch.edge_index.t().contiguous(),
-                "neighbor_list_shifts": made["neighbor_list_shifts"],
-            }
+        if edges:
             groups["edges"] = SegmentedLevelStorage(
                 edges, attr_map=schema, segment_lengths=made["n_edges"], validate=False
             )
@@ -139,6 +135,7 @@ def _outputs(layout: NvalchemiLayout) -> tuple[Output, ...]:
             references = layout.references if name == "energy" else ()
             made.append(Output(name, "value", layout.dtype, field, references=references))
     if layout.edges is not None:
+        made.append(Output("neighbor_list", "edge_pairs", torch.int64))
         made.append(Output("neighbor_list_shifts", "edge_shift", layout.dtype))
         made.append(Output("n_edges", "edge_count", torch.int32))
     return tuple(made)

@@ -47,7 +47,7 @@ template <>
 struct Choices<collate::OutputKind> {
   using Kind = collate::OutputKind;
   static constexpr std::string_view kOption = "kind";
-  static constexpr std::array<Choice<Kind>, 16> kAll{{{"value", Kind::value},
+  static constexpr std::array<Choice<Kind>, 19> kAll{{{"value", Kind::value},
                                                       {"weight", Kind::weight},
                                                       {"voigt", Kind::voigt},
                                                       {"one_hot", Kind::one_hot},
@@ -56,12 +56,15 @@ struct Choices<collate::OutputKind> {
                                                       {"edge_offset", Kind::edge_offset},
                                                       {"edge_vector", Kind::edge_vector},
                                                       {"edge_reversed", Kind::edge_reversed},
+                                                      {"edge_pairs", Kind::edge_pairs},
                                                       {"edge_count", Kind::edge_count},
                                                       {"wrapped_positions", Kind::wrapped_positions},
                                                       {"wrapped_shift", Kind::wrapped_shift},
                                                       {"cell", Kind::cell},
                                                       {"reciprocal_cell", Kind::reciprocal_cell},
                                                       {"volume", Kind::volume},
+                                                      {"lattice", Kind::lattice},
+                                                      {"fractional_positions", Kind::fractional_positions},
                                                       {"constant", Kind::constant}}};
 };
 

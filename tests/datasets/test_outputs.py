@@ -180,6 +180,14 @@ def reciprocal(cell: Tensor) -> Tensor:
     return made
 
 
+def lattice(batch: apt.MoleculeBatch) -> Tensor:
+    made = []
+    for cell, long, pbc in zip(batch.cell, long_cell(batch), batch.pbc, strict=True):
+        periodic = long if torch.det(cell) == 0 else cell
+        made.append(periodic if pbc.any() else torch.eye(3, dtype=F64))
+    return torch.stack(made)
+
+
 CASES: dict[str, tuple[Output, Callable[[apt.MoleculeBatch], Tensor]]] = {
     "positions": (Output("x", "value", F32, "positions"), lambda b: b.positions),
     "atomic numbers": (
@@ -226,6 +234,8 @@ CASES: dict[str, tuple[Output, Callable[[apt.MoleculeBatch], Tensor]]] = {
     "offset": (Output("x", "edge_offset", F64), offsets),
     "vector": (Output("x", "edge_vector", F32), vectors),
     "reversed": (Output("x", "edge_reversed", I64), lambda b: b.edge_index.flip(0)),
+    "pairs": (Output("x", "edge_pairs", I64), lambda b: b.edge_index.T),
+    "pairs, narrow": (Output("x", "edge_pairs", torch.int32), lambda b: b.edge_index.T),
     "count": (
         Output("x", "edge_count", I64),
         lambda b: torch.bincount(b.batch[b.edge_index[0]], minlength=len(b)),
@@ -245,6 +255,13 @@ CASES: dict[str, tuple[Output, Callable[[apt.MoleculeBatch], Tensor]]] = {
     "reciprocal, long": (
         Output("x", "reciprocal_cell", F64, cutoff=CUTOFF),
         lambda b: reciprocal(long_cell(b)),
+    ),
+    "lattice": (Output("x", "lattice", F64, cutoff=CUTOFF), lattice),
+    "fractional": (
+        Output("x", "fractional_positions", F64, cutoff=CUTOFF),
+        lambda b: torch.einsum(
+            "ai,aij->aj", b.positions.double(), torch.linalg.inv(lattice(b))[b.batch]
+        ),
     ),
     "volume": (Output("x", "volume", F64), lambda b: torch.det(b.cell)),
     "volume, long": (
@@ -559,8 +576,9 @@ def test_a_singular_cell(tmp_path: Path) -> None:
     batch = apt.collate([apt.Molecule(np.zeros((1, 3)), [1], cell=cell, pbc=[True] * 3)])
     batch._fields["edge_index"] = torch.zeros((2, 0), dtype=I64)
     batch._fields["edge_shift"] = torch.zeros((0, 3), dtype=F64)
-    with pytest.raises(apt.FieldError, match="the cell is singular"):
-        Plain(Output("x", "wrapped_positions", F64)).batch(batch)
+    for kind in ("wrapped_positions", "fractional_positions"):
+        with pytest.raises(apt.FieldError, match="the cell is singular"):
+            Plain(Output("x", kind, F64)).batch(batch)
     assert Plain(Output("x", "reciprocal_cell", F64)).batch(batch)["x"].eq(0).all()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ from atompack_torch.trainers._graphs import graph_batch
 from atompack_torch.trainers._layout import Layout, float_dtype
 
 _OF_ATOMS = ("forces", "magmoms", "charges")
-_EXACT = torch.float64  # of positions and cells, until they are fractional coordinates
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,10 @@ class MatGLLayout(Layout):
         columns = by_atomic_number(numbers, -1)
         made = [
             Output("node_type", "element_index", torch.int64, columns=columns),
-            Output("positions", "value", _EXACT, "positions"),
-            Output("pbc", "value", torch.bool, "pbc"),
+            Output("lattice", "lattice", self.dtype, cutoff=self.cutoff),
+            Output("frac_coords", "fractional_positions", self.dtype, cutoff=self.cutoff),
             Output("pbc_offset", "edge_shift", self.dtype),
         ]
-        for name, cutoff in (("", 0.0), ("made_up_", self.cutoff)):
-            made.append(Output(f"{name}cell", "cell", _EXACT, cutoff=cutoff))
-            made.append(Output(f"{name}reciprocal", "reciprocal_cell", _EXACT, cutoff=cutoff))
         if self.state is not None:
             made.append(Output("state", "value", self.state_dtype or self.dtype, self.state))
             made.append(Output("has_state", "weight", self.dtype, self.state))
@@ -103,27 +98,27 @@ class MatGLLayout(Layout):
         """
         if not self.allow_missing:
             self._check_labels(batch, made)
-        cell, inverse = _lattices(made)
-        positions = made["positions"].unsqueeze(1)
-        fractional = torch.bmm(positions, inverse[batch.batch]).squeeze(1)
         graphs = graph_batch(
             Graph,
             batch,
-            atoms={"node_type": made["node_type"], "frac_coords": fractional.to(self.dtype)},
+            atoms={name: made[name] for name in ("node_type", "frac_coords")},
             edges={"pbc_offset": made["pbc_offset"]},
             molecules={"sample_idx": batch.index},
         )
-        graphs.num_nodes = len(fractional)
+        graphs.num_nodes = len(made["node_type"])
         n = len(batch)
-        state = torch.zeros((n, 2), dtype=self.dtype, device=cell.device)
+        device = made["lattice"].device
+        state = torch.zeros((n, 2), dtype=self.dtype, device=device)
         if self.state is not None:
             _check_state(batch, made["has_state"], self.state)
             state = made["state"]
-        head = (graphs, cell.to(self.dtype).squeeze(), state)
+        head = (graphs, made["lattice"].squeeze(), state)
         if self.target is not None:
             return (*head, made["target"])
-        nothing = torch.zeros(n, dtype=self.dtype, device=cell.device)
-        stresses = made["stresses"].view(-1, 3) if "stresses" in made else nothing
+        if "stresses" in made:
+            stresses = made["stresses"].view(-1, 3)
+        else:
+            stresses = torch.zeros(n, dtype=self.dtype, device=device)
         pes = (*head, made["energies"], made["forces"], stresses)
         if self.magmoms is not None:
             return (*pes, made["magmoms"].view(-1, 1))
@@ -132,9 +127,9 @@ class MatGLLayout(Layout):
     def _check_labels(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> None:
         for output in self._labels:
             values = made[output.name]
-            lacks = values.isnan()
-            lacks = lacks.flatten(1).any(1) if values.dim() > 1 else lacks
-            if lacks.any():
+            is_nan = values.isnan()
+            if is_nan.any():
+                lacks = is_nan.flatten(1).any(1) if values.dim() > 1 else is_nan
                 of_atoms = output.name in _OF_ATOMS
                 numbers = batch.index[torch.unique(batch.batch[lacks]) if of_atoms else lacks]
                 raise FieldError(
@@ -148,21 +143,6 @@ def _check_state(batch: MoleculeBatch, has_state: Tensor, field: str) -> None:
     if not has_state.all():
         numbers = batch.index[has_state == 0].tolist()
         raise FieldError(f"molecules {numbers}: expected a state, got none (field {field!r})")
-
-
-def _lattices(made: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the lattices (B, 3, 3) and their inverses, with the identity for open molecules.
-
-    A periodic structure whose open directions have no vector gets made-up ones there.
-    """
-    cell, reciprocal = made["cell"], made["reciprocal"]
-    singular = ~reciprocal.any(-1, keepdim=True).any(-2, keepdim=True)
-    cell = torch.where(singular, made["made_up_cell"], cell)
-    reciprocal = torch.where(singular, made["made_up_reciprocal"], reciprocal)
-    is_open = ~made["pbc"].any(-1).view(-1, 1, 1)
-    identity = torch.eye(3, dtype=_EXACT, device=cell.device)
-    inverse = reciprocal.transpose(1, 2) / (2 * math.pi)
-    return torch.where(is_open, identity, cell), torch.where(is_open, identity, inverse)
 
 
 def make_layout(

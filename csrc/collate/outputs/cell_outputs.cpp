@@ -18,6 +18,8 @@ using physics::Vector3;
 // Rounding in fractional coordinates: atoms so little below a face of the cell stay where they are.
 constexpr double kFaceTolerance = 1e-7;
 
+constexpr Matrix3 kIdentity{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+
 Vector3 cross(const Vector3& a, const Vector3& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
 }
@@ -41,7 +43,7 @@ double length_of(const Vector3& vector) { return std::sqrt(dot(vector, vector));
 // Replaces vectors that are zero by unit vectors that are perpendicular to the others.
 void complete(Matrix3& cell) {
   const auto missing = std::ranges::count_if(cell, is_zero);
-  if (missing == 3) cell = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+  if (missing == 3) cell = kIdentity;
   if (missing == 2) {
     const auto known = static_cast<size_t>(std::ranges::find_if_not(cell, is_zero) - cell.begin());
     const Vector3& vector = cell[known];
@@ -77,7 +79,7 @@ void for_each_position(const OutputInputs& inputs, int64_t molecule, const Body&
 // The cell with vectors along the axes in open directions, so long that atoms have no images within the cutoff.
 Matrix3 closed_cell(const OutputInputs& inputs, int64_t molecule, double cutoff) {
   Matrix3 cell = cell_of(inputs, molecule);
-  if (std::ranges::all_of(cell, is_zero)) cell = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
+  if (std::ranges::all_of(cell, is_zero)) cell = kIdentity;
   double farthest = 0;
   for_each_position(inputs, molecule, [&](int64_t, const Vector3& position) {
     for (const double value : position) farthest = std::max(farthest, std::abs(value));
@@ -89,6 +91,18 @@ Matrix3 closed_cell(const OutputInputs& inputs, int64_t molecule, double cutoff)
     cell[direction][direction] = (farthest + 1) * 5 * cutoff;
   }
   return cell;
+}
+
+// The cell that fractional coordinates refer to.
+Matrix3 lattice_of(const OutputInputs& inputs, int64_t molecule, double cutoff) {
+  if (periodic_of(inputs, molecule) == std::array<bool, 3>{}) return kIdentity;
+  const Matrix3 cell = cell_of(inputs, molecule);
+  return determinant(cell) == 0 ? closed_cell(inputs, molecule, cutoff) : cell;
+}
+
+Matrix3 cell_for(const Output& output, const OutputInputs& inputs, int64_t molecule) {
+  if (output.kind == OutputKind::lattice) return lattice_of(inputs, molecule, output.cutoff);
+  return output.cutoff > 0 ? closed_cell(inputs, molecule, output.cutoff) : cell_of(inputs, molecule);
 }
 
 void store_doubles(std::span<const double> values, DType dtype, std::byte* to, int64_t first) {
@@ -114,8 +128,7 @@ std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule) {
 
 void write_cells(const Output& output, const OutputPart& part, std::byte* to) {
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
-    const Matrix3 cell =
-        output.cutoff > 0 ? closed_cell(part.inputs, molecule, output.cutoff) : cell_of(part.inputs, molecule);
+    const Matrix3 cell = cell_for(output, part.inputs, molecule);
     const double volume = determinant(cell);
     if (output.kind == OutputKind::volume) {
       store_doubles(std::array{volume}, output.dtype, to, molecule);
@@ -153,6 +166,18 @@ std::vector<Vector3> cells_away(const OutputPart& part, int64_t molecule) {
     }
   });
   return away;
+}
+
+void write_fractional_positions(const Output& output, const OutputPart& part, std::byte* to) {
+  for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
+    const Matrix3 lattice = lattice_of(part.inputs, molecule, output.cutoff);
+    if (determinant(lattice) == 0) part.fail(FieldError("the cell is singular").at_field("cell"), molecule);
+    const Matrix3 inverse = inverse_transposed(lattice);
+    for_each_position(part.inputs, molecule, [&](int64_t atom, const Vector3& position) {
+      const Vector3 made{dot(position, inverse[0]), dot(position, inverse[1]), dot(position, inverse[2])};
+      store_doubles(made, output.dtype, to, 3 * atom);
+    });
+  }
 }
 
 void write_wrapped_positions(const Output& output, const OutputPart& part, std::byte* to) {

@@ -103,6 +103,23 @@ void write_rows_of_edges(const Output& output, const OutputPart& part, std::byte
   });
 }
 
+void write_pairs(const Output& output, const OutputPart& part, std::byte* to) {
+  const OutputInputs& inputs = part.inputs;
+  std::array<int64_t, 512> pairs;
+  constexpr int64_t kAtOnce = pairs.size() / 2;
+  for (int64_t first = part.first_edge; first < part.last_edge; first += kAtOnce) {
+    const int64_t* const i = inputs.edge_index.data() + first;
+    const int64_t* const j = i + inputs.dims.edges;
+    const auto n = static_cast<size_t>(std::min(kAtOnce, part.last_edge - first));
+    for (size_t edge = 0; edge < n; ++edge) {
+      pairs[2 * edge] = i[edge];
+      pairs[2 * edge + 1] = j[edge];
+    }
+    copy_values(to + 2 * static_cast<size_t>(first) * item_bytes(output.dtype), output.dtype,
+                reinterpret_cast<const std::byte*>(pairs.data()), DType::int64, 2 * n);
+  }
+}
+
 void write_counts(const Output& output, const OutputPart& part, std::byte* to) {
   for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
     const int64_t count = last - first;
@@ -120,6 +137,8 @@ void write_edge_output(const Output& output, const OutputPart& part, std::byte* 
   switch (output.kind) {
     case OutputKind::edge_count:
       return write_counts(output, part, to);
+    case OutputKind::edge_pairs:
+      return write_pairs(output, part, to);
     case OutputKind::edge_reversed:
       for (const int64_t row : {0, 1}) {
         const int64_t* const from = inputs.edge_index.data() + (1 - row) * inputs.dims.edges + part.first_edge;

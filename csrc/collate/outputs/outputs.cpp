@@ -24,12 +24,16 @@ void write_output(const Output& output, const FieldValues& field, const OutputPa
     case OutputKind::edge_offset:
     case OutputKind::edge_vector:
     case OutputKind::edge_reversed:
+    case OutputKind::edge_pairs:
     case OutputKind::edge_count:
     case OutputKind::wrapped_shift:
       return write_edge_output(output, part, to);
     case OutputKind::wrapped_positions:
       return write_wrapped_positions(output, part, to);
+    case OutputKind::fractional_positions:
+      return write_fractional_positions(output, part, to);
     case OutputKind::cell:
+    case OutputKind::lattice:
     case OutputKind::reciprocal_cell:
     case OutputKind::volume:
       return write_cells(output, part, to);

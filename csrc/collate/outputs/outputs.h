@@ -71,6 +71,7 @@ void write_weights(const Output& output, const FieldValues& field, const OutputP
 void write_elements(const Output& output, const OutputPart& part, std::byte* to);
 void write_edge_output(const Output& output, const OutputPart& part, std::byte* to);
 void write_wrapped_positions(const Output& output, const OutputPart& part, std::byte* to);
+void write_fractional_positions(const Output& output, const OutputPart& part, std::byte* to);
 void write_cells(const Output& output, const OutputPart& part, std::byte* to);
 
 // Returns how many cell vectors each atom of a molecule is outside of its cell, along periodic directions: (atoms, 3).

@@ -57,8 +57,12 @@ std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
       return {dims.edges, 3};
     case OutputKind::edge_reversed:
       return {2, dims.edges};
+    case OutputKind::edge_pairs:
+      return {dims.edges, 2};
     case OutputKind::wrapped_positions:
+    case OutputKind::fractional_positions:
       return {dims.atoms, 3};
+    case OutputKind::lattice:
     case OutputKind::cell:
     case OutputKind::reciprocal_cell:
       return {dims.molecules, 3, 3};

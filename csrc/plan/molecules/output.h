@@ -29,13 +29,18 @@ enum class OutputKind : uint8_t {
   edge_offset,        // (edges, 3): S cell
   edge_vector,        // (edges, 3): r_j - r_i + S cell
   edge_reversed,      // (2, edges): j, i
+  edge_pairs,         // (edges, 2): i, j
   edge_count,         // (molecules,)
   wrapped_positions,  // (atoms, 3): inside of the cell along periodic directions
   wrapped_shift,      // (edges, 3): S between wrapped positions
   cell,               // (molecules, 3, 3)
   reciprocal_cell,    // (molecules, 3, 3): 2 pi times the transposed inverse; 0 for a singular cell
   volume,             // (molecules,): determinant of the cell
-  constant,           // (molecules or atoms, shape): `fill` everywhere
+  // (molecules, 3, 3): the cell, in which open directions get vectors if it is singular; the identity for molecules
+  // that are not periodic
+  lattice,
+  fractional_positions,  // (atoms, 3): in vectors of the lattice
+  constant,              // (molecules or atoms, shape): `fill` everywhere
 };
 
 struct Output {
@@ -50,8 +55,8 @@ struct Output {
   // Of kind constant.
   Level level = Level::molecule;
   std::vector<int64_t> row_shape = {};
-  // Of kinds cell, reciprocal_cell and volume: open directions get vectors of their own, so long that no image is
-  // within this cutoff; 0: the cell as stored.
+  // Of kinds made of the cell: open directions get vectors of their own, so long that no image is within this cutoff;
+  // 0: the cell as stored.
   double cutoff = 0;
 };
 

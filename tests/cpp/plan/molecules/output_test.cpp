@@ -31,6 +31,11 @@ TEST(Output, ShapesFollowTheField) {
   EXPECT_EQ(output_shape(constant, kDims, std::nullopt), (Sizes{5, 2}));
   EXPECT_EQ(output_shape({.kind = OutputKind::edge_reversed, .dtype = DType::int64}, kDims, std::nullopt),
             (Sizes{2, 7}));
+  EXPECT_EQ(output_shape({.kind = OutputKind::edge_pairs, .dtype = DType::int64}, kDims, std::nullopt), (Sizes{7, 2}));
+  EXPECT_EQ(output_shape({.kind = OutputKind::lattice, .dtype = DType::float32}, kDims, std::nullopt),
+            (Sizes{2, 3, 3}));
+  EXPECT_EQ(output_shape({.kind = OutputKind::fractional_positions, .dtype = DType::float32}, kDims, std::nullopt),
+            (Sizes{5, 3}));
 }
 
 TEST(Output, ColumnsOfElements) {
