@@ -61,9 +61,18 @@ def seconds_of_epochs(
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def waiting_share(batches: Iterable[Any], step: Callable[[Any], object]) -> float:
-    """Share of the time of training steps that is spent waiting for the next batch."""
+def waiting_share(
+    batches: Iterable[Any], step: Callable[[Any], object], begins: bool = True
+) -> float:
+    """Share of the time of training steps that is spent waiting for the next batch.
+
+    Args:
+        batches: of one epoch.
+        step: takes one of them.
+        begins: count the first batch, which nothing is made ahead of.
+    """
     waited = worked = 0.0
+    counts = begins
     iterator = iter(batches)
     while True:
         start = time.perf_counter()
@@ -72,8 +81,10 @@ def waiting_share(batches: Iterable[Any], step: Callable[[Any], object]) -> floa
         if batch is None:
             return waited / max(waited + worked, 1e-9)
         step(batch)
-        waited += arrived - start
-        worked += time.perf_counter() - arrived
+        if counts:
+            waited += arrived - start
+            worked += time.perf_counter() - arrived
+        counts = True
 
 
 def report(trainer: str, beside: str, seconds: float, ours: float, n_structures: int) -> None:

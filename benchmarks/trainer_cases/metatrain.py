@@ -14,7 +14,11 @@ sys.path.pop(0)  # this folder, whose modules are named like packages
 
 import torch
 from metatomic.torch import NeighborListOptions
-from metatrain.utils.data.dataset import CollateFn, MemmapDataset
+from metatrain.pet import PET  # type: ignore[attr-defined]
+from metatrain.utils.architectures import get_default_hypers
+from metatrain.utils.data.dataset import CollateFn, DatasetInfo, MemmapDataset
+from metatrain.utils.data.target_info import get_energy_target_info
+from metatrain.utils.evaluate_model import evaluate_model
 from metatrain.utils.neighbor_lists import get_system_with_neighbor_lists_transform
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
@@ -37,6 +41,43 @@ TARGETS = {
         "virial": False,
     }
 }
+SMALL = {
+    "cutoff": common.CUTOFF,
+    "d_pet": 16,
+    "d_node": 16,
+    "d_head": 16,
+    "d_feedforward": 16,
+    "num_heads": 2,
+    "num_attention_layers": 1,
+    "num_gnn_layers": 1,
+}
+
+
+class Step:
+    """Training step of a small PET."""
+
+    def __init__(self) -> None:
+        hypers = get_default_hypers("pet")["model"] | SMALL
+        info = get_energy_target_info(
+            "energy", {"unit": "eV"}, add_position_gradients=True, add_strain_gradients=True
+        )
+        self._targets = {"energy": info}
+        data = DatasetInfo(length_unit="angstrom", atomic_types=[13, 29], targets=self._targets)
+        self._model = PET(hypers, data).to(torch.float64)
+        self._optimizer = torch.optim.Adam(self._model.parameters())
+        self.lists = self._model.requested_neighbor_lists()
+
+    def __call__(self, batch: Any) -> None:
+        systems, targets = batch
+        predicted = evaluate_model(self._model, systems, self._targets, is_training=True)
+        found, wanted = predicted["energy"].block(), targets["energy"].block()
+        loss = (found.values - wanted.values).square().mean()
+        for name in ("positions", "strain"):
+            error = found.gradient(name).values - wanted.gradient(name).values
+            loss = loss + error.square().mean()
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
 
 
 def main() -> None:
@@ -60,6 +101,12 @@ def main() -> None:
             seconds = common.seconds_of_epochs(sides)
             what = "memory maps, neighbor lists" if lists else "memory maps, no lists"
             common.report("metatrain", what, seconds["stock"], seconds["ours"], N)
+        step = Step()
+        few = apt.open(folder / "data.atp").subset(range(8 * common.BATCH))
+        for _ in range(2):  # the first is not counted
+            batches = loader(few, common.BATCH, step.lists, stress=True, num_threads=1)
+            share = common.waiting_share(batches, step)
+        common.report_waiting("metatrain", "ours, a small PET", share)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import warnings
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,9 @@ from nvalchemi.models.demo import DemoModel, DemoModelWrapper
 import atompack_torch as apt
 from atompack_torch.trainers.nvalchemi import loader
 
-COUNT = 256
+COUNT = 1024
+STORED = 256  # of these, beside nvalchemi's store, whose epochs take long
+WIDTHS = (64, 512)  # of the demo model: of its default size, and one whose steps take longer
 
 
 def main() -> None:
@@ -52,26 +55,41 @@ def measure(folder: Path) -> None:
     options: dict[str, Any] = {"batch_size": BATCH, "shuffle": False}
     for edges in (True, False):
         store = folder / f"made{edges}.zarr"
-        AtomicDataZarrWriter(str(store)).write([data_of(atoms, edges) for atoms in made])
+        few = [data_of(atoms, edges) for atoms in made[:STORED]]
+        AtomicDataZarrWriter(str(store)).write(few)
         own = DataLoader(Dataset(AtomicDataZarrReader(str(store)), device="cpu"), **options)
-        ours = loader(folder / "made.atp", cutoff=CUTOFF if edges else None, **options)
+        same = apt.AtpDataset(folder / "made.atp").subset(range(STORED))
+        ours = loader(same, cutoff=CUTOFF if edges else None, **options)
         sides = {"stock": partial(iter, own), "ours": partial(iter, ours)}
         seconds = seconds_of_epochs(sides)
         name = "Zarr store, edges stored; ours computed" if edges else "Zarr store, no edges"
-        report("nvalchemi", name, seconds["stock"], seconds["ours"], COUNT)
-    net = DemoModelWrapper(DemoModel())
-    optimizer = torch.optim.Adam(net.parameters())
+        report("nvalchemi", name, seconds["stock"], seconds["ours"], STORED)
+    for width in WIDTHS:
+        step = Step(width)
+        for _ in range(2):  # the first is not counted
+            start = time.perf_counter()
+            whole = waiting_share(loader(folder / "made.atp", **options), step)
+            seconds_of_step = (time.perf_counter() - start) * BATCH / COUNT
+        steady = waiting_share(loader(folder / "made.atp", **options), step, begins=False)
+        name = f"demo model of width {width}, {1000 * seconds_of_step:.1f} ms"
+        report_waiting("nvalchemi", f"{name}, whole epoch", whole)
+        report_waiting("nvalchemi", f"{name}, after its first batch", steady)
 
-    def step(batch: Any) -> None:
-        predicted = net(batch)
+
+class Step:
+    """Training step of nvalchemi's demo model, which takes no edges."""
+
+    def __init__(self, width: int) -> None:
+        self._net = DemoModelWrapper(DemoModel(hidden_dim=width))
+        self._optimizer = torch.optim.Adam(self._net.parameters())
+
+    def __call__(self, batch: Any) -> None:
+        predicted = self._net(batch)
         loss = (predicted["energy"] - batch.energy).square().mean()
         loss = loss + (predicted["forces"] - batch.forces).square().mean()
-        optimizer.zero_grad()
+        self._optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
-
-    share = waiting_share(loader(folder / "made.atp", **options), step)
-    report_waiting("nvalchemi", "atompack_torch.trainers.nvalchemi.loader", share)
+        self._optimizer.step()
 
 
 def data_of(atoms: ase.Atoms, edges: bool) -> AtomicData:

@@ -2,7 +2,7 @@
 
 usage: deepmd_train_rank.py INPUT DATA|- RESULT
 
-``-`` runs ``dp --pt train INPUT``; otherwise its ``Trainer`` gets the batches of our loader over DATA.
+``-`` runs ``dp --pt train INPUT``; otherwise its ``Trainer`` gets batches of our loader over DATA.
 DeePMD-kit joins ranks by NCCL and takes a CUDA device for each; here gloo and the CPU take their
 place. RESULT, in JSON: ``frames``, the numbers of the frames of each step, and ``weights``, the sum
 of each parameter at the end.
