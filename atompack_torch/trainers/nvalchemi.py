@@ -42,6 +42,7 @@ try:
         SegmentedLevelStorage,
         UniformLevelStorage,
     )
+    from tensordict import TensorDict
 except ModuleNotFoundError as error:
     raise ImportError("install nvalchemi-toolkit to make batches for it") from error
 
@@ -54,6 +55,11 @@ _PROPERTIES: Final[dict[str, tuple[int, tuple[int, ...]]]] = {
     "dipole": (MOLECULE_PROPERTY, (3,)),
     "virial": (MOLECULE_PROPERTY, (3, 3)),
 }
+_COLUMNS: Final[dict[str, tuple[int, ...]]] = {
+    "energy": (1,),
+    **{name: shape for name, (_, shape) in _PROPERTIES.items()},
+}
+_CPU = torch.device("cpu")
 _OF_EDGES = ("neighbor_list", "neighbor_list_shifts")
 _OF_ATOMS = ("positions", "atomic_numbers", "atomic_masses", "forces", "charges", "velocities")
 
@@ -95,29 +101,33 @@ class NvalchemiLayout(Layout):
             The batch, whose tensors are views, but for the masses.
         """
         schema = LevelSchema()
-        columns = {
-            name: made[name].view(len(batch), *shape)
-            for name, shape in [("energy", (1,)), *((n, p[1]) for n, p in _PROPERTIES.items())]
-            if name in made
-        }
-        made = {**made, **columns, "atomic_masses": _masses(self.dtype)[made["atomic_numbers"]]}
+        for name, shape in _COLUMNS.items():
+            if name in made:
+                made[name] = made[name].view(len(batch), *shape)
+        made["atomic_masses"] = _masses(self.dtype)[made["atomic_numbers"]]
         atoms = {name: made[name] for name in _OF_ATOMS if name in made}
         edges = {name: made[name] for name in _OF_EDGES if name in made}
         system = {name: made[name] for name in made if name not in (*atoms, *edges, "n_edges")}
         system["molecule_number"] = batch.index
         groups: dict[str, Any] = {
             "atoms": SegmentedLevelStorage(
-                atoms, attr_map=schema, segment_lengths=batch.n_atoms.int(), validate=False
+                _rows(atoms), attr_map=schema, segment_lengths=batch.n_atoms.int(), validate=False
             )
         }
         if edges:
             groups["edges"] = SegmentedLevelStorage(
-                edges, attr_map=schema, segment_lengths=made["n_edges"], validate=False
+                _rows(edges), attr_map=schema, segment_lengths=made["n_edges"], validate=False
             )
-        groups["system"] = UniformLevelStorage(system, attr_map=schema, validate=False)
+        groups["system"] = UniformLevelStorage(_rows(system), attr_map=schema, validate=False)
         storage = MultiLevelStorage(groups, attr_map=schema, validate=False)
         keys = {"node": set(atoms), "edge": set(edges), "system": set(system)}
-        return Batch(device="cpu", storage=storage, keys=keys)
+        return Batch(device=_CPU, storage=storage, keys=keys)
+
+
+def _rows(tensors: dict[str, Tensor]) -> TensorDict:
+    """Returns tensors with as many rows each, without nvalchemi's checks of each."""
+    n_rows = len(next(iter(tensors.values())))
+    return TensorDict(tensors, [n_rows], device=_CPU, non_blocking=False)
 
 
 @lru_cache(maxsize=8)
