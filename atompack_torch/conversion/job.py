@@ -18,7 +18,7 @@ from atompack_torch.conversion.hints import name_warnings, no_labels_warning
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
 from atompack_torch.conversion.parts import Block, Part, Span, spans
-from atompack_torch.conversion.report import OnError, Report
+from atompack_torch.conversion.report import OnError, Report, pass_on
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import BUILTIN
@@ -256,11 +256,11 @@ def _of_span(
     start = 0
     for columns in blocks:
         is_inside = span.first <= start and (span.last is None or start < span.last)
-        told.pass_on(report, counts=is_inside)
+        pass_on(told, report, counts=is_inside)
         told.skipped.clear()
         start += len(columns.ptr) - 1
         yield columns
-    told.pass_on(report, counts=span.last is None)
+    pass_on(told, report, counts=span.last is None)
 
 
 class TooNarrowError(Exception):

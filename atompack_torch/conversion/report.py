@@ -107,23 +107,6 @@ class Report:
         if source != field and source not in names:
             names.append(source)
 
-    def pass_on(self, report: Report, *, counts: bool = True) -> None:
-        """Passes on what a reader has recorded.
-
-        Args:
-            report: receives notes, warnings and names of fields.
-            counts: it also receives what was skipped.
-        """
-        if counts:
-            report.skipped.update(self.skipped)
-        for text in self.notes:
-            report.note(text)
-        for text in self.warnings:
-            report.warn(text)
-        for field, names in self.sources.items():
-            for name in names:
-                report.origin(field, name)
-
     def refuse(self, error: AtompackError, count: int = 1) -> None:
         """Handles structures that cannot be converted: raises, or counts them if requested.
 
@@ -255,3 +238,22 @@ def described(error: Exception) -> str:
     """Formats an error of another library as one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def pass_on(told: Report, report: Report, *, counts: bool = True) -> None:
+    """Passes on what a reader has recorded.
+
+    Args:
+        told: what it has recorded.
+        report: receives notes, warnings and names of fields.
+        counts: it also receives what was skipped.
+    """
+    if counts:
+        report.skipped.update(told.skipped)
+    for text in told.notes:
+        report.note(text)
+    for text in told.warnings:
+        report.warn(text)
+    for field, names in told.sources.items():
+        for name in names:
+            report.origin(field, name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from atompack_torch.conversion.converter import Source
 from atompack_torch.conversion.job import Job, TooNarrowError
-from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.report import Report, pass_on
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.progress import Progress
@@ -100,13 +100,13 @@ def _with_notices(source: Source, told: Report) -> Iterator[tuple[Columns | None
     blocks = source.read(told)
     for columns in itertools.chain(blocks, [None]):
         notices = Report()
-        told.pass_on(notices)
+        pass_on(told, notices)
         told.skipped.clear()
         yield columns, notices
 
 
 def _branch(blocks: Iterator[tuple[Columns | None, Report]], report: Report) -> Iterator[Columns]:
     for columns, notices in blocks:
-        notices.pass_on(report)
+        pass_on(notices, report)
         if columns is not None:
             yield columns
