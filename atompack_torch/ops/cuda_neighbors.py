@@ -1,8 +1,8 @@
 """Neighbor lists on CUDA devices, by the kernels of nvalchemi-toolkit-ops.
 
-They compare in the arithmetic of the device and in any order. So they are asked for slightly more
-pairs than wanted, of which those within the cutoff are chosen by the native search's own formula in
-float64, and sorted.
+The kernels compare in the arithmetic of the device and in any order. So they are asked for slightly
+more pairs than wanted, of which those within the cutoff are chosen by the native search's own
+formula in float64, and sorted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from atompack_torch.ops import library as library  # loads the operators
 _MARGIN = 1 + 1e-6  # of the cutoff that the kernels get
 _FIRST_CAPACITY = 64  # neighbors of an atom
 _MAX_CAPACITY = 1 << 14
+_MAX_CUTOFFS = 64
+
+# Cutoff → neighbors of an atom to make room for: somewhat more than the last search found, so that
+# few searches are repeated.
+_capacity_of: dict[float, int] = {}
 _HINT = (
     "neighbor_list on CUDA devices needs nvalchemi-toolkit-ops: pip install atompack_torch[cuda]"
 )
@@ -51,10 +56,12 @@ def neighbors_by_toolkit(
     """
     if not len(positions):
         return ptr.new_zeros((2, 0)), positions.new_zeros((0, 3))
-    where = positions.double()
-    cells = None if cell is None else cell.double()
-    if cells is not None and pbc is None:
-        pbc = torch.ones((len(cells), 3), dtype=torch.bool, device=cells.device)
+    # The kernels refuse other layouts.
+    where, ptr = positions.double().contiguous(), ptr.contiguous()
+    cells = None if cell is None else cell.double().contiguous()
+    if cells is not None:
+        every = torch.ones((len(cells), 3), dtype=torch.bool, device=cells.device)
+        pbc = every if pbc is None else pbc.contiguous()
     index, shift = _candidates(where, cells, pbc, ptr, cutoff * _MARGIN)
     i, j = index.unbind(0)
     vector = where[j] - where[i]
@@ -71,7 +78,8 @@ def neighbors_by_toolkit(
     near &= (i != j) | (shift != 0).any(1)
     if not full:
         near &= _is_first_of_two(i, j, shift)
-    index, shift, square = index[:, near], shift[near], square[near]
+    kept = near.nonzero().squeeze(1)
+    index, shift, square = index[:, kept], shift[kept], square[kept]
     if self_interaction:
         atoms = torch.arange(len(positions), device=index.device)
         index = torch.cat([atoms.expand(2, -1), index], 1)
@@ -91,27 +99,31 @@ def _candidates(
         from nvalchemiops.torch.neighbors import neighbor_list
     except ImportError as error:
         raise ImportError(_HINT) from error
-    n_of_each = ptr.diff()
-    structure = torch.arange(len(n_of_each), device=ptr.device).repeat_interleave(n_of_each)
+    n_atoms, n_of_each = len(positions), ptr.diff()
+    structures = torch.arange(len(n_of_each), device=ptr.device)
     given = {
-        "batch_idx": structure.to(torch.int32),
+        "batch_idx": structures.repeat_interleave(n_of_each, output_size=n_atoms).to(torch.int32),
         "batch_ptr": ptr.to(torch.int32),
     }
     if cell is not None and pbc is not None:
         given |= {"cell": _completed(cell, positions), "pbc": pbc}
-    capacity = _FIRST_CAPACITY
+    capacity = _capacity_of.get(cutoff, _FIRST_CAPACITY)
     while True:
         found = neighbor_list(positions, cutoff, max_neighbors=capacity, **given)
-        matrix, counts = found[:2]
-        most = int(counts.max())
+        matrix, counts = found[0], found[1].to(torch.int64)
+        total = counts.cumsum(0)
+        most, n_pairs = torch.stack([counts.max(), total[-1]]).tolist()  # the host waits
         if most <= capacity:
             break
         if most > _MAX_CAPACITY:
             raise ValueError(f"neighbors: expected at most {_MAX_CAPACITY} of an atom, got {most}")
         capacity = most
-    filled = torch.arange(capacity, device=counts.device) < counts.unsqueeze(1)
-    atoms, _ = rows = filled.nonzero(as_tuple=True)
-    shift = found[2][rows] if cell is not None else counts.new_zeros((len(atoms), 3))
+    if len(_capacity_of) >= _MAX_CUTOFFS:
+        _capacity_of.clear()
+    _capacity_of[cutoff] = max(_FIRST_CAPACITY, most + most // 8)
+    atoms = torch.arange(n_atoms, device=ptr.device).repeat_interleave(counts, output_size=n_pairs)
+    rows = (atoms, torch.arange(n_pairs, device=ptr.device) - (total - counts)[atoms])
+    shift = found[2][rows] if cell is not None else counts.new_zeros((n_pairs, 3))
     return torch.stack([atoms, matrix[rows].to(torch.int64)]), shift
 
 

@@ -44,7 +44,7 @@ def features_by_torch(given: Structures) -> Tensor:
     i, j = index.unbind(0)
     vector = positions.index_select(0, j) - positions.index_select(0, i)
     if given.cell is not None:
-        structure = torch.searchsorted(given.ptr, i.contiguous(), right=True) - 1
+        structure = torch.searchsorted(given.ptr.contiguous(), i.contiguous(), right=True) - 1
         vector = vector + torch.einsum("ea,eax->ex", shift, given.cell.index_select(0, structure))
     distance = vector.norm(dim=1)
     spin = _spins(given)

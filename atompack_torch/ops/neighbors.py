@@ -91,6 +91,6 @@ def neighbor_list(
     i, j = index.unbind(0)
     vector = positions.index_select(0, j) - positions.index_select(0, i)
     if cell is not None:
-        structure = torch.searchsorted(ptr, i, right=True) - 1
+        structure = torch.searchsorted(ptr.contiguous(), i, right=True) - 1
         vector = vector + torch.einsum("ea,eax->ex", shift, cell.index_select(0, structure))
     return Neighbors(index, shift, vector)

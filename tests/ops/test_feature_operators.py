@@ -54,6 +54,21 @@ def test_features_equal_the_formula_and_the_descriptor(kind: str, cell: str) -> 
     assert torch.equal(descriptor.compute(apt.collate(molecules)).features, found)
 
 
+@pytest.mark.filterwarnings("error:.*non-contiguous")
+def test_structures_by_a_pointer_with_gaps() -> None:
+    given = structures()
+    ptr = torch.stack([given.ptr, given.ptr], 1)[:, 0]
+    torch.set_warn_always(True)
+    try:
+        for features in (
+            OPERATORS.chebyshev_features,
+            lambda *given: features_by_torch(Structures(*given)),
+        ):
+            assert torch.equal(features(*given._replace(ptr=ptr)), features(*given))
+    finally:
+        torch.set_warn_always(False)
+
+
 @pytest.mark.parametrize("cell", ["open", "cell"])
 @pytest.mark.parametrize("kind", ["one", "three"])
 def test_operators_pass_all_checks_of_torch(kind: str, cell: str) -> None:

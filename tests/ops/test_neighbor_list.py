@@ -141,6 +141,28 @@ def test_is_differentiable_in_positions_and_cell() -> None:
     assert gradgradcheck(energies, given)
 
 
+@pytest.mark.filterwarnings("error:.*non-contiguous")
+@pytest.mark.parametrize("which", ["positions", "cell", "pbc", "ptr"])
+def test_any_layout_in_memory(which: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    given = {
+        "positions": 4 * torch.rand(20, 3, generator=generator, dtype=torch.float64),
+        "cell": 4 * torch.eye(3).double() + 0.3 * torch.rand(2, 3, 3, generator=generator),
+        "pbc": torch.tensor([[True, False, True], [True, True, False]]),
+        "ptr": torch.tensor([0, 8, 20]),
+    }
+    expected = apt.neighbor_list(**given, cutoff=2.5)
+    other = torch.stack([given[which], given[which]], -1)[..., 0]
+    assert not other.is_contiguous()
+    torch.set_warn_always(True)
+    try:
+        found = apt.neighbor_list(**{**given, which: other}, cutoff=2.5)
+    finally:
+        torch.set_warn_always(False)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

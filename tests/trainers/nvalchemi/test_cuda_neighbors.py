@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from nvalchemiops.torch import neighbors
 
 import atompack_torch as apt
+from atompack_torch.ops import cuda_neighbors
 from atompack_torch.ops.cuda_neighbors import neighbors_by_toolkit
 
 
@@ -50,11 +52,44 @@ def test_same_pairs_as_the_native_search(kind: str, options: Any, dtype: torch.d
         assert torch.equal(found[0][0], native[0][0])  # ascending centers
 
 
-def test_more_neighbors_than_expected() -> None:
-    positions = torch.rand(200, 3, dtype=torch.float64)
-    given = (positions, None, None, torch.tensor([0, 200]))
-    native = torch.ops.atompack_torch.neighbor_list(*given, 2.0)
-    assert sorted(rows(*neighbors_by_toolkit(*given, 2.0))) == sorted(rows(*native))
+def test_more_neighbors_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is repeated once; the next one with that cutoff has room at once."""
+    monkeypatch.setattr(cuda_neighbors, "_capacity_of", {})
+    search, capacities = neighbors.neighbor_list, []
+
+    def counted(*args: Any, max_neighbors: int, **options: Any) -> Any:
+        capacities.append(max_neighbors)
+        return search(*args, max_neighbors=max_neighbors, **options)
+
+    monkeypatch.setattr(neighbors, "neighbor_list", counted)
+    for n in (200, 210, 3, 200):
+        given = (torch.rand(n, 3, dtype=torch.float64), None, None, torch.tensor([0, n]))
+        native = torch.ops.atompack_torch.neighbor_list(*given, 2.0)
+        assert sorted(rows(*neighbors_by_toolkit(*given, 2.0))) == sorted(rows(*native))
+    assert capacities == [64, 199, 223, 235, 64, 199]
+
+
+def test_few_cutoffs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_neighbors, "_capacity_of", {})
+    given = (torch.rand(5, 3), None, None, torch.tensor([0, 5]))
+    for k in range(200):
+        neighbors_by_toolkit(*given, 1 + k / 100)
+    assert 0 < len(cuda_neighbors._capacity_of) <= 64
+
+
+@pytest.mark.filterwarnings("error:.*non-contiguous")
+@pytest.mark.parametrize("options", [{}, {"full": False}, {"max_neighbors": 4}])
+def test_any_layout_in_memory(options: Any) -> None:
+    positions, cell, pbc, ptr = given = batch_of(1, "some")
+    turned = positions.T.contiguous().T, cell.mT.contiguous().mT, pbc.T.contiguous().T
+    expected = neighbors_by_toolkit(*given, 2.7, **options)
+    torch.set_warn_always(True)
+    try:
+        wide = torch.stack([ptr, ptr], 1)[:, 0]
+        found = neighbors_by_toolkit(*turned, wide, 2.7, **options)
+    finally:
+        torch.set_warn_always(False)
+    assert all(map(torch.equal, found, expected))
 
 
 def test_no_atoms() -> None:
