@@ -182,6 +182,12 @@ soak: $(DONE)/extension $(DONE)/extra-test  ## kill writers, fuzz, train on two 
 	  PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize 0 none)
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) tests/soak/run.py build/soak --seconds $(SOAK_SECONDS) --fuzz-build build/sanitize
 
+# Of earlier runs in build/sanitize: those of soak and sanitize.
+.PHONY: fuzz-corpus
+fuzz-corpus: $(DONE)/build-tools  ## take what fuzzing found into tests/fuzz/corpus, as far as it reaches new code
+	@.ci/setup clang-19 libclang-rt-19-dev
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize merge
+
 .PHONY: clean
 clean:  ## remove what was built (.venv stays)
 	rm -rf build dist $(DONE)/extension .mypy_cache .pytest_cache .ruff_cache

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Builds the fuzz targets with clang and runs one after the other under ASan and UBSan.
 #   tests/fuzz/run.sh [BUILD_FOLDER [SECONDS_EACH [TARGET...]]]
+#   tests/fuzz/run.sh BUILD_FOLDER merge [TARGET...]
 # New inputs are kept in BUILD_FOLDER/corpus, findings in BUILD_FOLDER/findings; any finding makes the status non-zero.
+# `merge` adds to tests/fuzz/corpus those kept inputs that reach new code, up to a size that suits a repository.
 # ATOMPACK_FIXTURES: the folder above atp/ (default: tests/fixtures). CXX: the compiler (default: clang++-19).
 set -eu
 
@@ -22,6 +24,36 @@ cmake --build "$build" --parallel 2
 mkdir -p "$build/findings"
 seconds_each_input=5
 
+# merge FOLDER...: puts found inputs into the target's corpus, the smallest first, up to `most_files` and `most_corpus_bytes`.
+# Together they reach what the hand-made ones and those of the folders do not. Only found ones are named by their hash; those
+# of earlier merges are chosen anew.
+most_files=64 most_corpus_bytes=16384 is_hash='^[0-9a-f]{40}$'
+merge() {
+  work=$(mktemp -d)
+  mkdir "$work/known" "$work/found"
+  find "$@" -type f | while IFS= read -r file; do
+    case $(basename "$file" | grep -Ec "$is_hash") in
+      0) cp "$file" "$work/known/hand-made-$(ls "$work/known" | wc -l)" ;;
+      *) cp "$file" "$work/found" ;;
+    esac
+  done
+  "$build/tests/fuzz/${target}_fuzz" -set_cover_merge=1 -max_len="$most_bytes" -malloc_limit_mb="$most_megabytes" \
+    -rss_limit_mb=1024 -timeout="$seconds_each_input" -artifact_prefix="$build/findings/$target-" \
+    "$work/known" "$work/found" "$build/corpus/$target"
+  mkdir -p "$seeds/$target"
+  find "$seeds/$target" -type f | grep -E "/${is_hash#^}" | xargs -r rm
+  n_files=0 n_bytes=0
+  for name in $(ls -Sr "$work/known" | grep -E "$is_hash"); do
+    size=$(wc -c <"$work/known/$name")
+    [ $((n_files + 1)) -le $most_files ] && [ $((n_bytes + size)) -le $most_corpus_bytes ] || break
+    n_files=$((n_files + 1)) n_bytes=$((n_bytes + size))
+    cp "$work/known/$name" "$seeds/$target"
+  done
+  rm -r "$work"
+  rmdir "$seeds/$target" 2>/dev/null || true # nothing was found
+  echo "$target: $n_files inputs, $n_bytes bytes"
+}
+
 # run TARGET MOST_INPUT_BYTES MOST_MEGABYTES_PER_ALLOCATION [FOLDER]: an input takes far less time than the time-out,
 # and no more memory than its bytes can account for (zstd: 128 KiB for each block of four bytes). It begins with the
 # target's own corpus and the folder, as far as they are there.
@@ -34,6 +66,10 @@ run() {
   done
   mkdir -p "$build/corpus/$target"
   echo "== $target"
+  if [ "$seconds" = merge ]; then
+    merge "$@"
+    return
+  fi
   "$build/tests/fuzz/${target}_fuzz" -max_total_time="$seconds" -max_len="$most_bytes" -malloc_limit_mb="$most_megabytes" \
     -rss_limit_mb=1024 -timeout="$seconds_each_input" -print_final_stats=1 -artifact_prefix="$build/findings/$target-" \
     "$build/corpus/$target" "$@"
