@@ -22,7 +22,8 @@ constexpr uint64_t kMaxRunPages = 256;
 constexpr uint64_t kMaxRunsAhead = 8;
 constexpr std::chrono::milliseconds kInterruptionCheck{100};
 
-// Each thread gets a copy of its own: those who catch an exception may add to it.
+// Each thread gets a copy of its own: those who catch an exception may add to it, and ThreadSanitizer does not see how
+// the C++ library counts the owners of a shared one.
 [[noreturn]] void throw_copy_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -82,7 +83,7 @@ struct PageCache::Shared {
   void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way, Claimed& claimed);
   void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges,
              uint64_t max_on_their_way, HeldPages* held);
-  void finish(const Claimed& claimed, Stage stage, const std::exception_ptr& failure) noexcept;
+  void finish(const Claimed& claimed, Stage stage, std::exception_ptr failure) noexcept;
   void take_from_disk(const PagedFile& file, Claimed& claimed);
   std::vector<Run> runs_of(const PagedFile& file, Claimed& claimed);
   void request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run);
@@ -210,13 +211,14 @@ void PageCache::Shared::fetch(const std::shared_ptr<Shared>& self, const PagedFi
       counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first() * kPageBytes;
     }
   } catch (...) {  // nobody may wait for these pages for ever
-    finish(claimed, Stage::failed, std::current_exception());
+    finish(claimed, Stage::failed, copy_of(std::current_exception()));
     throw;
   }
   for (Run& run : runs) request(self, file, std::move(run));
 }
 
-void PageCache::Shared::finish(const Claimed& claimed, Stage stage, const std::exception_ptr& failure) noexcept {
+// `failure` is of these pages alone: from here on it is only touched while the mutex is held.
+void PageCache::Shared::finish(const Claimed& claimed, Stage stage, std::exception_ptr failure) noexcept {
   bool is_waited_for = false;
   {
     const std::unique_lock lock = lock_soon(mutex);
@@ -224,6 +226,7 @@ void PageCache::Shared::finish(const Claimed& claimed, Stage stage, const std::e
       pages.finish(*page, stage, failure);
       is_waited_for = is_waited_for || page->n_readers > 0;
     }
+    failure = nullptr;
     pages.evict();
   }
   if (is_waited_for) arrived.notify_all();
@@ -286,7 +289,7 @@ void PageCache::Shared::request(const std::shared_ptr<Shared>& self, const Paged
       self->finish(*claimed, failure ? Stage::failed : Stage::here, failure ? copy_of(failure) : nullptr);
     });
   } catch (...) {  // not even started
-    finish(*claimed, Stage::failed, std::current_exception());
+    finish(*claimed, Stage::failed, copy_of(std::current_exception()));
   }
 }
 

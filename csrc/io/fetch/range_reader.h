@@ -12,8 +12,8 @@
 
 namespace atompack::io::fetch {
 
-// Called exactly once for each request, from a thread of the reader, with the error or nullptr. Must not block or
-// throw.
+// Called exactly once for each request, from a thread of the reader, with the error, handed over, or nullptr. Must not
+// block or throw.
 using Done = std::function<void(std::exception_ptr)>;
 
 // A run of bytes and the memory that receives it, in order. The memory must remain valid until `done` was called.

@@ -41,7 +41,7 @@ void Scheduler::submit(CallPtr call) {
     error = std::current_exception();
   }
   if (error) {
-    call->done(error);
+    call->done(std::move(error));
   } else {
     poller_.wake();
   }

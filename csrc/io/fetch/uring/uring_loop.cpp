@@ -120,13 +120,14 @@ class UringLoop::Ring {
         std::ranges::move(queue_, std::back_inserter(ready_));
         queue_.clear();
       }
-      if (ends && ready_.empty() && n_in_flight_ == 0) return;
-      watch_for_wakes();
+      // The kernel may write to this object until the last read is complete, that of the event's counter too.
+      if (ends && ready_.empty() && n_in_flight_ == 0 && !is_watching_) return;
+      if (!ends) watch_for_wakes();
       submit_ready();
       bool waits = false;
       {
         const std::lock_guard lock(mutex_);
-        is_waiting_ = waits = queue_.empty() && !(ends_ && n_in_flight_ == 0);
+        is_waiting_ = waits = queue_.empty() && !(ends_ && n_in_flight_ == 0 && !is_watching_);
       }
       const int result = waits ? io_uring_submit_and_wait(&ring_, 1) : io_uring_submit(&ring_);
       // Nothing is lost: what was not submitted is with the next call.
@@ -193,7 +194,7 @@ class UringLoop::Ring {
     } else {
       copy_bounced(*read);
     }
-    read->done(error);
+    read->done(std::move(error));
   }
 
   // Leaves out what a short read has read. Returns false if that is not a page: the file has ended.

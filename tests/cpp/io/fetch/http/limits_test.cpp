@@ -102,7 +102,7 @@ TEST(HttpLimits, TheFirstRequestMayWinOverItsHedge) {
   ScriptedServer server([&](const ReceivedRequest& request) {
     ScriptedReply answer = serve(request, kShared);
     if (request.headers.at("range") == "bytes=100-199") {
-      answer.delay = n_slow++ % 2 == 0 ? milliseconds(120) : milliseconds(2000);
+      answer.delay = n_slow++ % 2 == 0 ? within(120) : within(2000);
     }
     return answer;
   });
@@ -110,7 +110,7 @@ TEST(HttpLimits, TheFirstRequestMayWinOverItsHedge) {
   warm_up(opened);
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(read_range(opened, 100, 100), kShared.substr(100, 100));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(1500));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, within(1500));
   EXPECT_EQ(n_slow, 2);
 }
 
@@ -120,7 +120,7 @@ TEST(HttpLimits, AFailedHedgeChangesNothing) {
     ScriptedReply answer = serve(request, kShared);
     if (request.headers.at("range") != "bytes=100-199") return answer;
     if (n_slow++ > 0) return reply(500);
-    answer.delay = milliseconds(150);
+    answer.delay = within(150);
     return answer;
   });
   const OpenObject opened = HttpStore(hedging_options()).open(server.url(), 10);
@@ -133,7 +133,7 @@ TEST(HttpLimits, WhatAHedgeWroteIsNotTouchedAgain) {
   std::atomic<int> n_slow{0};
   ScriptedServer server([&](const ReceivedRequest& request) {
     ScriptedReply answer = serve(request, kShared);
-    if (request.headers.at("range") == "bytes=100-199" && n_slow++ == 0) answer.delay = milliseconds(150);
+    if (request.headers.at("range") == "bytes=100-199" && n_slow++ == 0) answer.delay = within(150);
     return answer;
   });
   const OpenObject opened = HttpStore(hedging_options()).open(server.url(), 10);
@@ -143,7 +143,7 @@ TEST(HttpLimits, WhatAHedgeWroteIsNotTouchedAgain) {
   read.end.get();
   EXPECT_EQ(n_slow, 2);
   read.bytes.assign(100, '-');  // reused by its owner
-  std::this_thread::sleep_for(milliseconds(250));
+  std::this_thread::sleep_for(within(250));
   EXPECT_EQ(read.bytes, std::string(100, '-'));
 }
 

@@ -24,11 +24,19 @@ using io::fetch::http::milliseconds;
 using io::fetch::http::Request;
 using io::fetch::http::Response;
 
+// Times in which something must happen are that much longer where a race detector makes everything slower.
+#ifdef __SANITIZE_THREAD__
+inline constexpr int kSlowdown = 10;
+#else
+inline constexpr int kSlowdown = 1;
+#endif
+constexpr milliseconds within(int n) { return milliseconds(n * kSlowdown); }
+
 // Retries at once; waits for nothing longer than a second.
 inline HttpOptions fast_options() {
   HttpOptions options;
-  options.connect_timeout = milliseconds(1000);
-  options.stall_timeout = milliseconds(1000);
+  options.connect_timeout = within(1000);
+  options.stall_timeout = within(1000);
   options.retry.first_delay = milliseconds(2);
   options.retry.max_delay = milliseconds(10);
   options.retry.max_retry_after = milliseconds(50);
