@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from processes.client import Done, Script, ScriptServer
 
@@ -170,11 +171,13 @@ class PublishingWriter(KilledWriter):
         function: function that writes; arguments: folder of sources, version (0 or 1), target, and
             ``arguments``. It prints ``open`` before it writes, and ``done 1`` at its end.
         target: name of what it writes.
+        others: names of further targets.
         replaces: False if it removes the old target itself, so that there may be none.
     """
 
     function: str
     target: str
+    others: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     replaces = True
 
@@ -183,7 +186,7 @@ class PublishingWriter(KilledWriter):
         self.sources = folder.parent / f"{folder.name}-sources"
         self.sources.mkdir()
         self.prepare()
-        self._expected: list[object] = []
+        self._expected: list[Any] = []
         self._version = 1
         for _ in range(2):
             self._write_next()
@@ -212,19 +215,24 @@ class PublishingWriter(KilledWriter):
             self.counts["before the new one"] += 1
         else:
             found = self.content()
-            assert found in self._expected, f"neither the old nor the new target: {found}"
+            assert self.is_expected(found), f"neither the old nor the new target: {found}"
             is_new = found == self._expected[version]
             assert is_new or not is_done, "acknowledged, but the old target is there"
             self.counts["published"] += is_new
-            self._version = self._expected.index(found)
+            if is_new:
+                self._version = version
         self._n_kills += 1
         if self._n_kills % 10 == 0:
             self.finish()
 
+    def is_expected(self, found: object) -> bool:
+        """True if this content may be found after a kill: that of a version."""
+        return found in self._expected
+
     def finish(self) -> None:
         self._write_next()
         assert self.content() == self._expected[self._version]
-        assert self.left() == {self.target}, self.left()
+        assert self.left() == {self.target, *self.others}, self.left()
 
     def _begin(self, version: int) -> Script:
         script = self.start(self.function, self.sources, version, self.path, *self.arguments)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ class MoleculesWriter(PublishingWriter):
     """Writes molecules of an ``.atp`` file to a target that ``apt.convert`` reads."""
 
     weight = 0.3
+    keys: tuple[str, ...] = ("positions", "atomic_numbers", "n_atoms", "energy", "forces")
 
     def prepare(self) -> None:
         for version in (0, 1):
@@ -35,14 +38,17 @@ class MoleculesWriter(PublishingWriter):
                 writer.write_arrays(**numbered.labeled(0, N[version]))
 
     def content(self) -> object:
-        opened = self.path
-        if self.path.suffix != ".atp":
+        return self.content_of(self.path)
+
+    def content_of(self, path: Path) -> object:
+        """Checks a file, and returns what it holds."""
+        opened = path
+        if path.suffix != ".atp":
             opened = self.sources / "read.atp"
-            apt.convert(self.path, opened, mode="w", progress=False)
+            apt.convert(path, opened, mode="w", progress=False)
         dataset = apt.AtpDataset(opened)
         batch = dataset.batch(range(len(dataset)))
-        keys = ("positions", "atomic_numbers", "n_atoms", "energy", "forces")
-        return len(dataset), _digest(batch[key].numpy() for key in keys)
+        return len(dataset), _digest(batch[key].numpy() for key in self.keys)
 
 
 def replace(sources: str, version: str, target: str) -> None:
@@ -105,6 +111,27 @@ def _converting(target: str, target_format: str = "") -> type[MoleculesWriter]:
     return type(f"Converting to {target}", (MoleculesWriter,), members)
 
 
+def convert_to_shards(sources: str, version: str, target: str) -> None:
+    """Converts to Atlas shards, which are not replaced: the other version is moved away first."""
+    tell_open()
+    if Path(target).exists():
+        old = Path(tempfile.mkdtemp(dir=sources))
+        Path(target).rename(old / "set")
+        shutil.rmtree(old)
+    source = Path(sources) / f"{version}.atp"
+    apt.convert(source, target, target="shards", shards=(10, 4, 1), progress=False)
+    tell("done", 1)
+
+
+class ConvertingToShards(MoleculesWriter):
+    """``apt.convert`` to Atlas shards."""
+
+    name = "convert to shards"
+    function = "publishing_writers.convert_to_shards"
+    target = "set"
+    replaces = False
+
+
 def drop_label(sources: str, version: str, target: str) -> None:
     """Writes a copy without one label, by the pipeline of all edits."""
     tell_open()
@@ -118,6 +145,49 @@ class Editing(MoleculesWriter):
     name = "drop"
     function = "publishing_writers.drop_label"
     target = "a.atp"
+
+
+def rename_label(sources: str, version: str, target: str) -> None:
+    """Writes a copy in which one label is a property of another name."""
+    tell_open()
+    source = Path(sources) / f"{version}.atp"
+    apt.rename(source, target, {"energy": "total"}, mode="w", progress=False)
+    tell("done", 1)
+
+
+class Renaming(MoleculesWriter):
+    """``apt.rename``, to extended XYZ."""
+
+    name = "rename"
+    function = "publishing_writers.rename_label"
+    target = "a.extxyz"
+    keys = ("positions", "atomic_numbers", "n_atoms", "total", "forces")
+
+
+def split(sources: str, version: str, target: str) -> None:
+    """Splits into two files, of which each appears when it is complete."""
+    tell_open()
+    targets = [target, Path(target).with_name("b.extxyz")]
+    source = Path(sources) / f"{version}.atp"
+    apt.split(source, targets, [0.7, 0.3], mode="w", progress=False)
+    tell("done", 1)
+
+
+class Splitting(MoleculesWriter):
+    """``apt.split``: each file is the old or the new one."""
+
+    name = "split"
+    function = "publishing_writers.split"
+    target = "a.atp"
+    others = ("b.extxyz",)
+
+    def content(self) -> object:
+        return [self.content_of(self.folder / name) for name in (self.target, *self.others)]
+
+    def is_expected(self, found: object) -> bool:
+        assert isinstance(found, list)
+        versions = zip(found, *self._expected, strict=True)
+        return all(content in expected for content, *expected in versions)
 
 
 # Shards
@@ -258,6 +328,9 @@ PUBLISHING: list[type[PublishingWriter]] = [
     Replacing,
     Compacting,
     Editing,
+    Renaming,
+    Splitting,
+    ConvertingToShards,
     _converting("a.extxyz"),
     _converting("a.db"),
     _converting("a.aselmdb"),
