@@ -213,7 +213,7 @@ class ReadableAtlasStore(FlushingWriter):
 
         Returns:
             Dataset to statistics. Datasets whose array was never written are left out, and after a
-            killed flush those whose statistics it lost, until they are written again or compacted.
+            killed flush all whose array it changed, until the store is opened for writing.
 
         Raises:
             FieldError: there is no such array.

@@ -101,7 +101,7 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
       made_folder_(files.make_folder(store_)),
       lock_(store_),
       form_(options.form) {
-  const std::vector<std::string> warnings = recover(store_, files_);
+  const std::vector<std::string> warnings = recover(store_, options_.max_metadata_bytes, files_);
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
   if (file) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "formats/array_file/layer/layer_digest.h"
 #include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/write/updated_statistics.h"
 #include "formats/atlas_store/metadata/names.h"
 #include "io/folder.h"
 #include "io/locked_file.h"
@@ -48,7 +49,7 @@ void discard_unpublished(const std::string& folder, io::FileSystem& files) {
   for (const std::string& name : io::unpublished_in(folder)) files.create(cat(folder, '/', name)).reset();
 }
 
-void apply_outcome(const std::string& store, const Intent& intent, io::FileSystem& files) {
+void apply_outcome(const std::string& store, const Intent& intent, uint64_t max_metadata_bytes, io::FileSystem& files) {
   const std::optional<MetadataFile> metadata = read_metadata_file(store);
   for (const std::string& path : layers_rolled_back(store, intent, metadata)) files.remove(path);
   const Outcome outcome = outcome_of(intent, metadata);
@@ -56,7 +57,7 @@ void apply_outcome(const std::string& store, const Intent& intent, io::FileSyste
   if (outcome == Outcome::rolled_back && metadata) io::replace_file(files, metadata->path, metadata->bytes);
   if (outcome != Outcome::kept) return;
   for (const AddedLayer& layer : intent.layers) {
-    files.remove(cat(store, '/', folder_of_array(layer.variable), "/data.stats"));
+    array_file::renew_statistics(base_path(store, layer.variable), layer.number, max_metadata_bytes, files);
   }
 }
 
@@ -79,10 +80,12 @@ std::vector<std::string> layers_rolled_back(const io::Location& store, const Int
   return paths;
 }
 
-std::vector<std::string> recover(const std::string& store, io::FileSystem& files) {
+std::vector<std::string> recover(const std::string& store, uint64_t max_metadata_bytes, io::FileSystem& files) {
   std::vector<std::string> warnings;
   const std::shared_ptr<const io::OpenFile> record = io::find_file(intent_path(store));
-  if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) apply_outcome(store, *intent, files);
+  if (const std::optional<Intent> intent = read_intent(record.get(), warnings)) {
+    apply_outcome(store, *intent, max_metadata_bytes, files);
+  }
   files.remove(intent_path(store));
   discard_unpublished(store, files);
   for (const std::string& folder : io::folders_in(store)) discard_unpublished(cat(store, '/', folder), files);

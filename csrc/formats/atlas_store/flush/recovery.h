@@ -17,8 +17,8 @@ std::string base_path(const std::string& store, std::string_view variable);
 std::vector<std::string> layers_rolled_back(const io::Location& store, const Intent& intent,
                                             const std::optional<MetadataFile>& metadata);
 
-// Removes them for good, with all unpublished files and the record of the flush; of a complete flush, outdated
+// Removes them for good, with all unpublished files and the record of the flush; after a complete flush, renews
 // statistics. The caller must hold the lock of the store. Returns warnings.
-std::vector<std::string> recover(const std::string& store, io::FileSystem& files);
+std::vector<std::string> recover(const std::string& store, uint64_t max_metadata_bytes, io::FileSystem& files);
 
 }  // namespace atompack::atlas_store

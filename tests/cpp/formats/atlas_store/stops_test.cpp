@@ -3,6 +3,7 @@
 
 #include "formats/atlas_store/flush/intent.h"
 #include "formats/atlas_store/scenario.h"
+#include "formats/atlas_store/store.h"
 #include "formats/atlas_store/store_state.h"
 #include "formats/atlas_store/writer.h"
 #include "io/fake_store.h"
@@ -20,17 +21,41 @@ using test::state_of;
 constexpr WriterOptions kTwoThreads{
     .codec = codec::Codec::lz4, .form = Form::json, .level = 3, .block_bytes = 64, .n_threads = 2};
 
-// What stands in the store before the first round and after each.
-std::vector<ordered_json> states(const std::vector<Round>& rounds) {
-  const test::TemporaryFolder folder(test::folder_in_memory());
-  Writer writer(folder / "store", Mode::create, kTwoThreads);
-  std::vector<ordered_json> states{state_of(folder / "store")};
-  for (const Round& round : rounds) {
-    for (const auto& action : round) action(writer);
-    states.push_back(state_of(folder / "store"));
+// Statistics of arrays that hold values; those of others only a compaction computes.
+std::map<std::string, std::vector<std::byte>> statistics_of(const std::string& path) {
+  const Store store(path);
+  std::map<std::string, std::vector<std::byte>> found;
+  for (uint32_t variable = 0; variable < store.metadata().n_variables(); ++variable) {
+    for (const auto& [name, statistics] : store.statistics(variable)) {
+      const std::optional<uint32_t> dataset = store.metadata().find_dataset(name);
+      const bool exists = dataset && store.metadata().schema_number(*dataset, variable);
+      if (!exists || statistics.n_null == statistics.n_rows) continue;
+      found[cat(name, '/', store.metadata().variable_name(variable))] =
+          array_file::encode_statistics({{name, statistics}});
+    }
   }
-  return states;
+  return found;
 }
+
+// The store before the first round and after each.
+struct Expected {
+  std::vector<ordered_json> states;
+  std::vector<std::map<std::string, std::vector<std::byte>>> statistics;
+
+  explicit Expected(const std::vector<Round>& rounds) {
+    const test::TemporaryFolder folder(test::folder_in_memory());
+    Writer writer(folder / "store", Mode::create, kTwoThreads);
+    add(folder / "store");
+    for (const Round& round : rounds) {
+      for (const auto& action : round) action(writer);
+      add(folder / "store");
+    }
+  }
+  void add(const std::string& store) {
+    states.push_back(state_of(store));
+    statistics.push_back(statistics_of(store));
+  }
+};
 
 // The number of rounds that were finished before the stop.
 size_t run_until_stopped(const std::string& store, const std::vector<Round>& rounds, FaultyFileSystem& files) {
@@ -68,20 +93,29 @@ class AtlasStops : public testing::Test {
     }
     if (!std::filesystem::exists(store)) return;
     const ordered_json found = state_of(store);
-    const bool is_new = found == states_[finished + 1];
+    const bool is_new = found == expected_.states[finished + 1];
     n_new_ += is_new ? 1 : 0;
-    ASSERT_TRUE(is_new || found == states_[finished]) << found.dump(1);
+    ASSERT_TRUE(is_new || found == expected_.states[finished]) << found.dump(1);
     if (!std::filesystem::is_empty(store)) {
       EXPECT_EQ(state_of(test::FakeStore::of(folder.path(), "store")), found);
     }
     finish(store, is_new ? finished + 1 : finished);
-    EXPECT_EQ(state_of(store), states_.back());
+    EXPECT_EQ(state_of(store), expected_.states.back());
+    EXPECT_EQ(statistics_of(store), expected_.statistics.back());
     expect_tidy(store);
   }
 
+  // The first writer that opens the store dies, too.
   void finish(const std::string& store, size_t from) {
+    FaultyFileSystem files;
+    files.stop_at = n_finished_++ % 7;
+    try {
+      const Writer writer(store, Mode::append, kTwoThreads, files);
+    } catch (const test::Stopped&) {
+    }
     Writer writer(store, Mode::append, kTwoThreads);
-    EXPECT_EQ(state_of(store), states_[from]);
+    EXPECT_EQ(state_of(store), expected_.states[from]);
+    EXPECT_EQ(statistics_of(store), expected_.statistics[from]);
     EXPECT_FALSE(std::filesystem::exists(intent_path(store)));
     for (size_t i = from; i < rounds_.size(); ++i) {
       for (const auto& action : rounds_[i]) action(writer);
@@ -89,9 +123,9 @@ class AtlasStops : public testing::Test {
   }
 
   const std::vector<Round> rounds_ = test::rounds();
-  const std::vector<ordered_json> states_ = states(rounds_);
+  const Expected expected_{rounds_};
   bool stopped_ = true;
-  size_t n_new_ = 0;
+  size_t n_new_ = 0, n_finished_ = 0;
 };
 
 TEST_F(AtlasStops, LeaveTheLastFlushOrTheNewOneWhole) {
@@ -125,7 +159,7 @@ TEST_F(AtlasStops, ARefusedOperationCanBeMadeAgain) {
     insist([&] { writer = std::make_unique<Writer>(store, Mode::append, kTwoThreads, files); });
     for (size_t i = 0; i < rounds_.size(); ++i) {
       for (const auto& action : rounds_[i]) insist([&] { action(*writer); });
-      ASSERT_EQ(state_of(store), states_[i + 1]) << i;
+      ASSERT_EQ(state_of(store), expected_.states[i + 1]) << i;
     }
     writer.reset();
     expect_tidy(store);

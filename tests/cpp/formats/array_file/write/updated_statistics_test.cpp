@@ -4,6 +4,8 @@
 
 #include <bit>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "fixtures.h"
@@ -143,6 +145,50 @@ TEST_F(StatisticsOfWriter, OfTwoFlushesCanBeWrittenAtOnce) {
   }
   writer.write_statistics();
   EXPECT_EQ(std::get<int64_t>(*read_statistics(path()).at("a").max), 1);
+}
+
+class RenewedStatistics : public StatisticsOfWriter {
+ protected:
+  // Layers 1 and 2; the statistics are of layer 1, as a writer leaves them that dies before it writes them again.
+  RenewedStatistics() {
+    Writer writer(path(), {.codec = codec::Codec::none});
+    for (const char* const name : {"a", "b"}) {
+      writer.define({.name = name, .type = Type::int32, .shape = {2}, .chunk_shape = {1}});
+      test::write(writer, name, {{0}, {1}}, numbers<int32_t>({1}));
+    }
+    writer.flush();
+    test::write(writer, "a", {{1}, {1}}, numbers<int32_t>({7}));
+    writer.stage();
+    writer.publish();
+  }
+  void renew(uint32_t number) { renew_statistics(path(), number, kMaxMetadataBytes, io::real_file_system()); }
+  int64_t maximum(const std::string& name) const { return std::get<int64_t>(*read_statistics(path()).at(name).max); }
+};
+
+TEST_F(RenewedStatistics, OfTheArraysInTheLayerAlone) {
+  EXPECT_EQ(maximum("a"), 1);
+  StatisticsList list = list_statistics(path());
+  list[1].second.max = int64_t{42};  // nobody computes it again
+  io::replace_file(io::real_file_system(), statistics_path(path()), encode_statistics(list));
+  renew(2);
+  EXPECT_EQ(maximum("a"), 7);
+  EXPECT_EQ(maximum("b"), 42);
+}
+
+TEST_F(RenewedStatistics, OfAllArraysIfTheLayerIsGone) {
+  io::real_file_system().remove(statistics_path(path()));
+  renew(3);
+  EXPECT_EQ(maximum("a"), 7);
+  EXPECT_EQ(maximum("b"), 1);
+}
+
+TEST_F(RenewedStatistics, AreRemovedIfTheLayersCannotBeRead) {
+  std::ofstream(sidecar_path(path(), 2), std::ios::app) << "x";
+  renew(2);
+  EXPECT_TRUE(read_statistics(path()).empty());
+  std::filesystem::remove(path());
+  renew(2);
+  EXPECT_FALSE(std::filesystem::exists(statistics_path(path())));
 }
 
 TEST_F(StatisticsOfWriter, StayOfDeletedArraysUntilACompaction) {

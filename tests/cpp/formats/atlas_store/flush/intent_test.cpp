@@ -6,6 +6,7 @@
 
 #include "formats/array_file/layer/layer_digest.h"
 #include "formats/array_file/npz.h"
+#include "formats/array_file/read/statistics.h"
 #include "formats/atlas_store/flush/recovery.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store_state.h"
@@ -113,7 +114,8 @@ TEST_F(AtlasRecord, OfValuesAloneRollsBackUntilItSaysThatItIsComplete) {
   EXPECT_EQ(first_value(), 1);
   leave({true, metadata(), metadata(), {{"t", 2, digest()}}});
   expect(10);
-  EXPECT_FALSE(std::filesystem::exists(store() + "/t/data.stats"));
+  const auto statistics = array_file::read_statistics(store() + "/t/data.af");
+  EXPECT_EQ(std::get<int64_t>(*statistics.at("d").max), 10);
 }
 
 TEST_F(AtlasRecord, OfWhatIsCompleteChangesNothing) {
