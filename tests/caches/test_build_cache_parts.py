@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,17 +196,8 @@ def test_wrong_parts(path: Path, target: Path) -> None:
     assert left(target) == []
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "atompack_torch", "cache", "build", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
-def test_the_command(path: Path, target: Path) -> None:
+def test_the_command(path: Path, target: Path, scripts: ScriptServer) -> None:
+    command = partial(scripts.command, "cache", "build")
     settings = ["--rad-order", 3, "--rad-cutoff", 3.4, "--ang-order", 2, "--ang-cutoff", 2.7]
     given = [path, target, *settings]
     first = command(*given, "--part", "1/2")

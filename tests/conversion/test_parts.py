@@ -16,6 +16,7 @@ import ase.io
 import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 from atompack_torch.conversion import Changes, Report, convert
@@ -266,7 +267,7 @@ SLOW = """
             yield atoms
             if k == 0:
                 passes.append(k)
-            if Path("slow").exists() and k == 5000 and len(passes) == 2:  # the first one counts
+            if Path("slow").exists() and k == 1500 and len(passes) == 2:  # the first one counts
                 print("in the middle", flush=True)
                 time.sleep(100)
     passes = []
@@ -279,7 +280,7 @@ SLOW = """
 @pytest.mark.timeout(200)
 def test_a_killed_part_is_made_by_the_next_run(tmp_path: Path) -> None:
     """SIGKILL in the middle leaves a hidden file, which the next run replaces."""
-    images = [ase.Atoms("H", [[k, 0, 0]], info={"gap": k / 3, "step": k}) for k in range(9000)]
+    images = [ase.Atoms("H", [[k, 0, 0]], info={"gap": k / 3, "step": k}) for k in range(2700)]
     ase.io.write(tmp_path / "x.traj", images)
     script = textwrap.dedent(SLOW)
     (tmp_path / "slow").touch()
@@ -296,40 +297,26 @@ def test_a_killed_part_is_made_by_the_next_run(tmp_path: Path) -> None:
         run(tmp_path / "x.traj", folder, part=(i, 3))
     names = [f"part-{i:05}-of-00003.atp" for i in range(3)]
     assert sorted(files(folder)) == [*names, "parts.json"]
-    assert apt.AtpDataset(folder)[:].step.tolist() == list(range(9000))
+    assert apt.AtpDataset(folder)[:].step.tolist() == list(range(2700))
 
 
-def command(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "atompack_torch", *map(str, arguments)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
-def test_parts_at_the_same_time(source: Path, tmp_path: Path) -> None:
+def test_parts_at_the_same_time(source: Path, tmp_path: Path, scripts: ScriptServer) -> None:
     """As torchrun starts them, with one part started twice."""
     folder = tmp_path / "parts"
     started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "atompack_torch", "convert", source, folder, "--part", "auto"],
-            env={**os.environ, "RANK": str(i % 3), "WORLD_SIZE": "3"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+        scripts.start_command(
+            "convert", source, folder, "--part", "auto", RANK=str(i % 3), WORLD_SIZE="3"
         )
         for i in range(4)
     ]
-    for process in started:
-        _, errors = process.communicate(timeout=200)
-        assert process.returncode == 0 or "another writer has this file open" in errors, errors
+    for script in started:
+        status, _, errors = script.wait()
+        assert status == 0 or "another writer has this file open" in errors, errors
     assert apt.AtpDataset(folder)[:].step.tolist() == [*range(18), 18.5, 19.5, 20.5, 21.5, 22.5]
 
 
-def test_the_command(source: Path, tmp_path: Path) -> None:
+def test_the_command(source: Path, tmp_path: Path, scripts: ScriptServer) -> None:
+    command = scripts.command
     folder = tmp_path / "parts"
     task = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"}
     array = {**task, "SLURM_ARRAY_TASK_MIN": "0", "SLURM_ARRAY_TASK_MAX": "1"}

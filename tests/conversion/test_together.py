@@ -19,7 +19,7 @@ from atompack_torch.conversion.pipeline import Output, convert_edited
 from atompack_torch.conversion.report import Report
 from atompack_torch.writers.columns import Columns
 
-N = 600
+N = 200
 FRACTIONS = (0.6, 0.3, 0.1)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import textwrap
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 
@@ -33,18 +33,19 @@ SCRIPT = """
 """
 
 
-def growth(use: str, path: Path) -> int:
-    """Bytes by which the process grows that opens a damaged file, and is refused."""
-    text = textwrap.dedent(SCRIPT.format(use=use))
-    run = subprocess.run(
-        [sys.executable, "-c", text, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return int(run.stdout)
+Growth = Callable[[str, Path], int]
+
+
+@pytest.fixture
+def growth(scripts: ScriptServer) -> Growth:
+    """Returns the bytes by which a process grows that opens a damaged file, and is refused."""
+
+    def of(use: str, path: Path) -> int:
+        run = scripts.run(textwrap.dedent(SCRIPT.format(use=use)), path)
+        assert run.returncode == 0, run.stderr
+        return int(run.stdout)
+
+    return of
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,9 @@ TABLES = ("entries/meta", "entries/structures", "torch_cache/features/index")
 
 
 @pytest.mark.parametrize("changed", [TABLES, *((table,) for table in TABLES)], ids=str)
-def test_rows_of_caches(cache: Path, tmp_path: Path, changed: tuple[str, ...]) -> None:
+def test_rows_of_caches(
+    cache: Path, tmp_path: Path, growth: Growth, changed: tuple[str, ...]
+) -> None:
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "c.h5"
     path.write_bytes(cache.read_bytes())
@@ -77,13 +80,13 @@ def test_rows_of_caches(cache: Path, tmp_path: Path, changed: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize("count", [10**9, 10**18, 10**30])
-def test_atoms_of_extended_xyz(tmp_path: Path, count: int) -> None:
+def test_atoms_of_extended_xyz(tmp_path: Path, growth: Growth, count: int) -> None:
     path = tmp_path / "a.xyz"
     path.write_text(f"{count}\nProperties=species:S:1:pos:R:3\nH 0 0 0\n")
     assert growth("convert(sys.argv[1], sys.argv[1] + '.atp')", path) < 100 * MIB
 
 
-def test_rows_of_npz(tmp_path: Path) -> None:
+def test_rows_of_npz(tmp_path: Path, growth: Growth) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         for name, shape in (("R", (10, 10**8, 3)), ("z", (10**8,))):
             header = io.BytesIO()

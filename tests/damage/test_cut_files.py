@@ -8,7 +8,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,19 @@ pytestmark = pytest.mark.timeout(300)
 
 N_CUTS = int(os.environ.get("ATOMPACK_CUTS", "10"))
 
+# Runs one script after the other, not in forks, where kernels have one thread.
+SERVER = """
+import json, os, shutil, sys
+import numpy as np
+import atompack_torch as apt
+from atompack_torch.cli import main
+
+while request := sys.stdin.readline():
+    script, whole, path, n = json.loads(request)
+    exec(compile(script, "<script>", "exec"))
+"""
 # Runs a pass again and again; a thread of another process, which is the parent, cuts the file.
 HEAD = """
-    import json, os, shutil, sys
-    import numpy as np
-    import atompack_torch as apt
-    from atompack_torch.cli import main
-
-    whole, path, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
     fresh = shutil.copytree if os.path.isdir(whole) else shutil.copyfile
 
     def clear(path):
@@ -50,17 +56,29 @@ HEAD = """
 """
 
 
-def cut_while(script: str, whole: Path, path: Path, file: Callable[[], Path]) -> dict[str, int]:
-    """Runs a script's ``run`` many times while its file is cut at changing moments."""
-    text = textwrap.dedent(script) + textwrap.dedent(HEAD)
-    child = subprocess.Popen(
-        [sys.executable, "-c", text, str(whole), str(path), str(N_CUTS)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+Cut = Callable[[str, Path, Path, Path], dict[str, int]]
+
+
+@pytest.fixture(scope="module")
+def cut_while() -> Iterator[Cut]:
+    """Runs a script's ``run`` many times while a file is cut at changing moments."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        yield partial(cut_in, child)
+        assert child.stdin is not None
+        child.stdin.close()
+        assert child.wait() == 0
+
+
+def cut_in(
+    child: subprocess.Popen[str], script: str, whole: Path, path: Path, file: Path
+) -> dict[str, int]:
     assert child.stdin is not None
     assert child.stdout is not None
+    text = textwrap.dedent(script) + textwrap.dedent(HEAD)
+    child.stdin.write(json.dumps([text, str(whole), str(path), N_CUTS]) + "\n")
+    child.stdin.flush()
     rng = np.random.default_rng(0)
     spent = 0.02  # seconds that a run takes
     for i in range(N_CUTS):
@@ -69,18 +87,14 @@ def cut_while(script: str, whole: Path, path: Path, file: Callable[[], Path]) ->
         start = time.monotonic()
         if i > 1:  # the first two tell how long a run takes
             time.sleep(float(rng.uniform(0, spent)))
-            os.truncate(file(), int(file().stat().st_size * rng.uniform(0, 0.9)))
+            os.truncate(file, int(file.stat().st_size * rng.uniform(0, 0.9)))
         line = child.stdout.readline()
         assert line == "done\n", f"a signal ended the process: {child.wait()}"
         if i == 1:
             spent = time.monotonic() - start
         child.stdin.write("\n")
         child.stdin.flush()
-    outcomes = json.loads(child.stdout.readline())
-    assert child.wait() == 0
-    child.stdin.close()
-    child.stdout.close()
-    return dict(outcomes)
+    return dict(json.loads(child.stdout.readline()))
 
 
 def atp_file(path: Path, codec: str) -> Path:
@@ -124,10 +138,10 @@ CODECS = [
 
 
 @pytest.mark.parametrize(("name", "codec"), CODECS)
-def test_atp(tmp_path: Path, codec: str, name: str) -> None:
+def test_atp(tmp_path: Path, cut_while: Cut, codec: str, name: str) -> None:
     path = tmp_path / "a.atp"
     whole = atp_file(tmp_path / "whole.atp", codec)
-    outcomes = cut_while(BEGIN.format(PASSES[name]), whole, path, lambda: path)
+    outcomes = cut_while(BEGIN.format(PASSES[name]), whole, path, path)
     assert outcomes["whole"] >= 2
     if name != "verify":
         assert outcomes["error"] >= 1
@@ -145,7 +159,7 @@ def array_file(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("run", ["file.compact()", "main(['verify', path])"])
-def test_array_file(tmp_path: Path, run: str) -> None:
+def test_array_file(tmp_path: Path, cut_while: Cut, run: str) -> None:
     path = tmp_path / "a.af"
     whole = array_file(tmp_path / "whole.af")
     script = f"""
@@ -160,11 +174,11 @@ def test_array_file(tmp_path: Path, run: str) -> None:
                 sys.stdout = sys.__stdout__
                 file.discard()
     """
-    assert cut_while(script, whole, path, lambda: path)["whole"] >= 2
+    assert cut_while(script, whole, path, path)["whole"] >= 2
 
 
 @pytest.mark.parametrize("run", ["store.compact()", "main(['verify', path])"])
-def test_store(tmp_path: Path, run: str) -> None:
+def test_store(tmp_path: Path, cut_while: Cut, run: str) -> None:
     rng = np.random.default_rng(3)
     with apt.AtlasStore(tmp_path / "whole", "x", block_bytes=1 << 16) as store:
         for k in range(40):
@@ -190,11 +204,11 @@ def test_store(tmp_path: Path, run: str) -> None:
     assert file.relative_to(path) in [
         f.relative_to(tmp_path / "whole") for f in (tmp_path / "whole").rglob("*.af")
     ]
-    assert cut_while(script, tmp_path / "whole", path, lambda: file)["whole"] >= 2
+    assert cut_while(script, tmp_path / "whole", path, file)["whole"] >= 2
 
 
 @pytest.mark.parametrize("run", ["cached.statistics()", "beside.statistics()", "verify()"])
-def test_cache(tmp_path: Path, run: str) -> None:
+def test_cache(tmp_path: Path, cut_while: Cut, run: str) -> None:
     rng = np.random.default_rng(4)
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
         writer.write_arrays(
@@ -223,10 +237,10 @@ def test_cache(tmp_path: Path, run: str) -> None:
         def run():
             {run}
     """
-    assert cut_while(script, whole, path, lambda: path)["whole"] >= 2
+    assert cut_while(script, whole, path, path)["whole"] >= 2
 
 
-def test_shards(tmp_path: Path) -> None:
+def test_shards(tmp_path: Path, cut_while: Cut) -> None:
     rng = np.random.default_rng(5)
     with apt.ShardWriter(tmp_path / "whole", 10_000, 50, 1) as writer:
         for _ in range(5000):
@@ -243,4 +257,4 @@ def test_shards(tmp_path: Path) -> None:
                 sys.stdout = sys.__stdout__
     """
     file = path / next((tmp_path / "whole").glob("*/data.bin")).relative_to(tmp_path / "whole")
-    assert cut_while(script, tmp_path / "whole", path, lambda: file)["whole"] >= 2
+    assert cut_while(script, tmp_path / "whole", path, file)["whole"] >= 2

@@ -89,8 +89,16 @@ def test_a_list_of_files(path: Path, tmp_path: Path, access: Access) -> None:
 
 
 @pytest.mark.parametrize("access", ACCESSES)
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers(path: Path, access: Access, context: str) -> None:
+def test_workers(path: Path, access: Access) -> None:
+    check_workers(path, access, "fork")
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_spawned_workers(tmp_path: Path, access: Access) -> None:
+    check_workers(write(tmp_path / "a.atp", "zstd", 0), access, "spawn")
+
+
+def check_workers(path: Path, access: Access, context: str) -> None:
     dataset = apt.AtpDataset(path, access=access)
     dataset.batch([1, 2])  # the parent's ring is in use
     loader = DataLoader(

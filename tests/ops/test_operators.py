@@ -179,9 +179,9 @@ def test_exported_program_comes_back(tmp_path: Path) -> None:
 
 
 PROGRAM = r"""
+#include <ATen/ATen.h>
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
-#include <torch/torch.h>
 
 #include <iostream>
 
@@ -191,9 +191,9 @@ int main(int, char** arguments) {
     return 1;
   }
   torch::inductor::AOTIModelPackageLoader model(arguments[2]);
-  const auto positions = torch::arange(18, torch::kDouble).view({6, 3}).sin() * 2 + 2;
-  const auto cell = 4 * torch::eye(3, torch::kDouble).repeat({2, 1, 1});
-  const auto ptr = torch::tensor({0, 3, 6}, torch::kLong);
+  const auto positions = at::arange(18, at::kDouble).view({6, 3}).sin() * 2 + 2;
+  const auto cell = 4 * at::eye(3, at::kDouble).repeat({2, 1, 1});
+  const auto ptr = at::tensor({0, 3, 6}, at::kLong);
   std::cout.precision(17);
   std::cout << model.run({positions, cell, ptr}).at(0).item<double>();
 }

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pages import BEFORE, COMMON, REPOSITORY, blocks_of, is_run, pages, unexplained
+from processes.client import ScriptServer
 
 from atompack_torch.cli import build_parser
 
 # Compiled with the line at which a block begins, so that an error names the line of the page.
 RUNNER = """
-import doctest, glob, json, shlex, sys
+import doctest, glob, json, os, shlex, sys
+import torch
 from atompack_torch import cli
 
-page, before, *blocks = json.load(sys.stdin)
+folder, told = sys.argv[1:]
+os.chdir(folder)
+torch.set_num_threads(1)  # pages run beside each other
+page, before, *blocks = json.loads(told)
+os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")  # of torchrun
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", OMP_NUM_THREADS="1")
 names = {"__name__": "__main__"}
 exec(compile(before, "what the reader has", "exec"), names)
 for line, language, code in blocks:
@@ -48,22 +52,10 @@ def documents() -> list[str]:
 
 
 @pytest.mark.parametrize("page", documents())
-def test_blocks_run_as_written(page: str, tmp_path: Path) -> None:
+def test_blocks_run_as_written(page: str, tmp_path: Path, scripts: ScriptServer) -> None:
     blocks = [b for b in blocks_of((REPOSITORY / page).read_text()) if is_run(page, b)]
     told = [page, COMMON + BEFORE.get(page, ""), *((b.line, b.language, b.code) for b in blocks)]
-    torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    # One thread, as pages run beside each other.
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER],
-        input=json.dumps(told),
-        cwd=tmp_path,
-        env={**os.environ, **torchrun, **where, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = scripts.run(RUNNER, tmp_path, json.dumps(told))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 
 

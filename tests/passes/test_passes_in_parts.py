@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 from atompack_torch.inspection.parts import merged_statistics, write_partial_statistics
@@ -162,17 +161,8 @@ def test_files_that_cannot_be_opened(folder: Path, tmp_path: Path) -> None:
         assert found.n_molecules == N // 4
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "atompack_torch", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
-def test_the_commands(folder: Path, tmp_path: Path, fixtures: Path) -> None:
+def test_the_commands(folder: Path, tmp_path: Path, fixtures: Path, scripts: ScriptServer) -> None:
+    command = scripts.command
     sums = tmp_path / "sums"
     for number in range(2):
         done = command("stats", folder, "--part", f"{number}/2", "--out", sums)

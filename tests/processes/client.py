@@ -18,6 +18,18 @@ from typing import Any, NamedTuple, Self
 SERVER = Path(__file__).with_name("server.py")
 SECONDS = 200.0
 
+_COMMAND = """
+import os, sys
+from atompack_torch import cli
+os.environ.update({environment!r})
+try:
+    status = cli.main()
+except SystemExit as stop:
+    status = stop.code
+sys.stdout.flush()
+os._exit(status)
+"""
+
 
 class Done(NamedTuple):
     """How a script ended: its exit status (negative: a signal), and what it printed."""
@@ -110,3 +122,11 @@ class ScriptServer:
     def run(self, script: str, *arguments: str | Path) -> Done:
         """Runs a script to its end."""
         return self.start(script, *arguments).wait()
+
+    def start_command(self, *arguments: object, **environment: str) -> Script:
+        """Begins ``atompack-torch`` with these arguments and further environment variables."""
+        return self.start(_COMMAND.format(environment=environment), *map(str, arguments))
+
+    def command(self, *arguments: object, **environment: str) -> Done:
+        """Runs it to its end."""
+        return self.start_command(*arguments, **environment).wait()
