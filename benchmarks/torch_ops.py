@@ -3,7 +3,8 @@
     python benchmarks/torch_ops.py [--quick]
 
 The neighbor list of one structure of 100,000 atoms (12 Å³ an atom, 5 Å, 44 neighbors an atom),
-periodic, by ours, vesin, matscipy and ASE; a training step on forces from stored derivatives,
+periodic, by ours, vesin, matscipy and ASE, and ours for 10,000 to a million atoms with the memory
+that a process grows by; a training step on forces from stored derivatives,
 compiled and not, over batches of different sizes, with the number of graphs; batches of 64 from a
 ``ResidentDataset`` beside ``index_select`` of the same tensors, by rows that are known before, and
 beside ``Loader`` over the file; and the share of padding in batches of eight static shapes, for the
@@ -13,8 +14,11 @@ structures of the demo and for sizes from 5 to 500 atoms. Sides take turns in on
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import resource
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +51,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small data, one round")
     quick = parser.parse_args().quick
     report_neighbors(5_000 if quick else 100_000, 1 if quick else 5)
+    report_sizes((1_000, 10_000) if quick else (10_000, 100_000, 1_000_000))
     report_training(3 if quick else 40)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "molecules.atp"
@@ -56,10 +61,14 @@ def main() -> None:
     report_padding(200 if quick else 4_800)
 
 
-def report_neighbors(n: int, rounds: int) -> None:
-    rng = np.random.default_rng(0)
+def structure(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and cell of random atoms, 12 Å³ each."""
     length = (12.0 * n) ** (1 / 3)
-    positions, cell = rng.random((n, 3)) * length, np.eye(3) * length
+    return np.random.default_rng(0).random((n, 3)) * length, np.eye(3) * length
+
+
+def report_neighbors(n: int, rounds: int) -> None:
+    positions, cell = structure(n)
     atoms = ase.Atoms(np.full(n, 6), positions, cell=cell, pbc=True)
     tensors = (torch.from_numpy(positions), torch.from_numpy(cell)[None], None)
     ptr = torch.tensor([0, n])
@@ -88,6 +97,38 @@ def report_neighbors(n: int, rounds: int) -> None:
     for name, seconds in medians.items():
         print(f"  {name:<18} {1e6 * seconds / n:6.2f} µs an atom, {seconds / mine:5.2f}x the time")
         note(Result("torch_ops", f"neighbor list, {name}", 1e6 * seconds / n, "µs an atom"))
+
+
+def report_sizes(sizes: tuple[int, ...]) -> None:
+    print("one thread, by the size of the structure")
+    for n in sizes:
+        with multiprocessing.get_context("spawn").Pool(1) as process:
+            seconds, grown, result = process.apply(measure_size, (n,))
+        print(
+            f"  {n:>9,} atoms: {1e6 * seconds / n:5.2f} µs an atom; a process grows by "
+            f"{grown / 1e6:,.0f} MB, {grown / result:.2f}x its result"
+        )
+        note(Result("torch_ops", f"neighbor list of {n:,} atoms", 1e6 * seconds / n, "µs an atom"))
+
+
+def measure_size(n: int) -> tuple[float, int, int]:
+    """Best seconds of three searches, and bytes of the first: of the process and of the result."""
+    torch.set_num_threads(1)
+    positions, cell = (torch.from_numpy(array) for array in structure(n))
+    ptr = torch.tensor([0, n])
+    few = torch.tensor([0, 100])
+    torch.ops.atompack_torch.neighbor_list(positions[:100], cell[None], None, few, CUTOFF)  # loads
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = []
+    for turn in range(3):
+        start = time.perf_counter()
+        found = torch.ops.atompack_torch.neighbor_list(positions, cell[None], None, ptr, CUTOFF)
+        seconds.append(time.perf_counter() - start)
+        if turn == 0:
+            grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+            result = sum(tensor.nbytes for tensor in found)
+        del found
+    return min(seconds), grown, result
 
 
 def on_threads(count: int, body: Callable[[], int]) -> Callable[[], int]:
