@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import importlib.machinery
 import importlib.util
 import re
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -208,3 +210,28 @@ def test_the_conda_recipe_names_the_same_requirements() -> None:
         package = conda.get(name, name)
         assert package in host
         assert not least or host[package] == f"{package} >={least}"
+
+
+OFFLINE = REPOSITORY / "packaging" / "offline"
+
+
+@pytest.mark.parametrize("name", ["collect", "build"])
+def test_scripts_for_machines_without_network_are_bash(name: str) -> None:
+    subprocess.run(["bash", "-n", OFFLINE / name], check=True)
+
+
+def listed(name: str, text: str) -> set[str]:
+    """Words of a list in a shell script or Makefile."""
+    (found,) = re.findall(
+        rf"^{name}(?:=\(|\s*:=)([^)]*?)(?:\)|\n\n|\n(?=[A-Z]))", text, re.MULTILINE
+    )
+    return set(found.split())
+
+
+def test_all_that_a_build_needs_is_carried() -> None:
+    collect = (OFFLINE / "collect").read_text()
+    system = listed("DEBIAN", (REPOSITORY / "Makefile").read_text())
+    assert listed("packages", collect) == {name for name in system if name.endswith("-dev")}
+    (requires,) = re.findall(r"^requires = (\[.*\])", PROJECT, re.MULTILINE)
+    tools = {re.split("[<>=]", name)[0] for name in ast.literal_eval(requires)}
+    assert listed("wheels", collect) >= (tools - {"torch"}) | {"cmake", "ninja", "numpy", "pytest"}

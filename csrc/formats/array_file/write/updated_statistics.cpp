@@ -75,7 +75,7 @@ void renew_statistics(const std::string& base_path, uint32_t number, uint64_t ma
     StatisticsList list = list_statistics(base_path);
     update_statistics(reader, changed_since(reader.layers(), present, number), list);
     io::replace_file(files, path, encode_statistics(list));
-  } catch (const DataError&) {  // whoever reads the values gets the error
+  } catch (const DataError&) {  // the next read of the values reports the error
     files.remove(path);
   } catch (const IoError& error) {
     if (error.code() != ENOENT) throw;
