@@ -66,8 +66,8 @@ class StoredDataset:
             array: its name.
 
         Returns:
-            The statistics, or None if the array was never written, or if a flush that changed it was
-            killed and nobody has opened the store for writing since.
+            The statistics, or None if the array was never written, or if a flush that changed it
+            was killed and nobody has opened the store for writing since.
 
         Raises:
             FieldError: no dataset of the store has such an array.

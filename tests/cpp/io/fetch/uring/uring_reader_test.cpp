@@ -21,7 +21,8 @@ namespace {
 using test::random_bytes;
 using test::TemporaryFile;
 
-// Answers that are waited for. Hands errors over: ThreadSanitizer does not know how std::exception_ptr counts its owners.
+// Answers that are waited for. Hands errors over: ThreadSanitizer does not know how std::exception_ptr counts its
+// owners.
 class Answers {
  public:
   Done done() {
