@@ -354,6 +354,7 @@ class _Pass(Generic[Batch]):
         self._loader, self._epoch = loader, loader.epoch
         self._dataset = loader._batches_of
         self._indices = indices
+        self._broken_by: BaseException | None = None
         self._native: BatchPrefetcher | None = self._dataset._prefetch(
             loader.num_threads, loader.prefetch, loader.pin_memory
         )
@@ -371,16 +372,31 @@ class _Pass(Generic[Batch]):
         native = self._native
         if native is None:
             raise StopIteration
-        for indices in self._indices:
+        while (indices := self._next_indices()) is not None:
             if not native.submit(indices):
                 break
         if len(native) == 0:
+            if self._broken_by is not None:
+                raise RuntimeError(
+                    "batches are missing, as the sampler was interrupted: iterate anew"
+                ) from self._broken_by
             if n := getattr(native, "n_dropped", 0):
                 self._loader._warn_of_drops(n)
             self.close()
             self._loader._end_pass(self._epoch)
             raise StopIteration
         return self._dataset._apply_transform(to_device(self._take(native), self._device))
+
+    def _next_indices(self) -> Sequence[int] | Tensor | None:
+        """Returns the next request, or None at the end.
+
+        A generator that an exception has left looks as if it were at its end.
+        """
+        try:
+            return next(self._indices, None)
+        except BaseException as error:
+            self._broken_by = error
+            raise
 
     def _take(self, native: BatchPrefetcher) -> Any:
         """Returns the oldest batch; one that is an error counts as delivered too."""

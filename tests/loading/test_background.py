@@ -307,6 +307,8 @@ take, slow = NativePrefetcher.take, True
 
 def slow_take(self):
     if slow:
+        time.sleep(0.5)  # until the loop waits, on a busy machine too
+        print("ready", flush=True)
         time.sleep(2)
     return take(self)
 
@@ -314,7 +316,6 @@ NativePrefetcher.take = slow_take
 loader = apt.Loader(dataset, 10, device="cuda")
 batches = iter(loader)
 try:
-    print("ready", flush=True)
     next(batches)
 except KeyboardInterrupt:
     slow = False

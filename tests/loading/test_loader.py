@@ -263,6 +263,28 @@ def test_an_index_out_of_range_is_an_index_error(dataset: apt.AtpDataset) -> Non
             list(batches)
 
 
+def test_a_pass_whose_sampler_was_interrupted_does_not_end_as_if_complete(
+    dataset: apt.AtpDataset,
+) -> None:
+    class Interrupted:
+        def __iter__(self) -> Iterator[list[int]]:
+            yield from ([0], [1], [2])
+            raise KeyboardInterrupt
+
+        def __len__(self) -> int:
+            return 9
+
+    loader = apt.Loader(dataset, batch_sampler=Interrupted(), prefetch=2)
+    batches = iter(loader)
+    found: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(batch.index.item() for batch in batches)
+    with pytest.raises(RuntimeError, match="sampler was interrupted: iterate anew"):
+        found.extend(batch.index.item() for batch in batches)
+    assert found == [0, 1, 2]
+    assert loader.state_dict()["epoch"] == 0
+
+
 def test_an_error_of_the_sampler_is_its_own(dataset: apt.AtpDataset) -> None:
     def sampler() -> Iterator[list[int]]:
         yield [1]
