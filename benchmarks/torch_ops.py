@@ -3,12 +3,12 @@
     python benchmarks/torch_ops.py [--quick]
 
 The neighbor list of one structure of 100,000 atoms (12 Å³ an atom, 5 Å, 44 neighbors an atom),
-periodic, by ours, vesin, matscipy and ASE, and ours for 10,000 to a million atoms with the memory
-that a process grows by; a training step on forces from stored derivatives,
+periodic, by ours, vesin, matscipy and ASE; ours for 10,000 to a million atoms, each in a process of
+its own, with the memory by which that grows; a training step on forces from stored derivatives,
 compiled and not, over batches of different sizes, with the number of graphs; batches of 64 from a
 ``ResidentDataset`` beside ``index_select`` of the same tensors, by rows that are known before, and
 beside ``Loader`` over the file; and the share of padding in batches of eight static shapes, for the
-structures of the demo and for sizes from 5 to 500 atoms. Sides take turns in one process.
+structures of the demo and for sizes from 5 to 500 atoms. Other sides take turns in one process.
 """
 
 from __future__ import annotations

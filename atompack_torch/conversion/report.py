@@ -240,20 +240,20 @@ def described(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def pass_on(told: Report, report: Report, *, counts: bool = True) -> None:
-    """Passes on what a reader has recorded.
+def pass_on(recorded: Report, report: Report, *, counts: bool = True) -> None:
+    """Adds the records of one report to another.
 
     Args:
-        told: what it has recorded.
+        recorded: a report that a reader has written to.
         report: receives notes, warnings and names of fields.
-        counts: it also receives what was skipped.
+        counts: it also receives the numbers of skipped structures.
     """
     if counts:
-        report.skipped.update(told.skipped)
-    for text in told.notes:
+        report.skipped.update(recorded.skipped)
+    for text in recorded.notes:
         report.note(text)
-    for text in told.warnings:
+    for text in recorded.warnings:
         report.warn(text)
-    for field, names in told.sources.items():
+    for field, names in recorded.sources.items():
         for name in names:
             report.origin(field, name)

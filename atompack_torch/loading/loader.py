@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import operator
 import os
 import reprlib
 import warnings
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Generic, NoReturn
@@ -17,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 
-from atompack_torch.datasets._batches import Batch, BatchDataset, BatchPrefetcher
+from atompack_torch.datasets._batches import Batch, BatchDataset
 from atompack_torch.datasets._dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.loading.background import BackgroundPrefetcher
+from atompack_torch.loading.batch_iterator import BatchIterator
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
     check_batch_sampler,
@@ -32,19 +30,10 @@ from atompack_torch.loading.checks import (
     iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
-from atompack_torch.loading.transfer import (
-    SideStream,
-    check_neighbors,
-    to_device,
-    with_neighbors,
-)
+from atompack_torch.loading.transfer import check_neighbors, with_neighbors
 from atompack_torch.options import epoch_number
 
 _MAX_THREADS = 4  # by default, as a training step needs cores too
-_N_ON_DEVICE = 2  # batches on a CUDA device beside those that were delivered
-
-# Their threads must not outlive the interpreter.
-_running: weakref.WeakSet[_Pass[Any]] = weakref.WeakSet()
 
 
 class Loader(Generic[Batch]):
@@ -201,7 +190,7 @@ class Loader(Generic[Batch]):
         self._warn_of_ranks()
         skip, self._n_before_pass = self._n_delivered, 0
         self._resumed, self._has_begun = False, True
-        return _Pass(self, self._indices(skip))
+        return BatchIterator(self, self._indices(skip))
 
     def _follow_sampler(self) -> None:
         """Adopts an epoch that other code, such as Lightning, has set on the sampler itself."""
@@ -345,76 +334,3 @@ def _short(sampler: Any) -> str:
 def _takes_consumed(sampler: Any) -> bool:
     state_dict = getattr(sampler, "state_dict", None)
     return state_dict is not None and "consumed" in inspect.signature(state_dict).parameters
-
-
-class _Pass(Generic[Batch]):
-    """One pass, which requests batches ahead and takes them in order."""
-
-    def __init__(self, loader: Loader[Batch], indices: Iterator[Sequence[int] | Tensor]) -> None:
-        self._loader, self._epoch = loader, loader.epoch
-        self._dataset = loader._batches_of
-        self._indices = indices
-        self._broken_by: BaseException | None = None
-        self._native: BatchPrefetcher | None = self._dataset._prefetch(
-            loader.num_threads, loader.prefetch, loader.pin_memory
-        )
-        self._device = loader.device
-        if self._device is not None and loader._is_cuda:
-            side = SideStream(self._device, loader.neighbors)
-            self._native = BackgroundPrefetcher(self._native, side.take, side.receive, _N_ON_DEVICE)
-            self._device = None  # the batches taken are there
-        _running.add(self)
-
-    def __iter__(self) -> _Pass[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        native = self._native
-        if native is None:
-            raise StopIteration
-        while (indices := self._next_indices()) is not None:
-            if not native.submit(indices):
-                break
-        if len(native) == 0:
-            if self._broken_by is not None:
-                raise RuntimeError(
-                    "batches are missing, as the sampler was interrupted: iterate anew"
-                ) from self._broken_by
-            if n := getattr(native, "n_dropped", 0):
-                self._loader._warn_of_drops(n)
-            self.close()
-            self._loader._end_pass(self._epoch)
-            raise StopIteration
-        return self._dataset._apply_transform(to_device(self._take(native), self._device))
-
-    def _next_indices(self) -> Sequence[int] | Tensor | None:
-        """Returns the next request, or None at the end.
-
-        A generator that an exception has left looks as if it were at its end.
-        """
-        try:
-            return next(self._indices, None)
-        except BaseException as error:
-            self._broken_by = error
-            raise
-
-    def _take(self, native: BatchPrefetcher) -> Any:
-        """Returns the oldest batch; one that is an error counts as delivered too."""
-        n = len(native)
-        try:
-            return native.take()
-        finally:
-            if len(native) < n:  # Ctrl-C leaves the batch there
-                self._loader._count_batch(self._epoch)
-
-    def close(self) -> None:
-        """Stops the threads, after the batches in progress."""
-        native, self._native = self._native, None
-        if isinstance(native, BackgroundPrefetcher):
-            native.close()
-
-
-@atexit.register
-def _stop_all() -> None:
-    for batches in list(_running):
-        batches.close()
