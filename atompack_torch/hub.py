@@ -3,7 +3,7 @@
     train = apt.hub.open("some/dataset", "omat/train")
     url = apt.hub.upload("made/train", "me/mine", "train")
 
-Needs huggingface_hub (``pip install atompack_torch[hub]``).
+Needs huggingface_hub (``pip install huggingface_hub``).
 """
 
 from __future__ import annotations

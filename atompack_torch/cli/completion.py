@@ -5,7 +5,7 @@
   atompack-torch completion fish > ~/.config/fish/completions/atompack-torch.fish
 
 The script holds all that it needs; the shell starts no Python to complete a word. Needs shtab (pip
-install atompack_torch[completion]).
+install shtab).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _MAX_CUTOFFS = 64
 # few searches are repeated.
 _capacity_of: dict[float, int] = {}
 _HINT = (
-    "neighbor_list on CUDA devices needs nvalchemi-toolkit-ops: pip install atompack_torch[cuda]"
+    "neighbor_list on CUDA devices needs nvalchemi-toolkit-ops: pip install nvalchemi-toolkit-ops"
 )
 
 

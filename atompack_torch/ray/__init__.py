@@ -5,7 +5,7 @@
         apt.ray.AtpDatasink("labelled/")
     )
 
-Needs Ray (``pip install atompack_torch[ray]``), which is imported on first use.
+Needs Ray (``pip install "ray[data]"``), which is imported on first use.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _module(name: str) -> Any:
         importlib.import_module("ray.data")
     except ImportError as error:
         raise ImportError(
-            f"apt.ray needs Ray Data (pip install atompack_torch[ray]): {error}"
+            f"apt.ray needs Ray Data (pip install 'ray[data]'): {error}"
         ) from error
     return importlib.import_module(f"{__name__}.{name}")
 

@@ -126,7 +126,7 @@ def _botocore_chain(url: str, profile: str | None) -> Callable[[], Resolved]:
         raise PermissionError(
             f"{shown_url(url)}: no credentials in storage_options or in AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY; use anonymous=True for public data; profiles, containers, "
-            "instances and web identities need the extra atompack_torch[s3]"
+            "instances and web identities need botocore: pip install botocore"
         ) from None
 
     def resolve() -> Resolved:

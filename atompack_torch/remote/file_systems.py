@@ -64,7 +64,7 @@ class FileSystems:
             import fsspec  # noqa: F401
         except ImportError:
             raise ImportError(
-                "URLs of this kind need fsspec: pip install atompack_torch[fsspec]"
+                "URLs of this kind need fsspec: pip install fsspec"
             ) from None
         self._options = dict(options)
         self._archives: dict[str, tuple[str, Any]] = {}  # URL → version of the links behind it, fs

@@ -1,4 +1,4 @@
-"""Blocks of code of the project's pages, how each is run, and what a reader has before them."""
+"""Blocks of code of the project's pages, and which of them are run."""
 
 from __future__ import annotations
 
@@ -15,76 +15,6 @@ REASON = re.compile(
 )
 # The same for all blocks of a page, in the paragraphs before its first section.
 PAGE_REASON = re.compile(r"\b(?:blocks|code|commands) (?:on|of) this page\b[^.]*")
-
-# What the reader of a page has before its first block: files, and names like `model`.
-COMMON = """
-import numpy as np, torch
-import atompack_torch as apt
-
-def molecules(path, n):
-    rng = np.random.default_rng(n)
-    with apt.AtpWriter(path) as writer:
-        for atoms in (5, 9, 14):
-            writer.write_arrays(
-                positions=rng.uniform(0, 6, (n, atoms, 3)).astype(np.float32),
-                atomic_numbers=rng.choice([29, 79], (n, atoms)).astype(np.uint8),
-                energy=rng.normal(size=n),
-                forces=rng.normal(size=(n, atoms, 3)).astype(np.float32),
-                cell=np.tile(np.eye(3) * 7.0, (n, 1, 1)),
-                pbc=np.ones((n, 3), bool),
-                stress=rng.normal(size=(n, 3, 3)),
-            )
-
-def extended_xyz(path, prefix="", n=70):
-    head = f"Properties=species:S:1:pos:R:3:{prefix}forces:R:3 {prefix}energy=-1"
-    open(path, "w").write(f"1\\n{head}\\nH 0 0 0 0 0 0\\n" * n)
-"""
-TRAIN = 'molecules("train.atp", 400)'
-ALLOYS = 'molecules("alloys.atp", 50)'
-BEFORE = {
-    "README.md": 'extended_xyz("train.xyz")\nextended_xyz("mace.xyz", "REF_")',
-    "docs/index.md": 'extended_xyz("train.xyz")',
-    "docs/atlas_stores.md": """
-import pathlib, xarray
-pathlib.Path("casts").mkdir()
-for name in ("a", "b"):
-    xarray.Dataset({"t": ("depth", np.arange(5.0))}).to_netcdf(f"casts/{name}.nc")
-xarray.Dataset({"t": (("y", "x"), np.ones((4, 4)))}).to_zarr("grid.zarr")
-""",
-    "docs/batches.md": TRAIN,
-    "docs/feature_caches.md": TRAIN,
-    "docs/larger_than_memory.md": TRAIN,
-    "docs/many_machines.md": f'{ALLOYS}\napt.convert("alloys.atp", "train", part=(0, 1))',
-    "docs/notebooks.md": ALLOYS,
-    "docs/open_what_you_have.md": 'extended_xyz("train.xyz")\nextended_xyz("mace.xyz", "REF_")',
-    "docs/reference_energies.md": ALLOYS,
-    "docs/reports.md": f"""
-{ALLOYS}
-for name in ("train", "test"):
-    apt.convert("alloys.atp", f"{{name}}.xyz", progress=False)
-descriptor = apt.ChebyshevDescriptor(["Cu", "Au"], 4, 4.0, 2, 3.0)
-apt.build_cache(apt.AtpDataset("alloys.atp"), descriptor, "water.h5", progress=False)
-""",
-    "docs/resident.md": TRAIN,
-    "docs/resuming.md": TRAIN,
-    "docs/several_gpus.md": TRAIN,
-    "docs/sources/converting_back.md": 'molecules("a.atp", 20)',
-    "docs/training.md": """
-for name, n in (("train", 400), ("bulk", 50), ("surfaces", 30)):
-    molecules(f"{name}.atp", n)
-with apt.ShardWriter("train", 300, 10) as writer:
-    for i in range(600):
-        writer.write({"image": np.full((4, 4), i % 256, np.uint8), "label": i})
-model = torch.nn.Flatten()
-""",
-    "docs/writing.md": """
-from ase.build import bulk
-atoms = bulk("Cu")
-r = np.random.default_rng(0).normal(size=(4, 3, 3)).astype(np.float32)
-z = np.array([8, 1, 1])
-e, f = np.zeros(4, np.float32), np.zeros((4, 3, 3), np.float32)
-""",
-}
 
 
 @dataclass(frozen=True)

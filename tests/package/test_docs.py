@@ -1,4 +1,4 @@
-"""README and docs: blocks of Python and shell commands run as written, each page from its top."""
+"""README and docs: blocks run as written, each page from its top and in an empty folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import BEFORE, COMMON, REPOSITORY, blocks_of, is_run, pages, unexplained
+from pages import REPOSITORY, blocks_of, is_run, pages, unexplained
 from processes.client import ScriptServer
 
 from atompack_torch.cli import build_parser
@@ -23,11 +23,10 @@ from atompack_torch import cli
 folder, told = sys.argv[1:]
 os.chdir(folder)
 torch.set_num_threads(1)  # pages run beside each other
-page, before, *blocks = json.loads(told)
+page, *blocks = json.loads(told)
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")  # of torchrun
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", OMP_NUM_THREADS="1")
 names = {"__name__": "__main__"}
-exec(compile(before, "what the reader has", "exec"), names)
 for line, language, code in blocks:
     if language == "python":
         exec(compile("\\n" * (line - 1) + code, page, "exec"), names)
@@ -54,7 +53,7 @@ def documents() -> list[str]:
 @pytest.mark.parametrize("page", documents())
 def test_blocks_run_as_written(page: str, tmp_path: Path, scripts: ScriptServer) -> None:
     blocks = [b for b in blocks_of((REPOSITORY / page).read_text()) if is_run(page, b)]
-    told = [page, COMMON + BEFORE.get(page, ""), *((b.line, b.language, b.code) for b in blocks)]
+    told = [page, *((b.line, b.language, b.code) for b in blocks)]
     done = scripts.run(RUNNER, tmp_path, json.dumps(told))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 

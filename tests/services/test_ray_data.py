@@ -373,7 +373,7 @@ for call in (lambda: apt.ray.read_atp("x"), lambda: apt.ray.AtpDatasink):
     try:
         call()
     except ImportError as error:
-        assert "atompack_torch[ray]" in str(error), error
+        assert "pip install 'ray[data]'" in str(error), error
     else:
         raise AssertionError
 """

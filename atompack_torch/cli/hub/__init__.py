@@ -5,7 +5,7 @@
   atompack-torch hub pull --json me/alloys train | jq -r .path
 
 Each has options of its own: `atompack-torch hub push --help`. Needs huggingface_hub (pip install
-atompack_torch[hub]), and for pushing its login or HF_TOKEN.
+huggingface_hub), and for pushing its login or HF_TOKEN.
 """
 
 from __future__ import annotations
