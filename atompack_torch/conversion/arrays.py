@@ -114,7 +114,7 @@ def read_npz(
     Raises:
         FieldError: an array is missing, or shapes are inconsistent.
         CorruptFileError: the file is damaged.
-        UnsupportedFormatError: the file holds pickled objects or arrays in Fortran order.
+        UnsupportedFormatError: the file holds pickled objects.
     """
     return _read(_Request(str(path), keys or {}, padding, Counter()), _npz_systems, report)
 

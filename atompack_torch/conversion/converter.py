@@ -48,6 +48,7 @@ class Source:
         measure: returns the size in bytes; None: that of the file, or of all files in the folder.
         close: releases what the source holds.
         maps_keys: True if ``read`` itself maps names of the file to fields, by ``options.keys``.
+        own_keys: keys that ``read`` itself uses where it does not map all, such as types of atoms.
         takes_padding: True if ``read`` drops the padding rows of ``options.padding``.
         is_arrays: True if structures are rows of arrays, whose labels may have any name.
         note: remark for the report.
@@ -65,12 +66,18 @@ class Source:
     measure: Callable[[], int] | None = None
     close: Callable[[], None] = _nothing
     maps_keys: bool = False
+    own_keys: Collection[str] = ()
     takes_padding: bool = False
     is_arrays: bool = False
     note: str = ""
     read_range: Callable[[Report, int, int], Iterator[Columns]] | None = None
     example: Callable[[], Columns | None] = _no_example
     names: Callable[[], Collection[str] | None] = _no_names
+
+    def other_keys(self, keys: Mapping[str, str] | None) -> dict[str, str]:
+        """Returns the keys that ``read`` does not use itself."""
+        given = {} if keys is None or self.maps_keys else keys
+        return {key: name for key, name in given.items() if key not in self.own_keys}
 
     def n_bytes(self) -> int:
         """Returns the size on disk, or the number of bytes read from a pipe."""

@@ -1,16 +1,17 @@
-"""Structures from the npy systems of DeePMD-kit, of one composition or of the mixed type.
+"""Structures from the systems of DeePMD-kit, of one composition or of the mixed type.
 
 A system is a folder with ``type.raw`` (a number for each atom), ``type_map.raw`` (the elements of
 these numbers) and folders ``set.*`` of arrays with one row per frame: ``coord`` (B, 3n) in Å,
 ``box`` (B, 9), ``energy`` (B,) in eV, ``force`` (B, 3n) in eV/Å, ``virial`` (B, 9) in eV and any
-others. A file ``nopbc`` says that there are no cells. Systems of the mixed type have
-``real_atom_types`` (B, n) in each set, where -1 is no atom.
+others. Without these folders, the arrays are text: ``coord.raw`` and so on. A file ``nopbc`` says
+that there are no cells. Systems of the mixed type have ``real_atom_types`` (B, n) in each set,
+where -1 is no atom.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,9 @@ import numpy as np
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.deepmd_writing import OF_ATOMS, TARGET, open_target
+from atompack_torch.conversion.keys import element_hint, elements_in, numbered
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.rows import NpyRows
+from atompack_torch.conversion.rows import HeldRows, NpyRows, Rows, TextRows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
@@ -32,6 +34,7 @@ from atompack_torch.writers.columns import Array, Column, Columns
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 
 _TYPES, _REAL_TYPES = "type.raw", "real_atom_types"
+_ABOUT_TYPES = (_TYPES, "type_map.raw")
 _MAX_TEXT_BYTES = 1 << 26
 _SHAPES = {"coord": (3,), "force": (3,), "box": (3, 3), "virial": (3, 3)}
 _LABELS = {"energy": "energy", "force": "forces", "virial": "stress", "box": "cell"}
@@ -44,27 +47,58 @@ class _System(NamedTuple):
         folder: the folder.
         name: its path in the folder that is converted; empty if that is the system itself.
         types: (n,) numbers of elements in ``elements``.
-        elements: (T,) atomic numbers.
+        symbols: names of the T types.
         is_periodic: False if boxes mean nothing.
     """
 
     folder: Path
     name: str
     types: Array
-    elements: Array
+    symbols: list[str]
     is_periodic: bool
 
     def sets(self) -> list[Path]:
-        """Returns the folders of frames, in order."""
-        return sorted(path for path in self.folder.glob("set.*") if path.is_dir())
+        """Returns the folders of frames, in order: the system itself if its arrays are text."""
+        found = sorted(path for path in self.folder.glob("set.*") if path.is_dir())
+        return found or [self.folder]
+
+    def files(self, folder: Path) -> dict[str, Path]:
+        """Returns the files of arrays of a set, by their names."""
+        suffix = ".raw" if folder == self.folder else ".npy"
+        paths = sorted(each for each in folder.glob(f"*{suffix}") if each.name not in _ABOUT_TYPES)
+        return {each.stem: each for each in paths if not each.name.startswith(".")}
+
+    def arrays(self, folder: Path) -> dict[str, Rows]:
+        """Opens the arrays of a set, with an axis of frames."""
+        files = self.files(folder)
+        if "coord" not in files:
+            where = folder / "coord.npy"
+            what = "the coordinates of the set"
+            if folder == self.folder:
+                where, what = folder, "folders set.* of arrays, or text in coord.raw"
+            raise CorruptFileError(f"{where}: expected {what}, got no file")
+        found: dict[str, Rows] = {
+            name: (TextRows if file.suffix == ".raw" else NpyRows)(os.fspath(file))
+            for name, file in files.items()
+        }
+        if found["coord"].shape != (3 * len(self.types),):
+            return found
+        return {name: _with_axis(rows) for name, rows in found.items()}  # of a single frame
+
+
+def _with_axis(rows: Rows) -> Rows:
+    return HeldRows(rows.read(0, rows.shape[0] if rows.shape else 1).reshape(1, -1))
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a system, or a folder of them."""
+    """Opens a system, or a folder of them; keys may name the elements of types."""
+    names = {symbol for system in _systems(path) for symbol in system.symbols}
+    elements = elements_in(options.keys, names)
     return Source(
         path,
-        lambda report: read(path, report=report),
+        lambda report: read(path, elements=elements, report=report),
         partial(count, path),
+        own_keys=elements,
         names=partial(_names, path),
     )
 
@@ -72,8 +106,8 @@ def open_source(path: str, options: SourceOptions) -> Source:
 def _names(path: str) -> set[str]:
     """Returns the names of all fields, of some perhaps one that is left out."""
     names = {"name", "pbc"}
-    for folder in (folder for system in _systems(path) for folder in system.sets()):
-        for stem in (file.stem for file in folder.glob("*.npy")):
+    for system in _systems(path):
+        for stem in (stem for folder in system.sets() for stem in system.files(folder)):
             scope = ATOM_PROPERTY if _is_of_atoms(stem) else MOLECULE_PROPERTY
             names |= {PREFIXES[scope] + stem, _LABELS.get(stem, stem)}
     return names
@@ -91,11 +125,13 @@ def count(path: str | os.PathLike[str]) -> int:
     Raises:
         CorruptFileError: a file is damaged, or lacks.
     """
-    found = (NpyRows(os.fspath(_coordinates(each))) for s in _systems(path) for each in s.sets())
+    found = (s.arrays(each)["coord"] for s in _systems(path) for each in s.sets())
     return sum(rows.shape[0] if rows.shape else 0 for rows in found)
 
 
-def read(path: str | os.PathLike[str], *, report: Report) -> Iterator[Columns]:
+def read(
+    path: str | os.PathLike[str], *, elements: Mapping[str, int] | None = None, report: Report
+) -> Iterator[Columns]:
     """Yields the frames in blocks, by the names of systems and sets.
 
     Virials become stresses (see ``virials``); arrays of other names become properties, of atoms
@@ -103,13 +139,15 @@ def read(path: str | os.PathLike[str], *, report: Report) -> Iterator[Columns]:
 
     Args:
         path: a system, or a folder of systems.
+        elements: name of a type that is no symbol of an element → its atomic number.
         report: receives the interpretation of names.
 
     Yields:
         Blocks of structures.
 
     Raises:
-        FieldError: there is no system, or an array does not fit the number of atoms.
+        FieldError: there is no system, an array does not fit the number of atoms, or frames have
+            neither boxes nor a file ``nopbc``.
         CorruptFileError: a file is damaged, or lacks.
         UnsupportedFormatError: the elements of a system are not known.
     """
@@ -117,8 +155,12 @@ def read(path: str | os.PathLike[str], *, report: Report) -> Iterator[Columns]:
     if not systems:
         raise FieldError(f"{path}: expected systems with {_TYPES}, got none")
     for system in systems:
-        for folder in system.sets():
-            yield from _blocks(system, folder, report)
+        numbers = [(elements or {}).get(name, numbered(name)) for name in system.symbols]
+        sets = system.sets()
+        for text in () if sets == [system.folder] else system.files(system.folder).values():
+            report.skip(f"file {text.name!r}", "the frames are read from folders set.*")
+        for folder in sets:
+            yield from _blocks(system, np.array(numbers, dtype=np.int16), folder, report)
 
 
 def _systems(path: str | os.PathLike[str]) -> list[_System]:
@@ -133,18 +175,10 @@ def _system(root: Path, folder: Path) -> _System:
     except ValueError:
         raise CorruptFileError(f"{folder / _TYPES}: expected numbers, got other words") from None
     names = folder / "type_map.raw"
-    if not names.exists():
-        raise UnsupportedFormatError(
-            f"{folder}: expected the elements of the types in type_map.raw, got no such file: "
-            "write them into it, one in a line"
-        )
-    symbols = _text(names).split()
-    unknown = [symbol for symbol in symbols if symbol not in SYMBOLS[1:]]
-    if unknown:
-        raise UnsupportedFormatError(f"{names}: expected symbols of elements, got {unknown[0]!r}")
-    elements = np.array([SYMBOLS.index(symbol) for symbol in symbols], dtype=np.uint8)
+    n_types = min(int(types.max(initial=-1)) + 1, len(SYMBOLS))
+    symbols = _text(names).split() if names.exists() else [*map(str, range(n_types))]
     name = "" if folder == root else folder.relative_to(root).as_posix()
-    return _System(folder, name, types, elements, not (folder / "nopbc").exists())
+    return _System(folder, name, types, symbols, not (folder / "nopbc").exists())
 
 
 def _text(path: Path) -> str:
@@ -156,21 +190,18 @@ def _text(path: Path) -> str:
         raise CorruptFileError(f"{path}: expected text, got other bytes") from None
 
 
-def _coordinates(folder: Path) -> Path:
-    path = folder / "coord.npy"
-    if not path.exists():
-        raise CorruptFileError(f"{path}: expected the coordinates of the set, got no file")
-    return path
-
-
-def _blocks(system: _System, folder: Path, report: Report) -> Iterator[Columns]:
-    _coordinates(folder)
-    arrays = {file.stem: NpyRows(os.fspath(file)) for file in sorted(folder.glob("*.npy"))}
+def _blocks(system: _System, elements: Array, folder: Path, report: Report) -> Iterator[Columns]:
+    arrays, files = system.arrays(folder), system.files(folder)
     n, n_frames = len(system.types), arrays["coord"].shape[0] if arrays["coord"].shape else 0
     for name, rows in arrays.items():
-        _check_shape(folder / f"{name}.npy", name, rows, n_frames, n)
+        _check_shape(files[name], name, rows, n_frames, n)
         if rows.dtype.kind not in "biuf":
-            raise FieldError(f"{folder / name}.npy: expected numbers, got {rows.dtype}")
+            raise FieldError(f"{files[name]}: expected numbers, got {rows.dtype}")
+    if system.is_periodic and "box" not in arrays:
+        hint = f"create an empty file {system.folder / 'nopbc'} if there are no cells"
+        fault = FieldError(f"{folder}: expected boxes or a file nopbc, got neither: {hint}")
+        report.refuse(fault, n_frames)
+        return
     if not system.is_periodic and arrays.pop("box", None) is not None:
         report.note("'box' left out where a file nopbc says that there is none")
     for name, label in _LABELS.items():
@@ -181,14 +212,16 @@ def _blocks(system: _System, folder: Path, report: Report) -> Iterator[Columns]:
     step = max(1, min(BLOCK_STRUCTURES, BLOCK_ATOMS // max(1, n)))
     with ExitStack() as opened:
         for rows in arrays.values():
-            opened.callback(rows.close)
+            if not isinstance(rows, HeldRows):
+                opened.callback(rows.close)
         for first in range(0, n_frames, step):
             last = min(first + step, n_frames)
             values = {name: rows.read(first, last) for name, rows in arrays.items()}
-            yield with_stress(_columns(system, folder, values, last - first), report)
+            made = _columns(system, elements, folder, values, last - first)
+            yield with_stress(made, report)
 
 
-def _check_shape(path: Path, name: str, rows: NpyRows, n_frames: int, n: int) -> None:
+def _check_shape(path: Path, name: str, rows: Rows, n_frames: int, n: int) -> None:
     """Checks that an array has a row per frame, and each of them as many values as expected."""
     shape = rows.shape
     if not shape or shape[0] != n_frames:
@@ -206,16 +239,24 @@ def _is_of_atoms(name: str) -> bool:
     return name in ("coord", "force", _REAL_TYPES) or bool(OF_ATOMS.fullmatch(name))
 
 
-def _columns(system: _System, folder: Path, values: dict[str, Array], count: int) -> Columns:
+def _columns(
+    system: _System, elements: Array, folder: Path, values: dict[str, Array], count: int
+) -> Columns:
     n = len(system.types)
     real = values.pop(_REAL_TYPES, None)
+    if real is not None and (real != (whole := real.astype(np.int64))).any():
+        raise CorruptFileError(f"{folder}: {_REAL_TYPES}: expected integers, got other numbers")
+    real = None if real is None else whole
     types = np.broadcast_to(system.types, (count, n)) if real is None else real.reshape(count, n)
     present = types >= 0 if real is not None else np.ones((count, n), dtype=bool)
     used = types[present]
-    if used.size and not 0 <= int(used.min()) <= int(used.max()) < len(system.elements):
+    if used.size and not 0 <= int(used.min()) <= int(used.max()) < len(elements):
         raise CorruptFileError(
-            f"{folder}: expected types below {len(system.elements)}, got {int(used.max())}"
+            f"{folder}: expected types below {len(elements)}, got {int(used.max())}"
         )
+    numbers = elements[used]
+    if (numbers < 0).any():
+        raise _unknown_type(system, system.symbols[int(used[numbers < 0][0])])
     ptr = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(present.sum(axis=1), out=ptr[1:])
     atoms = present.reshape(-1)
@@ -226,7 +267,19 @@ def _columns(system: _System, folder: Path, values: dict[str, Array], count: int
         fields.append(Column(BUILTIN, "pbc", np.ones((count, 3), dtype=bool)))
     if system.name:
         fields.append(Column(BUILTIN, "name", [system.name] * count))
-    return Columns(np.asarray(positions), system.elements[used], ptr, fields)
+    return Columns(np.asarray(positions), numbers, ptr, fields)
+
+
+def _unknown_type(system: _System, name: str) -> UnsupportedFormatError:
+    place, hint = system.folder / _ABOUT_TYPES[1], element_hint(name)
+    if place.exists():
+        return UnsupportedFormatError(
+            f"{place}: expected symbols of elements, got {name!r}: {hint}"
+        )
+    return UnsupportedFormatError(
+        f"{system.folder}: expected the elements of the types in {place.name}, got no such file: "
+        f"write them into it, one in a line, or {hint}"
+    )
 
 
 def _column(name: str, values: Array, count: int, n: int, atoms: Array) -> Column:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.conversions import Parts, is_numeric, native
-from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.deepmd_writing import OF_ATOMS
+from atompack_torch.conversion.keys import element_hint, elements_in, numbered
 from atompack_torch.conversion.lmdb_pages import LmdbFile
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
@@ -66,27 +67,40 @@ class _Metadata(NamedTuple):
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a folder."""
+    """Opens a folder; keys may name the elements of types."""
+    with _opened(path) as file:
+        types = _stated(file, path).get("type_map")
+        elements = elements_in(options.keys, types if isinstance(types, list) else ())
 
-    def read_range(report: Report, first: int, last: int) -> Iterator[Columns]:
-        return read(path, report=report, first=first, last=last)
+    def read_range(report: Report, first: int, last: int | None) -> Iterator[Columns]:
+        return read(path, elements=elements, report=report, first=first, last=last)
 
     return Source(
-        path, lambda report: read(path, report=report), partial(count, path), read_range=read_range
+        path,
+        lambda report: read_range(report, 0, None),
+        partial(count, path),
+        read_range=read_range,
+        own_keys=elements,
     )
+
+
+def _opened(path: str) -> closing[LmdbFile]:
+    return closing(LmdbFile(Path(path) / _FILE))
 
 
 def count(path: str) -> int:
     """Counts the frames."""
-    file = LmdbFile(Path(path) / _FILE)
-    try:
-        return _metadata(file, path).n_frames
-    finally:
-        file.close()
+    with _opened(path) as file:
+        return _metadata(file, path, None).n_frames
 
 
 def read(
-    path: str, *, report: Report, first: int = 0, last: int | None = None
+    path: str,
+    *,
+    elements: Mapping[str, int] | None = None,
+    report: Report,
+    first: int = 0,
+    last: int | None = None,
 ) -> Iterator[Columns]:
     """Yields frames in blocks, in order.
 
@@ -95,6 +109,7 @@ def read(
 
     Args:
         path: the folder.
+        elements: name of a type that is no symbol of an element → its atomic number.
         report: receives values that are left out.
         first: number of the first frame.
         last: one past the last frame; None: all.
@@ -106,16 +121,13 @@ def read(
         CorruptFileError: the database or a frame is damaged.
         UnsupportedFormatError: the elements of the types are unknown.
     """
-    file = LmdbFile(Path(path) / _FILE)
-    try:
-        metadata = _metadata(file, path)
+    with _opened(path) as file:
+        metadata = _metadata(file, path, elements or {})
         end = metadata.n_frames if last is None else last
         for columns in blocks(_records(file, path, metadata, range(first, end), report)):
             if any(column.key == "stress" for column in columns.fields):
                 report.note("'virial' read as stress: -virial / volume")
             yield with_stress(columns, report)
-    finally:
-        file.close()
 
 
 def _records(
@@ -138,14 +150,19 @@ def _unpacked(data: bytes, where: str) -> dict[Any, Any]:
     return {key.decode() if isinstance(key, bytes) else key: v for key, v in found.items()}
 
 
-def _metadata(file: LmdbFile, path: str) -> _Metadata:
+def _stated(file: LmdbFile, path: str) -> dict[Any, Any]:
+    """Returns what a folder says about its frames."""
     data = file.get(_METADATA)
     if data is None:
         raise UnsupportedFormatError(
             f"{path}: expected frames of DeePMD-kit, got an LMDB folder without __metadata__"
         )
-    where = f"{path}: __metadata__"
-    found = _unpacked(data, where)
+    return _unpacked(data, f"{path}: __metadata__")
+
+
+def _metadata(file: LmdbFile, path: str, elements: Mapping[str, int] | None) -> _Metadata:
+    """Returns the description of a folder; with ``elements`` those of all types are known."""
+    where, found = f"{path}: __metadata__", _stated(file, path)
     n, key_format = found.get("nframes"), found.get("frame_idx_fmt") or _FORMAT
     if type(n) is not int or not 0 <= n <= file.entries:
         raise CorruptFileError(f"{where}: nframes: expected at most {file.entries}, got {n!r:.40}")
@@ -156,19 +173,19 @@ def _metadata(file: LmdbFile, path: str) -> _Metadata:
     symbols = found.get("type_map")
     if not isinstance(symbols, list) or not symbols:
         raise UnsupportedFormatError(f"{where}: expected the elements in type_map, got none")
-    unknown = [symbol for symbol in symbols if symbol not in SYMBOLS[1:]]
-    if unknown:
+    numbers = [(elements or {}).get(str(symbol), numbered(symbol)) for symbol in symbols]
+    if elements is not None and -1 in numbers:
+        unknown = symbols[numbers.index(-1)]
         raise UnsupportedFormatError(
-            f"{where}: type_map: expected elements, got {unknown[0]!r:.40}"
+            f"{where}: type_map: expected elements, got {unknown!r:.40}: {element_hint(unknown)}"
         )
-    elements = np.array([SYMBOLS.index(symbol) for symbol in symbols], dtype=np.uint8)
     of_atoms: set[str] = set()
     of_frames: set[str] = set()
     shapes = found.get("dp_data_shapes")
     for name, axes in shapes.items() if isinstance(shapes, dict) else ():
         is_of_atoms = isinstance(axes, list) and axes[1:2] == ["natoms"]
         (of_atoms if is_of_atoms else of_frames).add(_NAMES.get(str(name), str(name)))
-    return _Metadata(n, key_format, elements, of_atoms, of_frames)
+    return _Metadata(n, key_format, np.array(numbers, np.int16), of_atoms, of_frames)
 
 
 def _parts(file: LmdbFile, path: str, metadata: _Metadata, number: int, report: Report) -> Parts:
@@ -194,11 +211,15 @@ def _parts(file: LmdbFile, path: str, metadata: _Metadata, number: int, report: 
     parts = parts._replace(
         positions=parts.positions[there], atomic_numbers=metadata.elements[types[there]]
     )
+    if np.any(values.get("nopbc", False)) and values.pop("box", None) is not None:
+        report.note("'box' left out where 'nopbc' says that there is none")
     for name in [name for name in _LABELS if name in values]:
         value = _shaped(values, name, len(types), where)
         if name != "box" or value.any():
             parts.labels[_LABELS[name]] = value[there] if name == "force" else value
     parts.labels["pbc"] = np.full(3, "cell" in parts.labels)
+    if "cell" not in parts.labels and "nopbc" not in values:
+        report.note("pbc: F F F where there is no box")
     for name, value in values.items():
         if name not in _DERIVED:
             _put(parts, name, value, metadata, there, report)

@@ -112,14 +112,11 @@ class Job(NamedTuple):
                 if example is None:
                     is_known = False
                     continue
-                columns = KeyMap(self._keys_of(source), report).apply(example)
+                columns = KeyMap(source.other_keys(self.keys), report).apply(example)
                 fit.learn(self.changes.apply(columns, report))
             except FieldError:  # keys need values of other shapes
                 is_known = False
         return is_known
-
-    def _keys_of(self, source: Source) -> Mapping[str, str]:
-        return {} if source.maps_keys else self.keys
 
     def _spans(self) -> list[Span]:
         counts = [count for count in self.counts if count is not None]
@@ -139,6 +136,8 @@ class Job(NamedTuple):
         report.changes += self.changes.describe(report.changed)
         report.source_units += self.changes.source_units(report.labels)
         n = report.structures_written
+        if not report.structures_read and self.part is None:
+            report.warn("no molecules were read: the sources have none")
         warnings = [
             *name_warnings(report.sources, self.changes),
             *(self.changes.unused(report.changed) if n else ()),
@@ -167,9 +166,10 @@ class Job(NamedTuple):
         """Yields the blocks of all sources, checked and changed; of a part also those outside."""
         total = None if None in self.counts else sum(filter(None, self.counts))
         edits = [edit.begin(report, total) for edit in self.edits]
+        n_kept = 0
         for source, span in zip(self.sources, self._spans(), strict=True):
             outside = Report(report.on_error)  # of no interest
-            keys = {own: KeyMap(self._keys_of(source), own) for own in (report, outside)}
+            keys = {own: KeyMap(source.other_keys(self.keys), own) for own in (report, outside)}
             if source.note:
                 report.note(source.note)
             n_inside = 0
@@ -180,6 +180,7 @@ class Job(NamedTuple):
                 own.structures_read += n
                 n_inside += n if is_inside else 0
                 columns = checked(keys[own].apply(columns), source.path, first, own)
+                n_kept += len(columns.ptr) - 1
                 if self.nan_is_missing:
                     columns = nan_as_missing(columns, own)
                 _count_changes(columns, changed := self.changes.apply(columns, own), own)
@@ -195,6 +196,8 @@ class Job(NamedTuple):
             warning = no_labels_warning(fields, report.skipped, is_arrays=source.is_arrays)
             if n_inside and warning:
                 report.warn(f"{source.path}: {warning}")
+        if not n_kept and self.part is None:
+            report.check_not_all_refused()
         for edit in edits:
             edit.finish()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from atompack_torch.batch.conversions import full_stress
+from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.records import is_per_atom
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
@@ -26,6 +27,30 @@ from atompack_torch.writers.columns import Array, Column, Columns
 def label_of(column: Column) -> str:
     """Returns the name of a field in reports and key maps."""
     return PREFIXES.get(column.scope, "") + column.key
+
+
+def numbered(symbol: object) -> int:
+    """Returns the atomic number of a symbol; -1 if it is none."""
+    return SYMBOLS.index(symbol) if symbol in SYMBOLS[1:] else -1
+
+
+def elements_in(keys: Mapping[str, str], types: Collection[str]) -> dict[str, int]:
+    """Returns the atomic numbers that keys give to types of atoms, such as ``{"OW": "O"}``.
+
+    Args:
+        keys: name in the source → name here.
+        types: names of the types in the source.
+
+    Returns:
+        Name of a type → atomic number, 0 for ``"X"``, which is no element.
+    """
+    given = {key: name for key, name in keys.items() if key in types and name in SYMBOLS}
+    return {key: SYMBOLS.index(name) for key, name in given.items()}
+
+
+def element_hint(name: object) -> str:
+    """Returns the advice for a type of atoms whose element is unknown."""
+    return f"name its element in keys (--key {name!s:.40}=SYMBOL)"
 
 
 class KeyMap:

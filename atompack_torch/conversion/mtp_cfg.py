@@ -21,7 +21,7 @@ from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.keys import KeyMap
+from atompack_torch.conversion.keys import element_hint
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.virials import with_stress
@@ -43,13 +43,13 @@ class _Line(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file; keys of digits are types, and their names elements."""
-    elements = {int(key): _number(key, name) for key, name in options.keys.items() if _is_type(key)}
-    others = {key: name for key, name in options.keys.items() if not _is_type(key)}
+    types = {key: _number(key, name) for key, name in options.keys.items() if _is_type(key)}
+    elements = {int(key): number for key, number in types.items()}
     return Source(
         path,
-        lambda report: _renamed(read(path, elements=elements, report=report), others, report),
+        lambda report: read(path, elements=elements, report=report),
         partial(count, path),
-        maps_keys=True,
+        own_keys=types,
     )
 
 
@@ -62,15 +62,6 @@ def _number(key: str, name: str) -> int:
     if name not in SYMBOLS[1:]:
         raise ValueError(f"keys: {key!r}: expected the symbol of an element, got {name!r}")
     return SYMBOLS.index(name)
-
-
-def _renamed(
-    found: Iterator[Columns], keys: Mapping[str, str], report: Report
-) -> Iterator[Columns]:
-    names = KeyMap(keys, report)
-    for columns in found:
-        yield names.apply(columns)
-    names.check_all_found()
 
 
 def count(path: str) -> int:
@@ -112,8 +103,8 @@ def _numbers(path: str, types: Array, elements: Mapping[int, int]) -> Array:
         if type_ not in elements:
             given = ", ".join(f"{each}: ..." for each in found.tolist())
             raise UnsupportedFormatError(
-                f"{path}: expected an element for type {type_}, one of {{{given}}}: name it in "
-                f"keys (--key {type_}=SYMBOL)"
+                f"{path}: expected an element for type {type_}, one of {{{given}}}: "
+                f"{element_hint(str(type_))}"
             )
     numbers: Array = np.array([elements[type_] for type_ in found.tolist()], dtype=np.int64)[places]
     return numbers

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from atompack_torch.errors import AtompackError
+from atompack_torch.errors import AtompackError, CorruptFileError
 
 OnError = Literal["raise", "skip"]
 
+_REFUSED = ("structures", "the rest of a file")
 _COUNTS = ("structures_read", "structures_written", "atoms_written")
 _SIZES = ("bytes_written", "seconds")
 _BY_LABEL = ("labels", "nan_as_missing", "partly_nan")
@@ -120,6 +121,16 @@ class Report:
         if self.on_error == "raise":
             raise error
         self.skip("structures", str(error), count)
+
+    def check_not_all_refused(self) -> None:
+        """Checks, if no molecule was kept, that none had been refused.
+
+        Raises:
+            CorruptFileError: some were; it has the reason of the first.
+        """
+        reasons = [why for what, why in self.skipped if what in _REFUSED]
+        if reasons:
+            raise CorruptFileError(f"{reasons[0]}: expected molecules without a fault, got none")
 
     def finish(self) -> None:
         """Stops the clock, and formats the counts."""

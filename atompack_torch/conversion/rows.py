@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -36,26 +38,29 @@ class Rows(Protocol):
 class NpyRows:
     """An ``.npy`` file, read as a stream: only the requested rows are held in memory.
 
+    An array in Fortran order, whose rows lie apart, is held whole.
+
     Args:
         path: path of the file.
 
     Raises:
-        UnsupportedFormatError: the array holds pickled objects, or is in Fortran order.
+        UnsupportedFormatError: the array holds pickled objects.
         CorruptFileError: its header is damaged.
     """
 
     def __init__(self, path: str) -> None:
         self._where = path
         with self._opened() as stream:
-            self.shape, self.dtype = self._header(stream)
+            self.shape, self.dtype, self._is_fortran = self._header(stream)
         self._stream: IO[bytes] | None = None
+        self._whole: Array | None = None
         self._next = 0
 
     def _opened(self) -> IO[bytes]:
         check_regular_file(self._where)
         return Path(self._where).open("rb")
 
-    def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
         try:
             version = np.lib.format.read_magic(stream)
             read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
@@ -66,14 +71,14 @@ class NpyRows:
             raise CorruptFileError(f"{self._where}: no array: {described(error)}") from error
         if dtype.hasobject:
             raise UnsupportedFormatError(f"{self._where}: pickled objects are not read")
-        if fortran and len(shape) > 1:
-            raise UnsupportedFormatError(f"{self._where}: expected C order, got Fortran order")
         if min(shape, default=0) < 0:
             raise CorruptFileError(f"{self._where}: expected sizes from 0 up, got {shape}")
-        return shape, dtype
+        return shape, dtype, fortran and len(shape) > 1
 
     def read(self, first: int, last: int) -> Array:
         """See ``Rows``."""
+        if self._is_fortran:
+            return native(self._held()[first:last])
         if self._stream is None or first < self._next:
             self.close()
             self._stream, self._next = self._opened(), 0
@@ -86,9 +91,18 @@ class NpyRows:
         shape = (last - first, *row) if self.shape else ()
         return native(np.frombuffer(data, self.dtype).reshape(shape))
 
+    def _held(self) -> Array:
+        if self._whole is None:
+            with self._opened() as self._stream:
+                self._header(self._stream)
+                data = self._take(self.dtype.itemsize * math.prod(self.shape))
+            self._stream = None
+            self._whole = np.frombuffer(data, self.dtype).reshape(self.shape, order="F")
+        return self._whole
+
     def close(self) -> None:
         """Closes the file; the next read opens it again."""
-        stream, self._stream = self._stream, None
+        stream, self._stream, self._whole = self._stream, None, None
         if stream is not None:
             stream.close()
 
@@ -133,6 +147,54 @@ class NpzRows(NpyRows):
             return self._archive.open(self._member)
         except Exception as error:  # damaged, encrypted, or an unknown compression
             raise CorruptFileError(f"{self._where}: {described(error)}") from error
+
+
+class TextRows:
+    """Numbers in a text file, a row in each line; only the requested rows are held in memory.
+
+    Args:
+        path: path of the file.
+
+    Raises:
+        CorruptFileError: a line has other words, or another number of them than the first.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._where = path
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
+        self._left, self._next = self._lines(), 0
+        width = self._parsed([*itertools.islice(self._lines(), 1)], 0).size
+        self.shape: tuple[int, ...] = (sum(1 for _ in self._lines()), width)
+
+    def read(self, first: int, last: int) -> Array:
+        """See ``Rows``."""
+        if first < self._next:
+            self.close()
+        lines = [*itertools.islice(self._left, first - self._next, last - self._next)]
+        self._next = last
+        values = self._parsed(lines, first)
+        if values.shape != (last - first, self.shape[1]):
+            expected = f"{last - first} rows of {self.shape[1]} numbers"
+            raise CorruptFileError(f"{self._where}: expected {expected}, got {values.shape}")
+        return values
+
+    def _parsed(self, lines: list[str], first: int) -> Array:
+        if not lines:
+            return np.zeros((0, 0))
+        try:
+            return np.loadtxt(lines, ndmin=2)
+        except ValueError as error:
+            raise CorruptFileError(f"{self._where}: from row {first} on: {error}") from None
+
+    def close(self) -> None:
+        """Closes the file; the next read opens it again."""
+        self._left, self._next = self._lines(), 0
+
+    def _lines(self) -> Iterator[str]:
+        """Yields the lines that have words before a comment."""
+        check_regular_file(self._where)
+        with Path(self._where).open(encoding="ascii", errors="replace") as file:
+            yield from (line for line in file if line.partition("#")[0].strip())
 
 
 class HdfRows:

@@ -345,11 +345,11 @@ def _names(source: Source, options: Mapping[str, Any]) -> set[str] | None:
     names = source.names()
     if names is None:
         return None
-    keys = {} if source.maps_keys else options.get("keys") or {}
+    keys = source.other_keys(options.get("keys"))
     return names_of([*names, *keys.values()])
 
 
 def _renamed(columns: Columns, source: Source, options: Mapping[str, Any]) -> Columns:
     """Renames the fields of a source that does not itself map ``keys``."""
-    keys = {} if source.maps_keys else options.get("keys") or {}
+    keys = source.other_keys(options.get("keys"))
     return KeyMap(keys, Report()).apply(columns)

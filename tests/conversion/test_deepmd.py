@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,72 @@ def test_the_command(tmp_path: Path) -> None:
         apt.open(path)
 
 
+def as_text(folder: Path, types: str, arrays: Arrays) -> Path:
+    """Writes a system whose arrays are text."""
+    system(folder, types)
+    for key, values in arrays.items():
+        np.savetxt(folder / f"{key}.raw", values, header="of a run", fmt="%.17g")
+    return folder
+
+
+def test_arrays_as_text_next_to_those_in_sets(tmp_path: Path) -> None:
+    arrays = frames(5000, 3, dtype="float64") | {"atom_q": np.arange(15000.0).reshape(5000, 3)}
+    as_text(tmp_path / "all/a", "0 1 1", arrays)
+    system(tmp_path / "all/b", "0 1 1", set_000=frames(2, 3))
+    np.savetxt(tmp_path / "all/b/coord.raw", frames(2, 3)["coord"])
+    dataset, report = converted(tmp_path / "all")
+    batch = dataset[:5000]
+    assert len(dataset) == 5002
+    assert np.array_equal(batch.positions.numpy(), arrays["coord"].reshape(-1, 3))
+    assert np.array_equal(batch.forces.numpy(), arrays["force"].reshape(-1, 3))
+    assert np.array_equal(batch.energy.numpy(), arrays["energy"])
+    assert batch["atom_q"].tolist() == arrays["atom_q"].reshape(-1).tolist()
+    assert ("file 'coord.raw'", "the frames are read from folders set.*") in report.skipped
+
+
+def test_a_frame_without_its_axis_and_fortran_order(tmp_path: Path) -> None:
+    arrays = frames(3, 3)
+    single = {key: values[0] for key, values in arrays.items()}
+    system(tmp_path / "all/a", "0 1 1", set_000=single)
+    turned = {key: np.asfortranarray(values) for key, values in arrays.items()}
+    system(tmp_path / "all/b", "0 1 1", set_000=turned)
+    dataset, _ = converted(tmp_path / "all")
+    rows = [0, 0, 1, 2]
+    assert len(dataset) == 4
+    assert np.array_equal(dataset[:].forces.numpy(), arrays["force"][rows].reshape(-1, 3))
+    assert np.array_equal(dataset[:].cell.numpy(), arrays["box"][rows].reshape(-1, 3, 3))
+    assert np.array_equal(dataset[:].energy.numpy(), arrays["energy"][rows].astype("float64"))
+
+
+def test_types_that_are_no_elements(tmp_path: Path) -> None:
+    path = system(tmp_path / "s", "0 1 1 2", "OW\nHW\nEP\nCX\n", set_000=frames(2, 4))
+    with pytest.raises(apt.UnsupportedFormatError, match=r"got 'OW': .*--key OW=SYMBOL"):
+        converted(path)
+    keys = {"OW": "O", "HW": "H", "EP": "X"}
+    dataset, _ = converted(path, keys={**keys, "energy": "properties/e"})
+    assert dataset[:].atomic_numbers.tolist() == [8, 1, 1, 0] * 2
+    assert "e" in dataset[:]
+    (path / "type_map.raw").unlink()
+    with pytest.raises(apt.UnsupportedFormatError, match=r"got no such file: .*--key 0=SYMBOL"):
+        converted(path)
+    dataset, _ = converted(path, keys={"0": "O", "1": "H", "2": "C"})
+    assert dataset[0].atomic_numbers.tolist() == [8, 1, 1, 6]
+
+
+def test_no_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = system(tmp_path / "s", "0 1 1", set_000=frames(4, 3))
+    (path / "set.000/box.npy").unlink()
+    command = ["convert", str(path), str(tmp_path / "out.atp")]
+    assert main(command) == main([*command, "--on-error", "skip"]) == 1
+    assert "expected boxes or a file nopbc, got neither" in capsys.readouterr().err
+    assert not (tmp_path / "out.atp").exists()
+    np.save(path / "set.000/coord.npy", np.zeros((0, 9)))
+    np.save(path / "set.000/box.npy", np.zeros((0, 9)))
+    for name in ("energy", "force", "virial"):
+        (path / f"set.000/{name}.npy").unlink()
+    assert "no molecules were read" in converted(path)[1].warnings[0]
+
+
 def put(name: str, values: Any) -> Callable[[Path], object]:
     return lambda folder: np.save(folder / "set.000" / f"{name}.npy", values)
 
@@ -158,6 +225,20 @@ def truncated(folder: Path) -> None:
 def claims_much(folder: Path) -> None:
     path = folder / "set.000/coord.npy"
     path.write_bytes(path.read_bytes().replace(b"(4, 9)", b"(4, 9000000000)")[:500])
+
+
+def without_sets(folder: Path) -> None:
+    shutil.rmtree(folder / "set.000")
+
+
+def with_text(energies: str) -> Callable[[Path], object]:
+    def harm(folder: Path) -> None:
+        without_sets(folder)
+        for key in ("coord", "box"):
+            np.savetxt(folder / f"{key}.raw", frames(4, 3)[key])
+        (folder / "energy.raw").write_text(energies, encoding="latin-1")
+
+    return harm
 
 
 DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
@@ -177,6 +258,11 @@ DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
     (written("type.raw", b"0 1 1 1"), apt.CorruptFileError, "expected 12 values a frame, got 9"),
     (written("type_map.raw", b"O Xx"), apt.UnsupportedFormatError, "got 'Xx'"),
     (written("type_map.raw", b"\xff\xfe"), apt.CorruptFileError, "expected text"),
+    (put("real_atom_types", np.full((4, 3), 0.5)), apt.CorruptFileError, "expected integers"),
+    (without_sets, apt.CorruptFileError, r"expected folders set\.\*"),
+    (with_text("1\n2 3\n4\n5"), apt.CorruptFileError, r"energy\.raw: from row 0 on"),
+    (with_text("1\n\xfc\n3\n4"), apt.CorruptFileError, r"energy\.raw: from row 0 on"),
+    (with_text("1\n2\n3"), apt.CorruptFileError, "expected 4 frames"),
     (lambda folder: (folder / "type_map.raw").unlink(), apt.UnsupportedFormatError, "elements of"),
     (lambda folder: (folder / "set.000/coord.npy").unlink(), apt.CorruptFileError, "coordinates"),
 ]
