@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from atompack_torch._native import check_regular_file
-from atompack_torch.batch.conversions import Parts, atoms_of, parts_of, plain_value
-from atompack_torch.conversion.ase_files import converted
+from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
+from atompack_torch.conversion.ase_files import LABELS, converted, labelled_parts, take_label
 from atompack_torch.conversion.ase_rows import row_of
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError, file_exists
-from atompack_torch.fields import BUILTIN, BUILTINS, MOLECULE_PROPERTY, prefixed_id
+from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
@@ -156,11 +154,12 @@ def _lmdb_class() -> Any:
 def _parts(database: Any, row: Any, report: Report) -> Parts:
     if isinstance(row, int):
         row = database.get(id=row)
-    parts = parts_of(row.toatoms(), report.skip)
-    for key, value in row.key_value_pairs.items():
-        _put(parts, key, value, f"key-value pair {key!r}", report)
-    for key, value in row.data.items():
-        _put(parts, key, value, f"data {key!r}", report)
+    parts = labelled_parts(row.toatoms(), report)
+    for what, values in (("key-value pair", row.key_value_pairs), ("data", row.data)):
+        for key, value in values.items():
+            _put(parts, key, value, f"{what} {key!r}", report)
+            if key in LABELS:
+                take_label(parts, parts.properties, key, report)
     return parts
 
 
@@ -170,20 +169,13 @@ def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
         report.skip(what, f"no number, string or array of numbers: {type(value).__name__}")
         return
     key = str(key)  # ASE reads a key of digits as an integer
-    scope, own = prefixed_id(key) or (_scope_of(key, plain), key)
+    is_name = key == "name" and isinstance(plain, str)
+    scope, own = prefixed_id(key) or (BUILTIN if is_name else MOLECULE_PROPERTY, key)
     target = (parts.labels, parts.atom_properties, parts.properties)[scope]
     if own in target:
         report.skip(what, "the row has another value of that name")
     else:
         target[own] = plain
-
-
-def _scope_of(key: str, value: Any) -> int:
-    """Scope of an entry among pairs and data, where ``Writer`` puts fields without a column."""
-    is_label = (key == "name" and isinstance(value, str)) or (
-        key == "stress" and np.shape(value) == BUILTINS[key].shape
-    )
-    return BUILTIN if is_label else MOLECULE_PROPERTY
 
 
 class Writer(WriterBase):

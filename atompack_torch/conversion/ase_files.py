@@ -8,15 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from atompack_torch._native import check_regular_file
-from atompack_torch.batch.conversions import Parts, parts_of
+from atompack_torch.batch.conversions import Parts, full_stress, parts_of
 from atompack_torch.conversion import pymatgen_json
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.fields import BUILTINS
 from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.writers.columns import Columns
+
+LABELS = ("energy", "forces", "stress", "charges")
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -81,8 +86,32 @@ def _records(
             raise CorruptFileError(fault) from error
         if atoms is None:
             return
-        yield from converted(partial(parts_of, atoms, report.skip), path, number, report)
+        make = partial(labelled_parts, atoms, report)
+        yield from converted(make, path, number, report)
         number += 1
+
+
+def labelled_parts(atoms: Any, report: Report) -> Parts:
+    """Collects the contents of an ``ase.Atoms``; labels may be in ``info`` and ``arrays``, too."""
+    parts = parts_of(atoms, report.skip)
+    for label in LABELS:
+        for values in (parts.properties, parts.atom_properties):
+            take_label(parts, values, label, report)
+    return parts
+
+
+def take_label(parts: Parts, values: dict[str, Any], label: str, report: Report) -> None:
+    """Moves a value with the name and shape of a label to the labels, unless there is another."""
+    value, shape = values.get(label), BUILTINS[label].shape
+    if BUILTINS[label].level == "atom":
+        shape = (len(parts.positions), *shape)
+    if value is None or isinstance(value, str) or label in parts.labels:
+        return
+    found = full_stress(np.asarray(value)) if label == "stress" else np.asarray(value)
+    if found.shape == shape:
+        parts.labels[label] = values.pop(label) if found.ndim == 0 else found
+        values.pop(label, None)
+        report.note(f"{label}: read from a value of that name that is no result of a calculator")
 
 
 def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:

@@ -34,6 +34,7 @@ _NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
 _STRUCTURE = ("lattice", "sites")
 # Not values of an entry: what pymatgen writes about itself, and the structure.
 _IGNORED = frozenset(("@module", "@class", "@version", "structure", "builder_meta"))
+_SPECIES = ("element", "occu", "properties")
 _OCCUPANCY_TOLERANCE = 1e-8
 
 
@@ -92,8 +93,9 @@ class EntryReader:
         if isinstance(entry.get("data"), dict):
             values |= {key: value for key, value in entry["data"].items() if key not in values}
             del values["data"]
-        for key, value in _site_properties(structure["sites"]):
-            values.setdefault(key, value)
+        for key, value in (*_rest(structure), *_site_properties(structure["sites"])):
+            if values.setdefault(key, value) != value:
+                self._report.skip(f"key {key!r} of the structure", "the entry has another value")
         if name:
             made.labels["name"] = name
         for key in self._keys:
@@ -230,13 +232,32 @@ def _is_one(occupancy: Any) -> bool:
     return isinstance(occupancy, (int, float)) and abs(occupancy - 1) < _OCCUPANCY_TOLERANCE
 
 
+def _rest(structure: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the values of a structure as a whole, such as its charge."""
+    for key, value in structure.items():
+        if key == "properties" and isinstance(value, dict):
+            yield from value.items()
+        elif key not in _STRUCTURE and value is not None:
+            yield key, value
+
+
 def _site_properties(sites: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields the properties that all sites have, with their values in the order of the sites."""
-    first = sites[0].get("properties") if sites else None
-    for key in first if isinstance(first, dict) else ():
-        values = [p.get(key) if isinstance(p := s.get("properties"), dict) else None for s in sites]
-        if any(value is not None for value in values):
-            yield key, values
+    """Yields the properties of sites and their species, a list of all sites for each.
+
+    Sites without one have None. Labels that only repeat the element are no property.
+    """
+    found: dict[str, list[Any]] = {}
+    for i, site in enumerate(sites):
+        species = site["species"][0]
+        own = {key: value for key, value in species.items() if key not in _SPECIES}
+        if site.get("label") not in (None, species["element"]):
+            own["label"] = site["label"]
+        for properties in (species.get("properties"), site.get("properties")):
+            own |= properties if isinstance(properties, dict) else {}
+        for key, value in own.items():
+            if value is not None:
+                found.setdefault(key, [None] * len(sites))[i] = value
+    yield from found.items()
 
 
 def _part(values: Mapping[str, Any], key: str) -> Any:

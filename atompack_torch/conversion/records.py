@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from atompack_torch.batch.conversions import Parts
+from atompack_torch.errors import AtompackError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Array, Column, Columns
 
@@ -18,18 +19,24 @@ BLOCK_ATOMS = 1 << 16
 _Entry = Array | str | None
 
 
-def blocks(records: Iterable[Parts]) -> Iterator[Columns]:
-    """Groups structures into blocks of bounded size."""
+def blocks(records: Iterable[Parts], size: int = BLOCK_STRUCTURES) -> Iterator[Columns]:
+    """Groups structures into blocks of bounded size; those before an error are yielded first."""
     block: list[Parts] = []
     n_atoms = 0
-    for record in records:
-        block.append(record)
-        n_atoms += len(record.positions)
-        if len(block) == BLOCK_STRUCTURES or n_atoms >= BLOCK_ATOMS:
-            yield columns_of(block)
-            block, n_atoms = [], 0
+    fault = None
+    try:
+        for record in records:
+            block.append(record)
+            n_atoms += len(record.positions)
+            if len(block) == size or n_atoms >= BLOCK_ATOMS:
+                yield columns_of(block)
+                block, n_atoms = [], 0
+    except AtompackError as error:
+        fault = error
     if block:
         yield columns_of(block)
+    if fault is not None:
+        raise fault
 
 
 def columns_of(records: list[Parts]) -> Columns:

@@ -2,12 +2,14 @@
 
 In other formats a property may be an integer in one structure and a float in another, or vary in
 length. A ``SchemaUnifier`` learns the types of all fields; values that can share a type without
-loss are widened to it, the rest is left out and reported.
+loss are widened to it, arrays of various lengths that have a row for each atom become properties of
+atoms, the rest is left out and reported.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,10 @@ class SchemaUnifier:
         self._kinds: dict[tuple[int, str], Kind] = {}
         self._positions: np.dtype[Any] | None = None
         self._appended_to: str | None = None
+        # Keys of arrays of molecules: their values, and those with a row for each atom.
+        self._n_arrays: Counter[str] = Counter()
+        self._n_with_rows: Counter[str] = Counter()
+        self._of_atoms: set[str] = set()
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str]) -> SchemaUnifier:
@@ -57,6 +63,11 @@ class SchemaUnifier:
             specs = [spec for name, spec in schema.items() if name not in STRUCTURE]
             for field, spec in zip(dataset._declared_fields(), specs, strict=True):
                 fit._kinds[field] = _kind_of_spec(spec)
+        fit._of_atoms = {
+            key
+            for scope, key in fit._kinds
+            if scope == ATOM_PROPERTY and (MOLECULE_PROPERTY, key) not in fit._kinds
+        }
         fit._appended_to = str(path)
         return fit
 
@@ -78,10 +89,9 @@ class SchemaUnifier:
         for column in columns.fields:
             if _refusal(column) is not None:
                 continue
-            for kind in dict.fromkeys(kinds(column)):
-                known = self._kinds.get(column[:2])
-                self._kinds[column[:2]] = kind if known is None else joined(known, kind, column)
-        changed = [field for field, kind in before.items() if self._kinds[field] != kind]
+            for part in self._parts_of(column, columns.ptr)[:1]:
+                self._learn(part, columns.ptr)
+        changed = [field for field, kind in before.items() if self._kinds.get(field) != kind]
         if self._appended_to is not None and changed:
             scope, key = changed[0]
             clash = f"expected {before[scope, key]}, got {self._kinds[scope, key]}"
@@ -90,6 +100,46 @@ class SchemaUnifier:
             clash = f"expected {old}, got {self._positions}"
             raise FieldError(f"{self._appended_to}: type: {clash} (field 'positions')")
         return bool(changed) or (old is not None and old != self._positions)
+
+    def _learn(self, column: Column, ptr: Array) -> None:
+        field = scope, key = column[:2]
+        if scope == MOLECULE_PROPERTY and (lengths := _lengths(column)) is not None:
+            present = _present(column, ptr)
+            self._n_arrays[key] += int(present.sum())
+            self._n_with_rows[key] += int((present & (lengths == np.diff(ptr))).sum())
+        for kind in dict.fromkeys(kinds(column)):
+            known = self._kinds.get(field)
+            if known is None:
+                self._kinds[field] = kind
+                continue
+            both = joined(known, kind, column)
+            are_numbers = known.form == kind.form == "number"
+            clash = are_numbers and both.shape not in (None, kind.shape)
+            if clash and scope == MOLECULE_PROPERTY and self._is_of_atoms(key):
+                del self._kinds[field]
+                self._of_atoms.add(key)
+                self._learn(self._parts_of(column, ptr)[0], ptr)
+                return
+            self._kinds[field] = both
+
+    def _is_of_atoms(self, key: str) -> bool:
+        """True if most arrays of a key have a row for each atom, which explains their lengths."""
+        is_free = (ATOM_PROPERTY, key) not in self._kinds and self._appended_to is None
+        return is_free and 2 * self._n_with_rows[key] > self._n_arrays[key]
+
+    def _parts_of(self, column: Column, ptr: Array) -> list[Column]:
+        """Returns a column, or its values with rows of atoms as a property of atoms, and others."""
+        scope, key = column[:2]
+        is_such = scope == MOLECULE_PROPERTY and key in self._of_atoms
+        lengths = _lengths(column) if is_such else None
+        if lengths is None:
+            return [column]
+        present = _present(column, ptr)
+        has_rows = present & (lengths == np.diff(ptr))
+        return [
+            Column(ATOM_PROPERTY, key, [*column.values], has_rows),
+            column._replace(mask=present & ~has_rows),
+        ]
 
     def fields(self) -> set[tuple[int, str]]:
         """Returns scope and key of all fields."""
@@ -107,7 +157,10 @@ class SchemaUnifier:
 
     def fit(self, columns: Columns, report: Report) -> Columns:
         """Converts a block to the types learned so far; reports values that do not fit."""
-        fields = [self._fitted(column, columns.ptr, report) for column in columns.fields]
+        parts = [
+            part for column in columns.fields for part in self._placed(column, columns, report)
+        ]
+        fields = [self._fitted(part, columns.ptr, report) for part in parts]
         numbers = converted("atomic_numbers", columns.atomic_numbers, np.uint8)
         positions = columns.positions
         if positions.dtype != self._positions:
@@ -115,6 +168,19 @@ class SchemaUnifier:
             positions = converted("positions", positions, self._positions, rounds=True)
         there = _without_doubles([field for field in fields if field], report)
         return Columns(positions, numbers, columns.ptr, there)
+
+    def _placed(self, column: Column, columns: Columns, report: Report) -> list[Column]:
+        """Returns the parts of a column, and reports rows that became those of atoms."""
+        parts = self._parts_of(column, columns.ptr)
+        moved = parts[0]
+        if moved is column or moved.mask is None or not moved.mask.any():
+            return parts
+        if any(other[:2] == moved[:2] for other in columns.fields):
+            why = "the atoms have a property of this key"
+            report.skip(label_of(column), why, int(moved.mask.sum()))
+            return parts[1:]
+        report.note(f"{label_of(column)}: has rows of atoms: {label_of(moved)}")
+        return parts
 
     def _fitted(self, column: Column, ptr: Array, report: Report) -> Column | None:
         n = len(ptr) - 1
@@ -238,6 +304,19 @@ class _Fitting:
             why = f"expected {self.kind} as in other structures, got {got}"
             self.report.skip(label_of(self.column), why, len(molecules))
             self.mask[molecules] = False
+
+
+def _present(column: Column, ptr: Array) -> Array:
+    return np.ones(len(ptr) - 1, dtype=bool) if column.mask is None else column.mask
+
+
+def _lengths(column: Column) -> Array | None:
+    """Returns the lengths (B,) of arrays of molecules, -1 for other values; None without any."""
+    values = column.values
+    if isinstance(values, np.ndarray):
+        return np.full(len(values), values.shape[1]) if values.ndim > 1 else None
+    found = [len(value) if isinstance(value, np.ndarray) and value.ndim else -1 for value in values]
+    return np.array(found) if max(found, default=-1) >= 0 else None
 
 
 def _refusal(column: Column) -> str | None:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.conversion.records import columns_of, is_per_atom
-from atompack_torch.conversion.systems import BLOCK_ATOMS
+from atompack_torch.conversion.records import blocks, is_per_atom
 from atompack_torch.writers.columns import Array, Column, Columns
 
 _BLOCK_STRUCTURES = 1024
@@ -17,16 +16,7 @@ _BLOCK_STRUCTURES = 1024
 
 def stacked_blocks(records: Iterable[Parts]) -> Iterator[Columns]:
     """Groups structures into blocks of bounded size, with one array for each uniform field."""
-    block: list[Parts] = []
-    n_atoms = 0
-    for record in records:
-        block.append(record)
-        n_atoms += len(record.positions)
-        if len(block) == _BLOCK_STRUCTURES or n_atoms >= BLOCK_ATOMS:
-            yield stacked(columns_of(block))
-            block, n_atoms = [], 0
-    if block:
-        yield stacked(columns_of(block))
+    return map(stacked, blocks(records, _BLOCK_STRUCTURES))
 
 
 def stacked(columns: Columns) -> Columns:

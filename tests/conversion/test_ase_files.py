@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import ase
+import ase.db
 import ase.io
 import numpy as np
 import pytest
 import torch
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.constraints import FixAtoms
 
 import atompack_torch as apt
@@ -86,7 +88,7 @@ def test_a_cut_file(tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError, match=rf"{path}: .* \(molecule 299\)"):
         list(read(path, report=Report()))
     report = convert(path, tmp_path / "o.atp", format="ase", on_error="skip", progress=False)
-    assert report.structures_written == len(apt.AtpDataset(tmp_path / "o.atp")) == 256
+    assert report.structures_written == len(apt.AtpDataset(tmp_path / "o.atp")) == 299
     ((what, why),) = report.skipped
     assert what == "the rest of a file"
     assert "molecule 299" in why
@@ -122,3 +124,27 @@ def test_a_format_of_ase_by_name(tmp_path: Path) -> None:
     (tmp_path / "POSCAR").rename(tmp_path / "structure.dat")
     convert(tmp_path / "structure.dat", tmp_path / "o.atp", format="ase:vasp", progress=False)
     assert apt.AtpDataset(tmp_path / "o.atp")[0].cell.diagonal().tolist() == [2, 2, 2]
+
+
+def test_labels_in_info_and_arrays(tmp_path: Path) -> None:
+    images = [ase.Atoms("H" * n, np.zeros((n, 3))) for n in (2, 3, 4, 3)]
+    for i, atoms in enumerate(images):
+        atoms.info |= {"energy": 1.0 + i, "forces": np.full((len(atoms), 3), i)}
+        atoms.info |= {"stress": np.arange(6.0), "spins": np.full(len(atoms), i)}
+        atoms.info["charges"] = np.full(len(atoms), i)
+    images[3].calc = SinglePointCalculator(images[3], energy=9.0)
+    ase.io.write(tmp_path / "a.traj", images)
+    with ase.db.connect(tmp_path / "a.db") as database:
+        for atoms in images:
+            database.write(atoms, data=atoms.info)
+    for name in ("a.traj", "a.db"):
+        report = convert(tmp_path / name, tmp_path / "a.atp", mode="w", progress=False)
+        batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+        rows = batch.batch.tolist()
+        assert batch.energy.tolist() == [1, 2, 3, 9]
+        assert batch["properties/energy"].tolist()[3] == 4
+        assert batch.forces[:, 2].tolist() == batch.charges.tolist() == rows
+        assert batch["spins"].tolist() == rows  # of atoms, as their lengths show
+        assert batch.stress[0].tolist() == [[0, 5, 4], [5, 1, 3], [4, 3, 2]]
+        assert not report.skipped
+        assert any(note.startswith("forces: read from a value") for note in report.notes)
