@@ -138,7 +138,13 @@ class CacheFile:
         except UnsupportedFormatError:
             descriptor = None  # of another kind: stored rows are usable, others not computable
         reader = self.reader()
-        return Stored(reader.has_features, reader.has_force_derivatives, descriptor)
+        return Stored(
+            reader.has_features,
+            reader.has_force_derivatives,
+            descriptor,
+            reader.lacks_features,
+            reader.lacks_derivatives,
+        )
 
     def features(self, index: int, dtype: torch.dtype | None) -> Tensor | None:
         """Reads the features of an entry; see ``TorchCache.load_features``."""

@@ -27,11 +27,13 @@ Structures = Callable[[Tensor], MoleculeBatch]
 
 
 class Stored(NamedTuple):
-    """Sections of a cache file, and their descriptor."""
+    """Sections of a cache file, their descriptor, and whether entries lack rows in them."""
 
     features: bool = False
     derivatives: bool = False
     descriptor: ChebyshevDescriptor | None = None
+    lacks_features: bool = False
+    lacks_derivatives: bool = False
 
 
 class Options(NamedTuple):
@@ -117,7 +119,7 @@ class FeatureComputer:
         }
 
     def _dtype_of(self, name: str) -> torch.dtype:
-        computed = torch.float32 if self.descriptor.dtype == "float32" else torch.float64
+        computed = _dtype_of(self.descriptor)
         if not isinstance(self._dtype, Mapping):
             return self._dtype or computed
         return self._dtype.get(name, computed)
@@ -173,19 +175,30 @@ class FeatureComputer:
 
 
 class FeatureKeeper:
-    """Keeps stored features in memory, each from the first batch that has it."""
+    """Adds stored features, and keeps them in memory, each from the first batch that has it.
 
-    def __init__(self, options: Options, dtype: DTypes | None) -> None:
+    Args:
+        options: the user's options.
+        dtype: dtypes of the data set.
+        descriptor: computes the features of entries without a row; None: they are missing.
+    """
+
+    _descriptor: ChebyshevDescriptor | None = None  # absent in pickles of earlier versions
+
+    def __init__(
+        self, options: Options, dtype: DTypes | None, descriptor: ChebyshevDescriptor | None
+    ) -> None:
         self.keeps_all = options.cache_features == "all"
         self.kept = FeatureStore(options.cache_bytes)
-        self._dtype = dtype
-        if isinstance(dtype, Mapping):
-            self._dtype = {name: dtype[name] for name in dtype if name == "features"}
+        self._descriptor = descriptor
+        wanted = dtype.get("features") if isinstance(dtype, Mapping) else dtype
+        self._dtype = None if wanted is None else {"features": wanted}
 
     def input_request(self, request: Request) -> Request:
-        """Returns the request for the stored features."""
+        """Returns the request for the stored features, and for what others are computed from."""
         plain: dict[str, Any] = {"neighbors": None, "transform": None, "exclude": ()}
-        return request._replace(fields=("features",), dtype=self._dtype, **plain)
+        fields = ("features",) if self._descriptor is None else ("features", "cell", "pbc")
+        return request._replace(fields=fields, dtype=self._dtype, missing="nan", **plain)
 
     def names(self) -> list[str]:
         """Returns the names of the fields that are computed: none."""
@@ -203,7 +216,7 @@ class FeatureKeeper:
         absent = [place for place, row in enumerate(rows) if row is None]
         if absent or not rows:
             found = stored(batch.index[absent])
-            has[absent] = found.mask("features")
+            has[absent] = self._complete(found, stored)
             parts = torch.split(found.features, found.n_atoms.tolist()) if rows else ()
             for place, row in zip(absent, parts, strict=True):
                 rows[place] = row
@@ -213,6 +226,15 @@ class FeatureKeeper:
                 rows.append(found.features)
         features = torch.cat(rows)  # type: ignore[arg-type]
         return _add_fields(batch, {"features": features}, {"features": has})
+
+    def _complete(self, found: MoleculeBatch, stored: Structures) -> Tensor:
+        """Computes the features that are not stored; returns which molecules have some."""
+        has = found.mask("features")
+        if self._descriptor is None or bool(has.all()):
+            return has
+        made = self._descriptor.compute(stored(found.index[~has]))
+        found.features[~has[found.batch]] = made.features.to(found.features.dtype)
+        return torch.ones_like(has)
 
 
 Computing = FeatureComputer  # its name in pickles of earlier versions
@@ -259,22 +281,39 @@ def plan_features(
     named = request.fields or ()
     descriptor = options.descriptor or stored.descriptor
     keeps = options.cache_features != "none"
-    by_default = request.fields is None and (keeps or options.descriptor is not None)
-    wanted = Stored(
-        "features" in named or (by_default and "features" not in request.exclude),
-        FORCE_DERIVATIVES in named,
-    )
+    is_given = options.descriptor is not None
     is_same = stored.descriptor is not None and _same(descriptor, stored.descriptor)
-    usable = is_same or options.descriptor is None
-    features = wanted.features and not (stored.features and usable)
-    derivatives = wanted.derivatives and not (stored.derivatives and usable)
+    usable = is_same or not is_given
+    reads_features = stored.features and usable
+    # Rows of edges and triplets cannot be completed one by one.
+    reads_derivatives = (
+        stored.derivatives and usable and not (is_given and stored.lacks_derivatives)
+    )
+    takes_all = request.fields is None
+    wanted = Stored(
+        "features" in named
+        or (takes_all and (keeps or is_given) and "features" not in request.exclude),
+        FORCE_DERIVATIVES in named
+        or (
+            takes_all
+            and is_same
+            and stored.derivatives
+            and FORCE_DERIVATIVES not in request.exclude
+        ),
+    )
+    features = wanted.features and not reads_features
+    derivatives = wanted.derivatives and not reads_derivatives
     if keeps and features and descriptor is None:
         raise FieldError("cache_features: expected a descriptor, got none (field 'features')")
-    if keeps and wanted.features and not features:
-        return _keep_stored(request, options, derivatives)
-    if not usable:  # stored rows belong to another descriptor
-        others = ("features",) * stored.features + (FORCE_DERIVATIVES,) * stored.derivatives
-        request = request._replace(exclude=request.exclude + others)
+    if options.descriptor is not None:
+        request = _in_dtype_of(options.descriptor, request, reads_features, reads_derivatives)
+    completes = is_given and stored.lacks_features
+    if wanted.features and reads_features and (keeps or (completes and not derivatives)):
+        return _keep_stored(request, options, completes, derivatives)
+    features |= wanted.features and completes
+    others = ("features",) * (stored.features and (features or not reads_features))
+    others += (FORCE_DERIVATIVES,) * (stored.derivatives and not reads_derivatives)
+    request = request._replace(exclude=request.exclude + others)
     if descriptor is None or not (features or derivatives):
         return request, None
     computer = FeatureComputer(
@@ -283,15 +322,36 @@ def plan_features(
     return _stored_request(request, computer), computer
 
 
+def _dtype_of(descriptor: ChebyshevDescriptor) -> torch.dtype:
+    return torch.float32 if descriptor.dtype == "float32" else torch.float64
+
+
+def _in_dtype_of(
+    descriptor: ChebyshevDescriptor, request: Request, features: bool, derivatives: bool
+) -> Request:
+    """Returns a request whose stored values have the dtype of the descriptor that is asked for."""
+    if isinstance(request.dtype, torch.dtype):
+        return request  # of every field
+    names = ["features"] * features
+    for name in DERIVATIVES if derivatives else ():
+        if name not in ATOM_INDICES and (descriptor.multi or not name.endswith("typespin")):
+            names.append(name)
+    if not names:
+        return request
+    return request._replace(
+        dtype={**dict.fromkeys(names, _dtype_of(descriptor)), **(request.dtype or {})}
+    )
+
+
 def _keep_stored(
-    request: Request, options: Options, computes_derivatives: bool
+    request: Request, options: Options, completes: bool, computes_derivatives: bool
 ) -> tuple[Request, FeatureKeeper]:
     """Returns the request without the stored features, and what adds and keeps them."""
     reason = (
         "the derivatives that the file does not store are computed together with features"
         if computes_derivatives
         else f"missing={request.missing!r} reads every row in every batch"
-        if request.missing != "nan"
+        if request.missing != "nan" and not completes
         else None
     )
     if reason is not None:
@@ -306,7 +366,7 @@ def _keep_stored(
         dtype = {name: wanted for name, wanted in dtype.items() if name != "features"}
     exclude = request.exclude if fields is not None else (*request.exclude, "features")
     kept = request._replace(fields=fields, dtype=dtype, exclude=exclude)
-    return kept, FeatureKeeper(options, request.dtype)
+    return kept, FeatureKeeper(options, request.dtype, options.descriptor if completes else None)
 
 
 def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:

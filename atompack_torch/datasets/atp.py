@@ -51,11 +51,15 @@ class AtpDataset(MoleculeFiles):
             False, None) and masks it, ``"error"`` raises ``FieldError``, ``"drop"`` leaves the
             molecule out. ``cell`` and ``pbc`` are exempt: a molecule without them is not periodic,
             with masked zeros and False.
-        neighbors: a ``NeighborList``, whose edges are added to batches.
+        neighbors: a ``NeighborList``, whose edges are added to batches, together with ``cell`` and
+            ``pbc``, whatever ``fields`` names.
         cache: a ``TorchCache`` of the same molecules in the same order, which provides the fields
-            ``"features"`` and ``"force_derivatives"``.
+            ``"features"`` and ``"force_derivatives"``. The first time that a molecule is read, its
+            elements, positions and cell are compared with those that the cache was made of (of
+            caches by other programs: elements, and positions or energy).
         descriptor: computes ``"features"`` and, if they are named in ``fields``,
-            ``"force_derivatives"``, unless the cache holds those of this descriptor. Derivatives
+            ``"force_derivatives"``, unless the cache holds those of this descriptor, which are
+            then cast to its dtype; entries without a row are computed. Derivatives
             are computed for molecules with forces. Positions and cell are used as stored; the
             computation takes place between the steps (``Loader``) or in the workers
             (``DataLoader``).
@@ -70,8 +74,9 @@ class AtpDataset(MoleculeFiles):
             opening takes a pass over the labels to find the forces.
         resample_forces: choose these molecules again for each ``set_epoch``.
         seed: seed of that choice.
-        transform: called with every batch in the process that made it; its result is returned
-            instead.
+        transform: called last, with every finished batch, in the process that made it; its result
+            is returned instead. Edges are there already: in a batch that has some, other
+            positions, another cell or other ``pbc`` are an error.
         access: how the files are read. ``"auto"`` maps them; ``"random"`` and ``"sequential"`` do
             so too, with advice to the system. ``"read"`` reads them without mappings.
             ``"direct"`` reads records past the system's file cache (io_uring and O_DIRECT), which

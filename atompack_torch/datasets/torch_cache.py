@@ -174,9 +174,10 @@ class TorchCacheDataset(MoleculeDataset):
         exclude: labels to leave out.
         dtype: as for ``AtpDataset``.
         missing: as for ``AtpDataset``; applies to entries without a row too.
-        neighbors: a ``NeighborList``, whose edges are added to batches.
+        neighbors: as for ``AtpDataset``.
         descriptor: computes features, and derivatives that are named in ``fields``, if the file
-            does not store those of this descriptor. None: the descriptor of the file, for fields
+            does not store those of this descriptor. Stored ones are cast to its dtype, and entries
+            without a row are computed. None: the descriptor of the file, for fields
             that are named and not stored.
         cache_features: as for ``AtpDataset``; without ``descriptor``, the features are those of the
             file's own descriptor.
@@ -184,7 +185,7 @@ class TorchCacheDataset(MoleculeDataset):
         force_fraction: as for ``AtpDataset``.
         resample_forces: choose the entries that keep forces again for each ``set_epoch``.
         seed: seed of that choice.
-        transform: called with every batch in the process that made it.
+        transform: as for ``AtpDataset``.
         num_threads: maximum number of threads for a batch; None: as many as torch uses.
         nan_is_missing: treat labels that are NaN throughout as missing, as for ``AtpDataset``. An
             energy of NaN is always missing, as the format has no other way to store that.

@@ -169,6 +169,8 @@ void bind_torch_cache(py::module_& module) {
       .def_property_readonly("is_legacy", &Cache::is_legacy)
       .def_property_readonly("has_features", &Cache::has_features)
       .def_property_readonly("has_force_derivatives", &Cache::has_force_derivatives)
+      .def_property_readonly("lacks_features", &Cache::lacks_features)
+      .def_property_readonly("lacks_derivatives", &Cache::lacks_derivatives)
       .def_property_readonly("n_features", &Cache::n_features)
       .def_property_readonly("n_radial", [](const Cache& self) { return self.derivative_schema().n_radial; })
       .def_property_readonly("n_angular", [](const Cache& self) { return self.derivative_schema().n_angular; })

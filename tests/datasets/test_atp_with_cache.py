@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,111 @@ def test_a_file_that_grew(new_path: NewPath, expected: CacheFixture, cache: Any)
     dataset.refresh()
     with pytest.raises(apt.FieldError, match="each of 12 molecules, got 11"):
         dataset.batch([0])
+
+
+# Molecules that the cache was not made of
+
+
+def small_molecules(edit: str = "none", dtype: Any = np.float64) -> list[apt.Molecule]:
+    """Three molecules of three atoms, and what an edit makes of them."""
+    made = []
+    for k in range(3):
+        positions = np.array([[0, 0, 0], [1 + k / 10, 0, 0], [0, 1.1, k / 10]]) + 40
+        numbers, labels = [8, 1, 1], {"energy": -1.0 - k, "cell": 9 * np.eye(3), "pbc": [True] * 3}
+        if k == 1 and edit == "moved":
+            positions[2, 0] += 1e-3
+        elif k == 1 and edit == "wrapped":
+            positions -= 9
+        elif k == 1 and edit == "elements":
+            numbers = [1, 8, 1]
+        elif k == 1 and edit == "cell":
+            labels["cell"] = 9.1 * np.eye(3)
+        elif k == 1 and edit in ("energy", "all"):
+            labels["energy"] = -7.0
+        if k == 1 and edit == "all":
+            positions += 0.1
+        made.append(apt.Molecule(positions.astype(dtype), numbers, **labels))
+    return [made[i] for i in (0, 2, 1)] if edit == "order" else made
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> apt.TorchCache:
+    folder = tmp_path_factory.mktemp("own")
+    with apt.AtpWriter(folder / "a.atp") as writer:
+        writer.write(small_molecules())
+    descriptor = apt.ChebyshevDescriptor(["O", "H"], 2, 3.0, 1, 2.0)
+    return apt.build_cache(
+        apt.AtpDataset(folder / "a.atp"), descriptor, folder / "a.h5", progress=False
+    )
+
+
+def foreign(path: Path, cache: apt.TorchCache) -> apt.TorchCache:
+    """The same cache with structures as Python pickles them."""
+    h5py = pytest.importorskip("h5py")
+    shutil.copy(cache.path, path)
+    with h5py.File(path, "r+") as file:
+        structures = file["entries/structures"]
+        for k in range(len(structures)):
+            # A frame, of a length that readers skip, behind the number of the protocol.
+            old = bytes(structures[k])
+            framed = old[:2] + b"\x95" + (len(old) - 2).to_bytes(8, "little") + old[2:]
+            structures[k] = np.frombuffer(framed, np.uint8)
+    return apt.TorchCache(path)
+
+
+def joined(path: Path, cache: apt.TorchCache, edit: str, **options: Any) -> apt.AtpDataset:
+    with apt.AtpWriter(path) as writer:
+        writer.write(small_molecules(edit))
+    return apt.AtpDataset(path, cache=cache, **options)
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [("moved", "positions"), ("wrapped", "positions"), ("cell", "cell"), ("order", "positions")]
+    + [("elements", "elements")],
+)
+def test_other_molecules(tmp_path: Path, own_cache: Any, edit: str, what: str) -> None:
+    dataset = joined(tmp_path / "b.atp", own_cache, edit, fields=["features"])
+    assert_same(dataset.batch([0]).features, own_cache.load_features(0), "features")
+    message = rf"b\.atp: cache: expected the .*{what}.* of entry 1 of .*a\.h5.*\(molecule 1\b"
+    for _ in range(2):
+        with pytest.raises(apt.FieldError, match=message):
+            dataset.batch([0, 1])
+    for read in (lambda: dataset[1], lambda: list(apt.Loader(dataset.subset([1]), 1))):
+        with pytest.raises(apt.FieldError, match=message):
+            read()
+
+
+@pytest.mark.parametrize("edit", ["none", "energy"])
+def test_the_same_molecules(tmp_path: Path, own_cache: Any, edit: str) -> None:
+    """In narrower types, with other labels, in another format."""
+    dataset = joined(tmp_path / "b.atp", own_cache, edit)
+    expected = dataset[:].features
+    assert len(dataset[:]) == 3
+    narrow = tmp_path / "narrow.atp"
+    with apt.AtpWriter(narrow, codec="zstd") as writer:
+        writer.write(small_molecules(edit, np.float32))
+    apt.convert(narrow, tmp_path / "c.xyz", progress=False)
+    for other in (
+        apt.AtpDataset(narrow, cache=own_cache),
+        apt.ExtxyzDataset(tmp_path / "c.xyz", cache=own_cache),
+        apt.AtpDataset(narrow, cache=own_cache, dtype=torch.float16),
+    ):
+        assert_same(other[:].features, expected.to(other[:].features.dtype), "features")
+
+
+@pytest.mark.parametrize(
+    ("edit", "fits"),
+    [("none", True), ("wrapped", True), ("energy", True), ("all", False), ("elements", False)],
+)
+def test_caches_of_other_programs(tmp_path: Path, own_cache: Any, edit: str, fits: bool) -> None:
+    """They may hold positions in another form; then the energy has to be the same."""
+    dataset = joined(tmp_path / "b.atp", foreign(tmp_path / "f.h5", own_cache), edit)
+    if fits:
+        assert len(dataset[:]) == 3
+        return
+    with pytest.raises(apt.FieldError, match=r"cache: expected the .* of entry 1 "):
+        dataset[:]
 
 
 def test_what_is_no_cache(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -535,3 +536,63 @@ def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path
         for share, seed in ((1.0, 0), (0.5, 0), (0.5, 1))
     }
     assert len(prints) == 3
+
+
+@pytest.fixture(scope="module")
+def partial(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of all rows without the last three of features and of derivatives."""
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path_factory.mktemp("partial") / "partial.h5"
+    shutil.copy(sources.stored, path)
+    with h5py.File(path, "r+") as file:
+        columns: list[Any] = []
+        file["torch_cache"].visititems(
+            lambda _, item: columns.append(item) if isinstance(item, h5py.Dataset) else None
+        )
+        for column in columns:
+            column.resize(len(column) - 3, axis=0)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("options", [{}, {"cache_features": "all"}, {"missing": "error"}])
+def test_a_descriptor_sets_the_dtype_and_completes_rows(
+    sources: Sources, partial: Path, joined: bool, dtype: str, options: Any
+) -> None:
+    kind = getattr(torch, dtype)
+    descriptor = apt.ChebyshevDescriptor(*SETTINGS, dtype=dtype)  # type: ignore[arg-type]
+    for file in (sources.stored, partial):
+        given: Any = {"descriptor": descriptor, "fields": ["energy", "features"], **options}
+        if file == sources.stored and options.get("missing"):
+            given.pop("missing")
+        dataset = (
+            apt.AtpDataset(sources.atp, cache=apt.TorchCache(file), **given)
+            if joined
+            else apt.TorchCacheDataset(file, **given)
+        )
+        expected = apt.TorchCacheDataset(sources.stored, fields=["features"])[:].features.to(kind)
+        for _ in range(2):
+            found = dataset[:]
+            assert found.mask("features").all()
+            torch.testing.assert_close(found.features, expected, rtol=1e-6, atol=1e-6)
+        assert dataset.schema["features"].dtype == kind
+        assert torch.equal(dataset[N - 1].features, found[N - 1].features)
+
+
+@pytest.mark.parametrize("fields", [EVERYTHING, None])
+def test_derivatives_without_a_row_are_computed(
+    sources: Sources, partial: Path, fields: Any
+) -> None:
+    given: Any = {"fields": fields, "descriptor": sources.descriptor}
+    stored = apt.TorchCacheDataset(sources.stored, fields=fields)[:]
+    completed = apt.TorchCacheDataset(partial, **given)[:]
+    assert_same(completed, stored, ["features", *DERIVATIVES])
+    plain = apt.TorchCacheDataset(partial, fields=EVERYTHING)[:]
+    assert plain.mask("features").tolist() == [True] * (N - 3) + [False] * 3
+    narrow = apt.ChebyshevDescriptor(*SETTINGS, dtype="float32")
+    cast = apt.TorchCacheDataset(sources.stored, fields=fields, descriptor=narrow)[:]
+    assert cast.radial_dG_drij.dtype == cast.features.dtype == torch.float32
+    assert cast.radial_center_idx.dtype == torch.int64
+    wide: Any = {"fields": fields, "descriptor": narrow, "dtype": {"features": torch.float64}}
+    assert apt.TorchCacheDataset(sources.stored, **wide)[:].features.dtype == torch.float64

@@ -153,6 +153,13 @@ int64_t Cache::derivative_row(int64_t entry) const {
   return derivative_rows_[static_cast<size_t>(entry)];
 }
 
+bool Cache::lacks_derivatives() const {
+  for (size_t entry = 0; entry < derivative_rows_.size(); ++entry) {
+    if (derivative_rows_[entry] < 0 && contents_.has_forces[entry] != 0) return true;
+  }
+  return false;
+}
+
 std::optional<FeatureRow> Cache::features(int64_t entry) const {
   const int64_t row = feature_row(entry);
   if (row < 0) return std::nullopt;

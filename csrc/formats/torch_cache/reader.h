@@ -1,6 +1,7 @@
 // Reader of an HDF5 training database of aenet-python with its feature cache: schema version 2, legacy 1, or none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -93,6 +94,9 @@ class Cache {
   // False if the entry has no row; FieldError without the section.
   bool has_feature_row(int64_t entry) const { return feature_row(entry) >= 0; }
   bool has_derivative_row(int64_t entry) const { return derivative_row(entry) >= 0; }
+  // True if an entry has no row of features, or one with forces none of derivatives. False without the section.
+  bool lacks_features() const { return std::ranges::find(feature_rows_, -1) != feature_rows_.end(); }
+  bool lacks_derivatives() const;
   std::optional<FeatureRow> features(int64_t entry) const;
   // From the index, checked against the lengths of the rows; reads no row.
   std::optional<DerivativeSizes> derivative_sizes(int64_t entry) const;

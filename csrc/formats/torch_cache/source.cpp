@@ -1,7 +1,9 @@
 #include "formats/torch_cache/source.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "base/doubles.h"
 #include "formats/torch_cache/structure.h"
 #include "model/element.h"
 
@@ -36,6 +38,30 @@ std::vector<uint8_t> numbers_of(const std::vector<std::string>& species) {
 template <typename T>
 Bytes bytes_of(const T& values) {
   return std::as_bytes(std::span(values));
+}
+
+constexpr double kFloat32 = 1e-6, kDecimals = 1e-9;  // rounding to float32, and of numbers in texts
+
+bool are_near(std::span<const double> some, std::span<const double> others, double tolerance) {
+  return std::ranges::equal(
+      some, others, [&](double a, double b) { return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(a)); });
+}
+
+// Labels that are no symbols of elements are accepted for any.
+bool are_of(Bytes numbers, const std::vector<std::string>& species) {
+  return std::ranges::equal(numbers, species, [](std::byte number, const std::string& label) {
+    const std::optional<uint8_t> expected = atomic_number(label);
+    return !expected || *expected == static_cast<uint8_t>(number);
+  });
+}
+
+bool has_geometry_of(const Structure& structure, const Likeness& likeness) {
+  thread_local std::vector<double> positions;
+  positions.resize(structure.positions.size());
+  load_doubles(positions.data(), likeness.geometry.positions.data(), likeness.geometry.positions_dtype,
+               positions.size());
+  return are_near(structure.positions, positions, kFloat32) &&
+         (!structure.cell || !likeness.cell || are_near(*structure.cell, *likeness.cell, kFloat32));
 }
 
 }  // namespace
@@ -136,6 +162,31 @@ void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const
     visit_label(kPbc, bytes_of(*structure.pbc), visitor);
   }
   if (structure.name) visit_label(kName, as_bytes(*structure.name), visitor);
+}
+
+// Other programs may wrap or round positions, but leave energies as they are.
+void CacheSource::check_likeness(int64_t entry, const Likeness& likeness) const {
+  thread_local StructureDecoder decoder;
+  Cache::forget_rows();
+  const Bytes pickle = cache_->structure(entry);
+  const Structure structure = [&] {
+    try {
+      return decoder.decode(pickle);
+    } catch (DataError& error) {
+      locate(error, entry);
+      throw;
+    }
+  }();
+  const auto refuse = [&](std::string_view what) {
+    throw FieldError(cat("cache: expected the ", what, " of entry ", entry, " of ", cache_->path(),
+                         ", got others: a cache fits the molecules that it was made of, in their order; build_cache "
+                         "makes one of these"));
+  };
+  if (!are_of(likeness.geometry.numbers, structure.species)) refuse("elements");
+  if (has_geometry_of(structure, likeness)) return;
+  if (is_own_pickle(pickle)) refuse("positions and cell");
+  const double energy = cache_->energy(entry);
+  if (!likeness.energy || !are_near({&energy, 1}, {&*likeness.energy, 1}, kDecimals)) refuse("positions or energy");
 }
 
 void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {

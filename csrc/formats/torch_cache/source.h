@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "formats/torch_cache/reader.h"
-#include "model/molecule_source.h"
+#include "model/sources/joined.h"
 
 namespace atompack::torch_cache {
 
@@ -13,7 +13,7 @@ namespace atompack::torch_cache {
 // source has the molecules.
 enum class EntryParts : uint8_t { whole, rows };
 
-class CacheSource final : public MoleculeSource {
+class CacheSource final : public EntrySource {
  public:
   CacheSource(std::shared_ptr<const Cache> cache, EntryParts parts);
 
@@ -26,6 +26,7 @@ class CacheSource final : public MoleculeSource {
   bool needs_scratch(int64_t) const override { return false; }
   Bytes decode(int64_t, std::span<std::byte>) const override { return {}; }  // rows are scattered: visit() locates them
   void visit(int64_t entry, Bytes record, MoleculeVisitor& visitor) const override;
+  void check_likeness(int64_t entry, const Likeness& likeness) const override;
   void locate(DataError& error, int64_t entry) const override { error.at_molecule(entry).in_file(cache_->path()); }
 
  private:

@@ -327,6 +327,11 @@ Structure StructureDecoder::decode(Bytes pickle) {
 
 Structure decode_structure(Bytes pickle) { return StructureDecoder().decode(pickle); }
 
+bool is_own_pickle(Bytes pickle) {
+  // Python puts a frame or a smaller protocol there.
+  return pickle.size() > 2 && pickle[1] == std::byte{5} && pickle[2] == static_cast<std::byte>(Op::global);
+}
+
 std::vector<std::byte> encode_structure(const Structure& structure) {
   check_sizes(structure);
   const auto n_atoms = static_cast<int64_t>(structure.n_atoms());

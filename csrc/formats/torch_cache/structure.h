@@ -41,6 +41,9 @@ class StructureDecoder {
 
 Structure decode_structure(Bytes pickle);
 
+// True for pickles of encode_structure(), false for those of other programs.
+bool is_own_pickle(Bytes pickle);
+
 // Returns a pickle that the original program reads. InternalError if the sizes do not match.
 std::vector<std::byte> encode_structure(const Structure& structure);
 

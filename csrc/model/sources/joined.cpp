@@ -1,5 +1,7 @@
 #include "model/sources/joined.h"
 
+#include "base/doubles.h"
+
 namespace atompack {
 namespace {
 
@@ -20,10 +22,42 @@ class FieldForwarder final : public MoleculeVisitor {
   int32_t n_before_;
 };
 
+// Forwards a molecule and keeps what it is recognized by.
+class LikenessKeeper final : public MoleculeVisitor {
+ public:
+  explicit LikenessKeeper(MoleculeVisitor& visitor) : visitor_(visitor) {}
+
+  void geometry(const Geometry& geometry) override {
+    likeness_.geometry = geometry;
+    visitor_.geometry(geometry);
+  }
+  void field(const FieldView& field, Bytes data) override {
+    if (field.scope == Scope::builtin && field.fault == nullptr) keep(field, data);
+    visitor_.field(field, data);
+  }
+
+  const Likeness& likeness() const { return likeness_; }
+
+ private:
+  void keep(const FieldView& field, Bytes data) {
+    if (field.key == "energy") {
+      load_doubles(&likeness_.energy.emplace(), data.data(), field.type.dtype, 1);
+    } else if (field.key == "cell") {
+      load_doubles(likeness_.cell.emplace().data(), data.data(), field.type.dtype, 9);
+    }
+  }
+
+  MoleculeVisitor& visitor_;
+  Likeness likeness_;
+};
+
 }  // namespace
 
 JoinedSource::JoinedSource(std::shared_ptr<const MoleculeSource> molecules, std::shared_ptr<const MoleculeSource> extra)
-    : molecules_(std::move(molecules)), extra_(std::move(extra)) {
+    : molecules_(std::move(molecules)),
+      extra_(std::move(extra)),
+      entries_(dynamic_cast<const EntrySource*>(extra_.get())),
+      is_checked_(static_cast<size_t>(molecules_->size())) {
   if (molecules_->size() != extra_->size()) {
     throw FieldError(
         cat("cache: expected an entry for each of ", molecules_->size(), " molecules, got ", extra_->size()));
@@ -72,8 +106,24 @@ Bytes JoinedSource::decode(int64_t index, std::span<std::byte> scratch) const {
   return molecules_->decode(index, scratch.first(static_cast<size_t>(molecules_->extent(index).decoded_bytes)));
 }
 
+void JoinedSource::visit_and_check(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  LikenessKeeper keeper(visitor);
+  molecules_->visit(index, record, keeper);
+  try {
+    entries_->check_likeness(index, keeper.likeness());
+  } catch (FieldError& error) {
+    locate(error, index);
+    throw;
+  }
+  is_checked_[static_cast<size_t>(index)].store(true, std::memory_order_relaxed);
+}
+
 void JoinedSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  molecules_->visit(index, record, visitor);
+  if (entries_ == nullptr || is_checked_[static_cast<size_t>(index)].load(std::memory_order_relaxed)) {
+    molecules_->visit(index, record, visitor);
+  } else {
+    visit_and_check(index, record, visitor);
+  }
   const auto& schema = molecules_->schemas()[static_cast<size_t>(molecules_->schema_of(index))];
   FieldForwarder fields(visitor, static_cast<int32_t>(schema.fields.size()));
   extra_->visit(index, {}, fields);

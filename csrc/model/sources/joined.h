@@ -2,12 +2,29 @@
 // features from a cache.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model/molecule_source.h"
 
 namespace atompack {
+
+// Values of a molecule that distinguish it from others.
+struct Likeness {
+  Geometry geometry{};
+  std::optional<std::array<double, 9>> cell = {};
+  std::optional<double> energy = {};
+};
+
+// Fields that were computed from molecules, and what these are recognized by.
+class EntrySource : public MoleculeSource {
+ public:
+  // Throws FieldError if the entry was made of another molecule.
+  virtual void check_likeness(int64_t entry, const Likeness& likeness) const = 0;
+};
 
 class JoinedSource final : public MoleculeSource {
  public:
@@ -29,11 +46,17 @@ class JoinedSource final : public MoleculeSource {
   void prefetch(int64_t index) const override;
   bool needs_scratch(int64_t index) const override { return molecules_->needs_scratch(index); }
   Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
+  // The first time, throws FieldError if `extra` is an EntrySource and was made of another molecule.
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override { molecules_->locate(error, index); }
 
  private:
+  void visit_and_check(int64_t index, Bytes record, MoleculeVisitor& visitor) const;
+
   std::shared_ptr<const MoleculeSource> molecules_, extra_;
+  const EntrySource* entries_;  // is `extra_`, or null
+  // Molecules that were compared: to compare all on opening would read all data.
+  mutable std::vector<std::atomic<bool>> is_checked_;
   std::vector<MoleculeSchema> schemas_;  // every pair of schemas; the fields of `extra` come last
 };
 
