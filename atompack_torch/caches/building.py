@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from atompack_torch.errors import (
     WriterLockedError,
     file_exists,
 )
+from atompack_torch.fields import GEOMETRY
 from atompack_torch.options import (
     absolute_path,
     is_url,
@@ -151,6 +153,11 @@ class BuildJob:
         cls, dataset: MoleculeDataset, descriptor: Descriptor, options: BuildOptions
     ) -> BuildJob:
         """Returns a build without a target."""
+        dataset = copy.copy(dataset)
+        dataset.close()
+        request = dataset._request.with_geometry()  # else crystals would be computed as open
+        exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
+        dataset._request = request._replace(exclude=exclude)
         header = header_of(descriptor, options)
         header.source_id, header.source_kind = source_of(dataset)
         fingerprint = fingerprint_of(dataset, descriptor, header)

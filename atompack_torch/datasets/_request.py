@@ -81,16 +81,27 @@ class Request(NamedTuple):
         options = DatasetOptions(
             dtype=dtype, missing=missing, transform=transform, num_threads=num_threads
         )
-        return cls(
+        request = cls(
             fields=_names("fields", fields),
             exclude=tuple(utf8("exclude", name) for name in _names("exclude", exclude) or ()),
             dtype=dict(dtype) if isinstance(dtype, Mapping) else dtype,
             missing=options.missing,
-            neighbors=neighbors,
+            neighbors=None,
             transform=options.transform,
             num_threads=options.num_threads,
             nan_is_missing=nan_is_missing,
         )
+        return request if neighbors is None else request.with_neighbors(neighbors)
+
+    def with_geometry(self) -> Request:
+        """Returns a request for the cell and its flags too, whatever ``fields`` names."""
+        if self.fields is None:
+            return self
+        return self._replace(fields=tuple(dict.fromkeys((*self.fields, *sorted(GEOMETRY)))))
+
+    def with_neighbors(self, neighbors: NeighborList) -> Request:
+        """Returns a request for edges too, and for the cell and the flags that belong to them."""
+        return self.with_geometry()._replace(neighbors=neighbors)
 
     def of_stored_values(self) -> Request:
         """Returns a request for the same labels as stored, without anything that is derived."""

@@ -133,8 +133,7 @@ class Loader(Generic[Batch]):
         self._batches_of = dataset
         if neighbors is not None:
             check_neighbors(dataset, neighbors)
-            if not self._is_cuda:
-                self._batches_of = with_neighbors(dataset, neighbors)
+            self._batches_of = with_neighbors(dataset, neighbors, on_device=self._is_cuda)
         if pin_memory and not torch.cuda.is_available():
             warnings.warn("pin_memory: no CUDA device, so memory is not pinned", stacklevel=2)
         self.pin_memory = pin_memory and torch.cuda.is_available()

@@ -12,28 +12,46 @@ from torch.utils._pytree import tree_map_only
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._batches import BatchPrefetcher
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.fields import NEIGHBOR_INFO
+from atompack_torch.fields import GEOMETRY, NEIGHBOR_INFO
 from atompack_torch.ops.neighbors import neighbor_list
 
 
-def with_neighbors(dataset: Any, neighbors: NeighborList) -> Any:
-    """Returns a copy of a data set whose batches have edges.
+def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = False) -> Any:
+    """Returns a copy of a data set whose batches have edges, or what edges are made of.
 
     Args:
         dataset: a data set of molecules.
         neighbors: the options of the edges.
+        on_device: True: edges are added to batches later, by ``add_edges``.
 
     Returns:
         The copy.
 
     Raises:
-        TypeError: the data set is of another kind.
+        ValueError: batches would lack the cell or the flags that the search needs later.
     """
-    if not hasattr(dataset, "_request"):
-        raise TypeError(f"neighbors: expected molecules, got {type(dataset).__name__}")
+    request = dataset._request.with_neighbors(neighbors)
+    is_elsewhere = getattr(dataset, "_is_elsewhere", False)  # a ResidentDataset, as it was loaded
+    if is_elsewhere and not on_device:
+        raise ValueError(
+            "neighbors: expected molecules on the CPU, got resident ones on a device: give "
+            "neighbors= to the data set that is made resident"
+        )
+    if on_device:
+        request = request._replace(neighbors=None)
+        loaded = dataset._request.fields if is_elsewhere else None
+        for name in GEOMETRY:
+            lacks = name in request.exclude or (loaded is not None and name not in loaded)
+            if lacks and name in dataset.schema:
+                raise ValueError(
+                    f"neighbors: expected {name} in batches, for the search on the device, got a "
+                    "data set without: change its fields= or exclude="
+                )
+    if is_elsewhere:
+        return dataset
     part = copy.copy(dataset)
     part.close()
-    part._request = dataset._request._replace(neighbors=neighbors)
+    part._request = request
     return part
 
 

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Subset
 
 import atompack_torch as apt
+from atompack_torch.loading.transfer import to_device
 
 CUTOFF = 3.5
 EDGES = ("edge_index", "edge_shift", "edge_vector")
@@ -248,13 +249,105 @@ def test_float32_files(new_path: NewPath, dtype: torch.dtype | None) -> None:
     assert torch.equal(batch.edge_vector, exact.edge_vector.to(wanted))
 
 
-def test_cell_and_pbc_need_not_be_selected(path: Path, dataset: apt.AtpDataset) -> None:
+def test_cell_and_pbc_come_along(path: Path, dataset: apt.AtpDataset, new_path: NewPath) -> None:
     expected = dataset.batch(range(60))
+    options: Any
     for options in ({"fields": []}, {"fields": ["energy"]}, {"exclude": ["cell", "pbc"]}):
-        batch = apt.AtpDataset(path, neighbors=VECTORS, **options).batch(range(60))
-        assert "cell" not in batch
-        for name in EDGES:
-            assert torch.equal(batch[name], expected[name])
+        own = apt.AtpDataset(path, neighbors=VECTORS, **options)
+        resident = apt.ResidentDataset(own)
+        loader = apt.Loader(apt.AtpDataset(path, **options), 60, neighbors=VECTORS)
+        for batch in (own[:], resident[:], apt.MixtureDataset([own])[:], next(iter(loader))):
+            named = EDGES if "exclude" in options else (*EDGES, "cell", "pbc")
+            for name in named:
+                assert torch.equal(batch[name], expected[name])
+            assert ("cell" in batch) == ("cell" in named)
+    bare = write(new_path(), [molecule(np.zeros((2, 3)))])
+    batch = apt.AtpDataset(bare, neighbors=VECTORS, fields=[], missing="error")[:]
+    assert (batch.cell.tolist(), batch.pbc.tolist()) == ([[[0.0] * 3] * 3], [[False] * 3])
+
+
+def test_a_search_on_a_device_needs_the_cell(
+    path: Path, dataset: apt.AtpDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apt.Loader, "_is_cuda", True)
+    loader = apt.Loader(apt.AtpDataset(path, fields=["energy"]), 60, neighbors=VECTORS)
+    made = to_device(loader._batches_of[:], torch.device("cpu"), VECTORS)
+    assert_same_edges(made, dataset[:])
+    with pytest.raises(ValueError, match="neighbors: expected cell in batches.*exclude="):
+        apt.Loader(apt.AtpDataset(path, exclude=["cell"]), 60, neighbors=VECTORS)
+
+
+def noisy(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    batch.positions.add_(0.1)
+    return batch
+
+
+def replaced(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    batch.positions = batch.positions + 0.1
+    return batch
+
+
+def strained(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    batch.cell = 1.01 * batch.cell
+    return batch
+
+
+def opened(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    batch.pbc[:] = False
+    return batch
+
+
+def as_graphs(batch: apt.MoleculeBatch) -> Any:
+    fields = batch.to_dict("pyg")
+    fields["pos"] = fields["pos"] @ torch.eye(3).roll(1, 0).to(fields["pos"].dtype)
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (noisy, "positions"),
+        (replaced, "positions"),
+        (strained, "cell"),
+        (opened, "pbc"),
+        (as_graphs, "positions"),
+    ],
+)
+def test_a_transform_must_not_move_what_has_edges(path: Path, change: Any, name: str) -> None:
+    own = apt.AtpDataset(path, neighbors=VECTORS, transform=change)
+    message = f"transform: expected {name} as they were when the edges.*neighbor_list"
+    plain = apt.AtpDataset(path, transform=change)
+    for dataset in (own, apt.ResidentDataset(own), apt.MixtureDataset([own])):
+        with pytest.raises(apt.FieldError, match=message):
+            dataset[:]
+    for loader in (
+        apt.Loader(own, 60),
+        apt.Loader(plain, 60, neighbors=VECTORS),
+        DataLoader(own, 60, num_workers=1),
+    ):
+        with pytest.raises(apt.FieldError, match=message):
+            next(iter(loader))
+    assert len(plain[:]) > 0  # without edges
+
+
+def test_transforms_that_keep_edges_true(path: Path, dataset: apt.AtpDataset) -> None:
+    def search(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+        batch.positions.mul_(2)
+        found = apt.neighbor_list(batch.positions, None, None, batch.ptr, CUTOFF)
+        batch.edge_index = found[0]
+        return batch
+
+    for transform in (
+        lambda batch: batch.to(torch.float32),
+        lambda batch: batch.clone(),
+        lambda batch: batch.to_dict("pyg"),
+        lambda batch: batch.padded_to(molecules=100, atoms=4000, edges=300_000),
+        lambda batch: [batch.positions.requires_grad_(), batch][1],
+        search,
+    ):
+        assert apt.AtpDataset(path, neighbors=VECTORS, transform=transform)[:10] is not None
+    with torch.inference_mode():
+        assert len(apt.AtpDataset(path, neighbors=VECTORS, transform=lambda b: b)[:]) == 60
 
 
 def test_molecules_may_be_dropped(path: Path, dataset: apt.AtpDataset) -> None:
