@@ -223,13 +223,26 @@ def check_target(key: str, name: str) -> None:
 
     Args:
         key: name in the source.
-        name: name that ``keys`` gives it.
+        name: name that ``key_map`` gives it.
 
     Raises:
         ValueError: the name is that of a part of every structure, such as ``positions``.
     """
     if name in STRUCTURE:
         raise ValueError(
-            f"keys: {key!r}: expected a label or a property, got {name!r}, which every structure "
-            "has already"
+            f"key_map: {key!r}: expected a label or a property, got {name!r}, which every "
+            "structure has already"
         )
+
+
+def check_key_map(options: Collection[str]) -> None:
+    """Checks that names of keys are given as ``key_map``.
+
+    Args:
+        options: names of the options given.
+
+    Raises:
+        TypeError: there is an option ``keys``.
+    """
+    if "keys" in options:
+        raise TypeError("keys: expected key_map={name in the data: name here}, got keys")

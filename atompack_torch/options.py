@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 
@@ -19,6 +20,7 @@ _LONGEST_NAME = 60
 # Of one library or of several in a row: s3://bucket/key, simplecache::s3://bucket/key.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
 BUFFERS = (bytes, bytearray, memoryview)
@@ -182,6 +184,77 @@ class WriterOptions:
     def n_threads(self) -> int:
         """The number of threads as native writers take it: 0 stands for None."""
         return self.num_threads or 0
+
+
+def _change(text: str, *choices: str, default: bool | None = None) -> Any:
+    """Field of ``ChangeOptions``: its help text, and its choices where it has some."""
+    return field(default=default, metadata={"help": text, "choices": choices})
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Options of a conversion that change values; ``conversion.Changes`` documents them.
+
+    The command line and ``convert`` have the options that are fields here, with these texts.
+
+    Raises:
+        ValueError: an option does not have one of its choices.
+    """
+
+    stress_sign: Literal["flip"] | None = _change("change the sign of stress", "flip")
+    energy_unit: str | None = _change("unit of energies in the source, converted to eV")
+    length_unit: str | None = _change("unit of positions and cells, converted to Å")
+    force_unit: str | None = _change("unit of forces, converted to eV/Å")
+    stress_unit: str | None = _change("unit of stresses, converted to eV/Å³")
+    dtype: Literal["float32", "float64"] | None = _change(
+        "dtype of positions, forces and velocities (default: that of the source)",
+        *("float32", "float64"),
+    )
+    force_sign: Literal["flip"] | None = _change(
+        "change the sign of forces (they are gradients)", "flip"
+    )
+    stress_from: Literal["virial"] | None = _change(
+        "make stress from the virial (an energy) that is mapped to stress, or else from the field "
+        "named virial or virials: -virial / volume",
+        "virial",
+    )
+    stress_order: Literal["voigt", "vasp"] | None = _change(
+        "order of six numbers that are a stress: xx yy zz yz xz xy (voigt, the default), or "
+        "xx yy zz xy yz zx (vasp)",
+        *("voigt", "vasp"),
+    )
+    keep_units: bool = _change(
+        "keep units that the source states (default: they are converted to eV and Å)",
+        default=False,
+    )
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if option.metadata["choices"]:
+                value = getattr(self, option.name)
+                check_choice(option.name, value, option.metadata["choices"], optional=True)
+
+
+def with_options(kind: type) -> Callable[[_Function], _Function]:
+    """Makes a decorator that shows the fields of a dataclass in the place of ``**options``.
+
+    Args:
+        kind: the dataclass.
+
+    Returns:
+        The decorator; it changes the signature that ``help`` shows, not the function.
+    """
+
+    def decorated(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        *parameters, _ = signature.parameters.values()
+        own = inspect.signature(kind).parameters.values()
+        given = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+        shown = signature.replace(parameters=[*parameters, *given])
+        setattr(function, "__signature__", shown)  # noqa: B010  (mypy knows no such attribute)
+        return function
+
+    return decorated
 
 
 def utf8(what: str, text: object) -> str:

@@ -6,15 +6,17 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._colors import styled
-from atompack_torch.cli._options import add_codec, add_json
+from atompack_torch.cli._options import add_codec, add_json, option_of
 from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats import FORMATS
 from atompack_torch.inspection.text import printable
+from atompack_torch.options import ChangeOptions
 
 if TYPE_CHECKING:
     from atompack_torch.conversion.report import Report
@@ -74,17 +76,44 @@ def add_keys(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_changes(parser: argparse._ActionsContainer, *names: str) -> None:
+    """Adds options of ``ChangeOptions``.
+
+    Args:
+        parser: parser of the command, or a group of its options.
+        *names: names of their fields; empty: all.
+    """
+    for option in fields(ChangeOptions):
+        if names and option.name not in names:
+            continue
+        kind: dict[str, Any] = {"choices": option.metadata["choices"] or None}
+        if option.default is False:
+            kind = {"action": "store_true"}
+        elif not kind["choices"]:
+            kind = {"metavar": "UNIT"}
+        parser.add_argument(option_of(option.name), help=option.metadata["help"], **kind)
+
+
+def changes_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the given options of ``ChangeOptions``, as arguments of ``convert``."""
+    given = vars(options)
+    names = [option.name for option in fields(ChangeOptions)]
+    return {name: given[name] for name in names if given.get(name)}
+
+
 def add_target_options(parser: argparse.ArgumentParser) -> None:
     """Adds all options of a command that writes structures to new files."""
     add_output(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     add_formats(parser)
+    add_changes(parser, "keep_units")
 
 
 def target_options(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options of the target and of keys, as arguments of the Python functions."""
-    keys = {"keys": pairs_of(options.key, "--key")} if hasattr(options, "key") else {}
+    keys = {"key_map": pairs_of(options.key, "--key")} if hasattr(options, "key") else {}
     return keys | {
+        **changes_of(options),
         "format": options.source_format,
         "target": options.target_format,
         "codec": options.codec,

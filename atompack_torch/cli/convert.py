@@ -5,9 +5,10 @@ For example:
   atompack-torch convert run1.traj run2.traj all.atp --codec zstd
   atompack-torch convert train.extxyz train.atp --key REF_energy=energy --key REF_forces=forces
   atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
-  atompack-torch convert ani.h5 ani.atp --key wb97x_dz.energy=energy --energy-unit Ha
+  atompack-torch convert ani.h5 ani.atp --keep-units
   atompack-torch convert run.extxyz run.atp --key dE_dr=forces --force-sign flip
   atompack-torch convert run.extxyz run.atp --key REF_virials=stress --stress-from virial
+  atompack-torch convert snap.json snap.atp --key outputs.stress=stress --stress-order vasp
   zcat train.extxyz.gz | atompack-torch convert - train.atp
   atompack-torch convert data.atp data.db
   atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
@@ -26,9 +27,9 @@ store becomes one of them, its datasets groups. TARGET appears when it is comple
 TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
 structures; a part that is there already is left alone, so that a job array can be submitted again.
 Values, units and signs are preserved unless an option changes them, but labels that are all NaN
-become missing, and virials, gradients and stresses in VASP's unit are converted where a data set is
-known to have them; a report lists what was read, written, changed and left out, and warns of likely
-mistakes.
+become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
+converted where a data set is known to have them (--keep-units keeps units); a report lists what was
+read, written, changed and left out, and warns of likely mistakes.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import storage_options_of
 from atompack_torch.cli._targets import (
+    add_changes,
     add_formats,
     add_keys,
     add_output,
+    changes_of,
     pairs_of,
     print_report,
     shards_of,
@@ -91,32 +94,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     changes = parser.add_argument_group("changes of values")
     changes.add_argument(
-        "--force-sign", choices=("flip",), help="change the sign of forces (they are gradients)"
-    )
-    changes.add_argument("--stress-sign", choices=("flip",), help="change the sign of stress")
-    changes.add_argument(
-        "--stress-from",
-        choices=("virial",),
-        help="convert what is mapped to stress from a virial (an energy): -virial / volume",
-    )
-    changes.add_argument(
         "--keep-nan",
         action="store_true",
         help="keep labels that are all NaN (default: they become missing)",
     )
-    for quantity, target in (
-        ("energy", "eV"),
-        ("length", "Å"),
-        ("force", "eV/Å"),
-        ("stress", "eV/Å³"),
-    ):
-        text = f"unit in the source, converted to {target}"
-        changes.add_argument(f"--{quantity}-unit", metavar="UNIT", help=text)
-    changes.add_argument(
-        "--dtype",
-        choices=("float32", "float64"),
-        help="dtype of positions, forces and velocities (default: that of the source)",
-    )
+    add_changes(changes)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -134,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> Any:
-    from atompack_torch.conversion import Changes, convert
+    from atompack_torch.conversion import convert
 
     return convert(
         options.source,
@@ -145,18 +127,9 @@ def _report(options: argparse.Namespace) -> Any:
         level=options.level,
         shards=shards_of(options),
         mode="w" if options.overwrite else "a" if options.append else "x",
-        keys=pairs_of(options.key, "--key"),
+        key_map=pairs_of(options.key, "--key"),
         padding=options.padding,
-        changes=Changes(
-            force_sign=options.force_sign,
-            stress_sign=options.stress_sign,
-            stress_from=options.stress_from,
-            energy_unit=options.energy_unit,
-            length_unit=options.length_unit,
-            force_unit=options.force_unit,
-            stress_unit=options.stress_unit,
-            dtype=options.dtype,
-        ),
+        **changes_of(options),
         nan_is_missing=not options.keep_nan,
         on_error=options.on_error,
         progress=not (options.json or options.quiet),

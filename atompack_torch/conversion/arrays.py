@@ -35,10 +35,15 @@ _KNOWN = {
 }
 # rMD17 states its units in its paper only.
 _RMD17 = frozenset(("nuclear_charges", "coords", "energies", "forces", "old_energies"))
-_RMD17_UNITS = (
-    "read as rMD17: positions in Å, energies in kcal/mol, forces in kcal/mol/Å: "
-    "energy_unit='kcal/mol' and force_unit='kcal/mol/Ang' convert them"
-)
+_RMD17_UNITS = {"positions": "Ang", "energy": "kcal/mol", "forces": "kcal/mol/Ang"}
+# Groups of molecules in these names are published in several units, with forces of both signs.
+_UNCERTAIN = frozenset(("coordinates", "species", "energies"))
+# Arrays of text that state units (sGDML), in lower case → what is in them.
+_STATING = {
+    **dict.fromkeys(("e_unit", "energy_unit", "energy_units"), "energy"),
+    **dict.fromkeys(("r_unit", "length_unit", "length_units", "distance_unit"), "positions"),
+    **dict.fromkeys(("f_unit", "force_unit", "force_units", "forces_unit"), "forces"),
+}
 _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
 
 
@@ -172,7 +177,7 @@ class _Survey:
                 self._add(system)
         if not self._sizes:
             raise FieldError(
-                f"{request.path}: expected an array of positions, got none: name it in keys"
+                f"{request.path}: expected an array of positions, got none: name it in key_map"
             )
 
     def _add(self, system: System) -> None:
@@ -192,7 +197,7 @@ class _Survey:
             if possible >= {"atom", "molecule"} and len(self._sizes) == 1:
                 level: Level = "molecule" if self._shapes[key] == (3,) else "atom"
                 what = "each atom" if level == "atom" else "the structure"
-                report.note(f"{key!r} taken as a property of {what}; keys can say otherwise")
+                report.note(f"{key!r} taken as a property of {what}; key_map can say otherwise")
                 levels[key] = level
             elif possible:
                 levels[key] = min(possible, key=("atom", "molecule", "shared").index)
@@ -204,9 +209,10 @@ class _Survey:
 def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Columns]:
     survey = _Survey(request, systems)
     for key in sorted({*request.keys} - survey.seen):
-        raise FieldError(f"{request.path}: keys: no array {key!r}")
+        raise FieldError(f"{request.path}: key_map: no array {key!r}")
     if survey.seen >= _RMD17:
-        report.note(_RMD17_UNITS)
+        report.note("read as rMD17")
+        report.units.update(_RMD17_UNITS)
     custom = survey.levels(report)
     for name, n in request.stray.items():
         report.skip(f"array {name!r}", "there are no positions in its group", n)
@@ -216,18 +222,21 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
             for member in system.members.values():
                 if member.key != member.name:
                     report.note(f"{member.key!r} read as {member.name}")
+                if member.unit:
+                    report.units[member.name] = member.unit
             for member in system.fields():
+                _state_units(member, report)
                 if said_level(member.name) is not None:
                     (levels[member.key],) = system.levels(member)
                 elif levels.get(member.key) == "shared" and not system.name:
                     del levels[member.key]
                     report.skip(f"array {member.key!r}", "one value for the whole file")
-                    _warn_of_unit(member, report)
             for member in system.members.values():
                 if member.key != member.name:
                     report.origin(_field_name(member, levels), member.key)
+            _warn_of_groups(system, report)
             for key in system.left_out:
-                report.skip(f"array {key!r}", "keys give its name to another")
+                report.skip(f"array {key!r}", "key_map gives its name to another")
             yield from system.blocks(levels, report)
 
 
@@ -239,13 +248,35 @@ def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
     return PREFIXES[scope] + member.name
 
 
-def _warn_of_unit(member: Member, report: Report) -> None:
-    """Warns of units that some collections (sGDML) state in an array of their own."""
-    if not re.search(r"units?$", member.key, re.IGNORECASE) or member.rows.dtype.kind not in "SU":
+def _state_units(member: Member, report: Report) -> None:
+    """Records units that a file states in an array of text of their own, as sGDML does."""
+    rows, units = member.rows, report.units
+    if rows.dtype.kind not in "SU" or rows.shape not in ((), (1,)):
         return
-    value = member.rows.read(0, 1).reshape(-1)[0]
+    label = _STATING.get(member.key.lower())
+    if label is None and not re.search(r"units?$", member.key, re.IGNORECASE):
+        return
+    value = rows.read(0, 1).reshape(-1)[0]
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    report.warn(f"{member.key!r} says {text!r}: units are those of the source unless one is given")
+    if label is None:
+        report.warn(f"{member.key!r} says {text!r}: units are those of the source")
+        return
+    units[label] = text
+    if label != "forces" and {"energy", "positions"} <= units.keys():
+        units.setdefault("forces", f"{units['energy']}/{units['positions']}")
+
+
+def _warn_of_groups(system: System, report: Report) -> None:
+    """Warns of a layout that is published in several units, unless the file states them."""
+    keys = {member.key for member in system.members.values()}
+    if not system.name or not keys >= _UNCERTAIN or {"energy", "forces"} & report.units.keys():
+        return
+    forces = ", forces in Hartree/Å of either sign" if "forces" in system.members else ""
+    report.warn(
+        f"energy: sets of groups with {', '.join(sorted(_UNCERTAIN))} do not state one unit and "
+        f"sign, and values stay as they are: energies are usually in Hartree{forces}; "
+        "energy_unit='Ha', force_unit='Ha/Ang' and force_sign='flip' convert them"
+    )
 
 
 def _system(
@@ -262,9 +293,10 @@ def _system(
             left_out.append(key)
         elif here in members:
             both = f"{members[here].key!r} and {key!r}"
-            raise FieldError(f"{where}: {both} could both be {here}: say which in keys")
+            raise FieldError(f"{where}: {both} could both be {here}: say which in key_map")
         else:
-            members[here] = Member(key, here, rows)
+            unit = rows.unit() if isinstance(rows, HdfRows) else ""
+            members[here] = Member(key, here, rows, unit)
     return System(where, members, request.padding, name, left_out)
 
 

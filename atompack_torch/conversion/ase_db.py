@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -84,8 +85,28 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 def _records(path: _Path, report: Report) -> Iterator[Parts]:
     report.note(BOOKKEEPING)
     database = _connect(path)
+    report.units.update(_units(database))
     for number, row in enumerate(_rows(database, str(path))):
         yield from converted(partial(_parts, database, row, report), path, number, report)
+
+
+def _units(database: Any) -> dict[str, str]:
+    """Returns field → unit of the metadata of a database: as ASE, or SchNetPack, has them."""
+    try:
+        metadata = database.metadata
+    except Exception:  # rows name what is damaged
+        return {}
+    units: dict[str, Any] = {}
+    described = metadata.get("key_descriptions")
+    for key, texts in described.items() if isinstance(described, dict) else ():
+        if isinstance(texts, (list, tuple)) and len(texts) == 3:  # short, long, unit
+            units[key] = texts[2]
+    for key, value in metadata.items():
+        if isinstance(value, dict) and "unit" in key.lower():
+            units |= value
+        elif re.search(r"(distance|length|position)s?_units?$", key, re.IGNORECASE):
+            units["positions"] = value
+    return {key: unit for key, unit in units.items() if isinstance(unit, str) and unit}
 
 
 def _rows(database: Any, path: str) -> Iterator[Any]:

@@ -1,21 +1,25 @@
-"""Changes of values that a conversion makes only on request."""
+"""Changes of values that a conversion makes on request, and of units that its source states."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from atompack_torch.conversion.virials import with_stress
+from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.virials import (
+    count_stresses,
+    take_virial,
+    with_own_stress,
+    with_stress,
+)
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
+from atompack_torch.options import ChangeOptions
 from atompack_torch.writers.columns import Array, Column, Columns
-
-if TYPE_CHECKING:
-    from atompack_torch.conversion.report import Report
 
 # Dimension → name of a unit → its names in ase.units, as a product of powers.
 _UNITS: dict[str, dict[str, dict[str, int]]] = {
@@ -39,7 +43,13 @@ _UNITS: dict[str, dict[str, dict[str, int]]] = {
     "stress": {"GPa": {"GPa": 1}, "Pa": {"Pascal": 1}, "bar": {"bar": 1}},
 }
 _SCALES = {"meV": (1e-3, "eV"), "mHa": (1e-3, "Ha"), "MPa": (1e6, "Pa"), "kbar": (1e3, "bar")}
-_DTYPES = ("float32", "float64")
+_QUANTITIES = {"positions": "length", "cell": "length", "forces": "force"}
+# Names in statements of sources, in lower case, that options do not have.
+_ALIASES = {
+    **dict.fromkeys(("a", "angstroms", "ångström", "ångstrom"), "Ang"),
+    **dict.fromkeys(("eh", "hartrees"), "Ha"),
+    **{"a0": "Bohr", "electronvolt": "eV", "rydberg": "Ry"},
+}
 _OF_DTYPE = ("positions", "forces", "velocities")
 # Words in names of custom properties.
 _WITH_UNIT = re.compile(
@@ -50,14 +60,11 @@ _WITH_UNIT = re.compile(
 
 
 @dataclass(frozen=True)
-class Changes:
-    """Changes of values to make in a conversion.
+class Changes(ChangeOptions):
+    """Changes of values in a conversion. ``convert`` takes each of them as an option, too.
 
     Attributes:
-        force_sign: ``"flip"`` changes the sign of ``forces``: a gradient dE/dr becomes -dE/dr.
         stress_sign: ``"flip"`` changes the sign of ``stress``.
-        stress_from: ``"virial"``: the source's ``stress`` is a virial, an energy; it is converted
-            to -virial / volume. See ``virials``.
         energy_unit: unit of the source's ``energy``, which is converted to eV. One of eV, meV, Ha,
             Hartree, mHa, Ry, kcal/mol, kJ/mol, J.
         length_unit: unit of ``positions`` and ``cell``, which are converted to Å. One of Angstrom,
@@ -66,6 +73,14 @@ class Changes:
         stress_unit: unit of ``stress`` as ENERGY/LENGTH^3 or GPa, MPa, Pa, kbar, bar; it is
             converted to eV/Å³. A virial is in ``energy_unit``.
         dtype: ``"float32"`` or ``"float64"`` for positions, forces and velocities.
+        force_sign: ``"flip"`` changes the sign of ``forces``: a gradient dE/dr becomes -dE/dr.
+        stress_from: ``"virial"``: what ``key_map`` maps to ``stress``, or without that the field
+            ``virial`` or ``virials``, is an energy; -virial / volume becomes the stress. A stress
+            that the structure also has is dropped. See ``virials``.
+        stress_order: order of six numbers that are a stress: ``"voigt"``, xx yy zz yz xz xy, which
+            is assumed by default, or ``"vasp"``, xx yy zz xy yz zx.
+        keep_units: keep values in a unit that the source states, or that a known data set is
+            published in; False: they are converted, unless another option names their unit.
 
     Only the labels named here change; custom properties never do. Factors come from
     ``ase.units``; they are applied in float64, and the dtype of the values is preserved.
@@ -74,25 +89,10 @@ class Changes:
         ValueError: an unknown choice or unit.
     """
 
-    stress_sign: Literal["flip"] | None = None
-    energy_unit: str | None = None
-    length_unit: str | None = None
-    force_unit: str | None = None
-    stress_unit: str | None = None
-    dtype: Literal["float32", "float64"] | None = None
-    force_sign: Literal["flip"] | None = None
-    stress_from: Literal["virial"] | None = None
-
     def __post_init__(self) -> None:
-        for name, choice in (("stress", self.stress_sign), ("force", self.force_sign)):
-            if choice not in (None, "flip"):
-                raise ValueError(f"{name}_sign: expected flip or None, got {choice!r}")
-        if self.stress_from not in (None, "virial"):
-            raise ValueError(f"stress_from: expected virial or None, got {self.stress_from!r}")
+        super().__post_init__()
         if self.stress_from is not None and self.stress_unit is not None:
             raise ValueError("stress_unit: a virial is an energy, give energy_unit instead")
-        if self.dtype not in (None, *_DTYPES):
-            raise ValueError(f"dtype: expected one of {', '.join(_DTYPES)}, got {self.dtype!r}")
         self._factors()
 
     def _factors(self) -> dict[str, float]:
@@ -127,6 +127,10 @@ class Changes:
             else ("stress", "stress_unit", self.stress_unit, "eV/Å³"),
         ]
 
+    def unit(self, label: str) -> str | None:
+        """Returns the unit from which a label is converted; None if it is not."""
+        return next((unit for own, _, unit, _ in self._units() if own == label), None)
+
     def _others(self) -> list[tuple[str, str, str | None, str]]:
         """(label, option, choice, effect) of the other changes."""
         return [
@@ -135,31 +139,64 @@ class Changes:
             ("stress", "stress_sign", self.stress_sign, "sign flipped"),
         ]
 
-    def describe(self, changed: Mapping[str, int] | None = None) -> list[str]:
+    def with_units(self, stated: Mapping[str, str]) -> Changes:
+        """Adds conversions of units that a source states, where no option names another unit.
+
+        Args:
+            stated: label → unit, of labels with ``known_unit``.
+
+        Returns:
+            The changes.
+        """
+        added: dict[str, Any] = {}
+        for label, option, unit, _ in self._units():
+            name = known_unit(label, stated[label]) if label in stated else None
+            if unit is not None or name is None or self.keep_units:
+                continue
+            if _factor(_QUANTITIES.get(label, label), name) != 1.0:
+                added[option] = name
+        if self.stress_from is not None:
+            added.pop("stress_unit", None)
+        return replace(self, **added) if added else self
+
+    def describe(
+        self, changed: Mapping[str, int] | None = None, asked: Changes | None = None
+    ) -> list[str]:
         """Describes each change in one line, for a report.
 
         Args:
-            changed: label (including ``positions``) → number of structures that have it, and
-                ``"dtype LABEL"`` → number of those whose dtype changed; only changes actually made
-                are described. None: all requested changes.
+            changed: label (including ``positions``, and ``virial`` for stresses made of one) →
+                number of structures that have it, and ``"dtype LABEL"`` → number of those whose
+                dtype changed; only changes actually made are described. None: all of them.
+            asked: the changes that the user asked for; units of others are those that the source
+                states. None: these are.
 
         Returns:
             A line for each change.
         """
         factors = self._factors()
         lines = []
-        for label, _, unit, target in self._units():
-            if unit is not None and (changed is None or changed.get(label)):
+        for label, option, unit, target in self._units():
+            if unit is not None and (changed is None or changed.get(self._counted(label))):
                 times = f"times {abs(factors[label])!r}"
-                lines.append(f"{label}: {unit} to {target}, {times}{_in(changed, label)}")
+                line = f"{label}: {unit} to {target}, {times}{self._in(changed, label)}"
+                is_stated = asked is not None and getattr(asked, option) is None
+                lines.append(line + ", as the source states (keep_units keeps it)" * is_stated)
         for label, _, choice, what in self._others():
-            if choice is not None and (changed is None or changed.get(label)):
-                lines.append(f"{label}: {what}{_in(changed, label)}")
+            if choice is not None and (changed is None or changed.get(self._counted(label))):
+                lines.append(f"{label}: {what}{self._in(changed, label)}")
         if self.dtype is not None:
             cast = [k for k in _OF_DTYPE if changed is None or changed.get(f"dtype {k}")]
             if cast:
                 lines.append(f"{', '.join(cast)}: to {self.dtype}")
         return lines
+
+    def _counted(self, label: str) -> str:
+        """Key of the number of structures whose label changes."""
+        return "virial" if label == "stress" and self.stress_from is not None else label
+
+    def _in(self, changed: Mapping[str, int] | None, label: str) -> str:
+        return "" if changed is None else f", in {changed[self._counted(label)]:,} structures"
 
     def unused(self, changed: Mapping[str, int]) -> list[str]:
         """Describes each option without effect in one line, for a report.
@@ -173,9 +210,10 @@ class Changes:
         options: dict[str, list[str]] = {}
         for label, option, choice, _ in (*self._units(), *self._others()):
             if choice is not None:
-                options.setdefault(option, []).append(label)
+                options.setdefault(option, []).append(self._counted(label))
         return [
             f"{option}: no structure has {labels[0]}, so nothing was changed"
+            + (": key_map={KEY: 'stress'} names its key" if labels[0] == "virial" else "")
             for option, labels in options.items()
             if not any(changed.get(label) for label in labels)
         ]
@@ -209,26 +247,38 @@ class Changes:
             for field in self.source_units(fields)
         ]
 
-    def apply(self, columns: Columns, report: Report | None = None) -> Columns:
+    def apply(
+        self, columns: Columns, report: Report | None = None, *, is_virial: bool = True
+    ) -> Columns:
         """Applies the changes to a block.
 
         Args:
             columns: the block.
-            report: receives notes about virials without a volume; None: they are not reported.
+            report: receives notes about virials; None: they are not reported.
+            is_virial: with ``stress_from``, the label ``stress`` is the virial; False: a property
+                of that name is.
 
         Returns:
             The changed block.
 
         Raises:
-            FieldError: a finite value does not fit into float32.
+            FieldError: a finite value does not fit into float32, or a virial is not 3 x 3 numbers.
         """
         if self == Changes():
             return columns
+        report = Report() if report is None else report
+        own = None
+        if self.stress_from is not None and not is_virial:
+            columns, own = take_virial(columns, report)
         factors = self._factors()
         positions = self._changed("positions", columns.positions, factors)
         fields = [self._changed_column(column, factors) for column in columns.fields]
         changed = columns._replace(positions=positions, fields=fields)
-        return changed if self.stress_from is None else with_stress(changed, report)
+        if self.stress_from is None:
+            return changed
+        changed = with_stress(changed, report)
+        report.changed[self]["virial"] += count_stresses(changed)
+        return with_own_stress(changed, own, report)
 
     def _changed_column(self, column: Column, factors: dict[str, float]) -> Column:
         if column.scope != BUILTIN:
@@ -263,8 +313,30 @@ def has_unit(field: str) -> bool:
     )
 
 
-def _in(changed: Mapping[str, int] | None, label: str) -> str:
-    return "" if changed is None else f", in {changed[label]:,} structures"
+def known_unit(label: str, text: str) -> str | None:
+    """Returns the name of a unit that a source states in its own spelling.
+
+    Args:
+        label: the label that is in the unit.
+        text: the unit as the source spells it.
+
+    Returns:
+        The name as options of ``Changes`` have it; None if it is not known.
+    """
+    quantity = _QUANTITIES.get(label, label)
+    names = [name for units in _UNITS.values() for name in units] + [*_SCALES]
+    known = {name.lower(): name for name in names} | _ALIASES
+    spelled = "".join(text.split()).lower().replace("**", "^").replace("(", "").replace(")", "")
+    spelled = spelled.replace("kcal/mol", "kcal:mol").replace("kj/mol", "kj:mol")
+    parts = [part.partition("^") for part in spelled.split("/")]
+    unit = "/".join(
+        known.get(name.replace(":", "/"), name) + power + number for name, power, number in parts
+    )
+    try:
+        _factor(quantity, unit)
+    except ValueError:
+        return None
+    return unit
 
 
 def _factor(quantity: str, unit: str) -> float:

@@ -207,7 +207,7 @@ class Rename:
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         if not keys:
-            raise ValueError("keys: expected at least one old=new, got none")
+            raise ValueError("key_map: expected at least one old=new, got none")
         KeyMap(keys, Report())  # checks them
         self._keys = dict(keys)
 

@@ -6,19 +6,21 @@ import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from atompack_torch import _native
-from atompack_torch.batch.conversions import masses_of
+from atompack_torch.batch.conversions import full_stress, masses_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
 from atompack_torch.conversion.extxyz_frames import Frames
 from atompack_torch.conversion.extxyz_momenta import Momenta
 from atompack_torch.conversion.extxyz_text import text_of
+from atompack_torch.conversion.keys import stress_of_six
+from atompack_torch.conversion.parts import Span
 from atompack_torch.conversion.report import Report as ConversionReport
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
@@ -117,7 +119,7 @@ class Reader(Iterator[Columns]):
             self._report.skip("comment lines", "there is no key=value in them", n_remarks)
         if n_wide:
             self._report.skip("columns after the positions", "the file does not name them", n_wide)
-        block = _Block(self._path, first, numbers, ptr)
+        block = _Block(self._path, first, numbers, ptr, self._of_six)
         columns = [Column(BUILTIN, "pbc", pbc), *_cell(lattices, has_lattice)]
         momenta = None
         for level, key, values, present in fields:
@@ -137,6 +139,12 @@ class Reader(Iterator[Columns]):
             ]
             columns = momenta.joined(columns, block.masses(masses, momenta.present), ptr)
         return Columns(positions, numbers, ptr, columns)
+
+    def _of_six(self, values: Array, is_of_ase: bool) -> Array:
+        """Makes stresses of six numbers; ASE's key has ASE's order."""
+        if isinstance(self._report, ConversionReport):
+            return stress_of_six(values, self._report, is_voigt=is_of_ase)
+        return np.asarray(full_stress(values))
 
     def _without_text(self, key: str, values: Any, present: Array) -> tuple[Any, Array]:
         if isinstance(values, np.ndarray):
@@ -179,7 +187,16 @@ def open_source(path: str, options: SourceOptions) -> Source:
     )
     if text.path == path:  # a plain file, of which parts can be read
         frames = Frames(path, options.keys)
-        source.read_range, source.example = frames.read, frames.example
+
+        def read_range(report: ConversionReport, first: int, last: int) -> Iterator[Columns]:
+            fields = [FoundKey(*field) for field in index_of_text().fields]
+            names = {field.key: field.shape for field in fields if field.level == "molecule"}
+            if any(options.keys.get(k, k) == "stress" and s == (6,) for k, s in names.items()):
+                cut = Span(first, last).cut(open_reader(report))  # in the order asked for
+                return (block.columns for block in cut if block.is_inside)
+            return frames.read(report, first, last)
+
+        source.read_range, source.example = read_range, frames.example
     return source
 
 
@@ -221,6 +238,7 @@ class _Block(NamedTuple):
     first_frame: int
     numbers: Array
     ptr: Array
+    of_six: Callable[[Array, bool], Array]
 
     def label(self, name: str, key: str, values: Any, present: Array) -> Array:
         """Converts values to field ``name``: float64, stacked; NaN where absent."""
@@ -244,7 +262,7 @@ class _Block(NamedTuple):
             if name == "stress" and shape == (9,):
                 array = array.reshape(*rows, 3, 3).swapaxes(-1, -2)
             elif name == "stress" and shape == (6,):
-                array = array[..., [0, 5, 4, 5, 1, 3, 4, 3, 2]].reshape(*rows, 3, 3)
+                array = self.of_six(array, key == "stress")
             if array.shape == (*rows, *expected):
                 return array.astype(np.float64, copy=False)
         got = "text" if array.dtype.kind == "U" else f"{array.dtype} of shape {shape}"

@@ -36,13 +36,13 @@ class HdfSet(NamedTuple):
         title: its name, for messages.
         names: name in the file → part of a structure, or label.
         gradient: name of an array of gradients, which become forces; empty if there is none.
-        units: units of its values, for the report.
+        units: label → unit that it is published in, unless the file states another.
     """
 
     title: str
     names: Mapping[str, str]
+    units: Mapping[str, str]
     gradient: str = ""
-    units: str = ""
 
 
 class _Piece(NamedTuple):
@@ -80,12 +80,13 @@ class GroupReader:
         self._missing = set(keys)
         self._pending: list[_Piece] = []
         if len({*keys.values()}) < len(keys):
-            raise ValueError("keys: expected each name once, got one twice")
+            raise ValueError("key_map: expected each name once, got one twice")
         taken = {*keys.values()}
         names = {**{k: n for k, n in known.names.items() if n not in taken}, **keys}
         self._places = next(key for key, name in names.items() if name == "positions")
         self._targets: dict[str, FieldId | None] = {}
-        report.note(f"read as {known.title}: {known.units}")
+        report.note(f"read as {known.title}")
+        report.units.update(known.units)
 
     def count(self, group: Any) -> int:
         """Counts the structures of a group.
@@ -171,11 +172,15 @@ class GroupReader:
         for name in group:
             if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
                 continue
-            if self._target(name) is None:
+            is_new, target = name not in self._targets, self._target(name)
+            if target is None:
                 continue
             dataset = group[name]
             if isinstance(dataset, h5py.Dataset) and dataset.shape is not None:
-                arrays[name] = HdfRows(self._path, dataset)
+                arrays[name] = rows = HdfRows(self._path, dataset)
+                # Those of properties are for the report alone: one group is enough.
+                if (is_new or target.scope == BUILTIN) and (unit := rows.unit()):
+                    self._report.units[target.key] = unit
         return arrays
 
     def _target(self, name: str) -> FieldId | None:
@@ -190,11 +195,11 @@ class GroupReader:
         own = self._keys.get(name) or self._known.names.get(name, name)
         if not is_given and own in self._keys.values():
             if own == name:
-                report.skip(f"array {name!r}", "keys give its name to another")
+                report.skip(f"array {name!r}", "key_map gives its name to another")
                 return None
             own = name
         if not is_given and _OF_PAIRS.search(name):
-            report.skip(f"array {name!r}", "values of all pairs of atoms: keys can name it")
+            report.skip(f"array {name!r}", "values of all pairs of atoms: key_map can name it")
             return None
         if own in _STRUCTURE:
             return FieldId(BUILTIN, own)

@@ -30,10 +30,7 @@ from atompack_torch.errors import (
 )
 from atompack_torch.writers.columns import Columns
 
-_ANI_UNITS = (
-    "positions in Å, energies in Hartree, forces in Hartree/Å: energy_unit='Ha' and "
-    "force_unit='Ha/Ang' convert them"
-)
+_ANI_UNITS = {"positions": "Ang", "energy": "Ha", "forces": "Ha/Ang"}
 ANI_1X = HdfSet(
     "ANI-1x",
     {
@@ -63,8 +60,7 @@ SPICE = HdfSet(
         "dft_total_gradient": "forces",
     },
     gradient="dft_total_gradient",
-    units="positions in Bohr, energies in Hartree, forces in Hartree/Bohr: length_unit='Bohr', "
-    "energy_unit='Ha' and force_unit='Ha/Bohr' convert them",
+    units={"positions": "Bohr", "energy": "Ha", "forces": "Ha/Bohr"},
 )
 TRANSITION1X = HdfSet(
     "Transition1x",
@@ -74,7 +70,7 @@ TRANSITION1X = HdfSet(
         "wB97x_6-31G(d).energy": "energy",
         "wB97x_6-31G(d).forces": "forces",
     },
-    units="positions in Å, energies in eV, forces in eV/Å",
+    units={"positions": "Ang", "energy": "eV", "forces": "eV/Ang"},
 )
 _SPLITS = ("data", "train", "val", "test")
 _ENDPOINTS = ("reactant", "transition_state", "product")
@@ -230,7 +226,7 @@ def read(
         yield from reader.rest()
         if last is None and first == 0:
             for key in reader.missing_keys():
-                raise FieldError(f"{path}: keys: no array {key!r}")
+                raise FieldError(f"{path}: key_map: no array {key!r}")
 
 
 @contextmanager

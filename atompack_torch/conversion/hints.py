@@ -5,9 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from atompack_torch.conversion.changes import Changes
+from atompack_torch.fields import BUILTIN
+from atompack_torch.writers.columns import Columns
 
 _LABELS = ("energy", "forces", "stress")
+_SHEARS = ([1, 0, 0], [2, 2, 1])  # yz, xz, xy of a matrix
+_LEAST_SHEAR = 1e-4  # of the shortest edge
+_ENOUGH = 5
+_ARRAY = re.compile(r"(array|column|info|key|data) '")
+_PER_ATOM = re.compile(r"per_?atom", re.IGNORECASE)
+# Label, names of fields that may be it, scope of those fields.
+_SIMILAR = (
+    ("energy", re.compile(r"energ|^e$|^u0$", re.IGNORECASE), "properties"),
+    ("forces", re.compile(r"(^|_)forces?(_|$)|gradient", re.IGNORECASE), "atom_properties"),
+    ("stress", re.compile(r"stress|virial", re.IGNORECASE), "properties"),
+)
 
 
 def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> list[str]:
@@ -39,6 +54,34 @@ def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> lis
     return lines
 
 
+def similar_names(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns a warning for each label that a source lacks, where other names suggest it.
+
+    Args:
+        fields: fields of the source, properties with their scope.
+        skipped: (what, why) of values left out.
+
+    Returns:
+        The warnings; none if there are no labels at all, which is a warning of its own.
+    """
+    fields = [*fields]
+    if not any(label in fields for label in _LABELS):
+        return []
+    names = [(field, *field.partition("/")[::2]) for field in fields if "/" in field]
+    names += [(w, "", w.partition(" ")[2].strip("'")) for w, _ in skipped if _ARRAY.match(w)]
+    lines = []
+    for label, pattern, scope in _SIMILAR:
+        if label in fields:
+            continue
+        found = [name for _, own, name in names if own in (scope, "") and pattern.search(name)]
+        if found:
+            listed = ", ".join(map(repr, found))
+            key = next((name for name in found if not _PER_ATOM.search(name)), None)
+            cure = f": key_map={{{key!r}: {label!r}}} takes it" if key is not None else ""
+            lines.append(f"{label}: none was found, but there is {listed}{cure}")
+    return lines
+
+
 def no_labels_warning(
     fields: Iterable[str], skipped: Iterable[tuple[str, str]], *, is_arrays: bool
 ) -> str | None:
@@ -61,4 +104,50 @@ def no_labels_warning(
     if not there and not is_arrays:
         return None
     found = f"found {', '.join(there)}" if there else "nothing else was found"
-    return f"no energy, forces or stress was taken; {found}: name them in keys if they are there"
+    return f"no energy, forces or stress was taken; {found}: name them in key_map if they are there"
+
+
+class OrderVotes:
+    """Count of sheared cells, by the order of six numbers that their stresses suggest.
+
+    A right cell that was sheared in one plane has its largest shear stress in that plane. VASP's
+    xy, yz, zx are in the places of Voigt's yz, xz, xy, so no cell can agree with both.
+    """
+
+    def __init__(self) -> None:
+        self._voigt = self._vasp = self._sheared = 0
+
+    def count(self, columns: Columns) -> None:
+        """Counts the cells of a block, whose stresses were read in Voigt's order."""
+        found = {column.key: column for column in columns.fields if column.scope == BUILTIN}
+        if not {"cell", "stress"} <= found.keys():
+            return
+        cell, stress = found["cell"], found["stress"]
+        for i in range(len(columns.ptr) - 1):
+            if any(one.mask is not None and not one.mask[i] for one in (cell, stress)):
+                continue
+            strain = np.asarray(cell.values[i], np.float64)
+            shear = np.abs(np.asarray(stress.values[i], np.float64)[_SHEARS])
+            scale = np.abs(np.diagonal(strain)).min()
+            planes = np.abs(strain + strain.T)[_SHEARS] > _LEAST_SHEAR * scale
+            if planes.sum() != 1 or not np.isfinite(shear).all() or not shear.any():
+                continue
+            plane, largest = int(planes.argmax()), int(shear.argmax())
+            self._sheared += 1
+            self._voigt += largest == plane
+            self._vasp += largest == (plane + 1) % 3
+
+    def warning(self) -> str | None:
+        """Returns a warning that the order was assumed; None if the cells confirm it."""
+        if self._voigt >= _ENOUGH and not self._vasp:
+            return None
+        text = (
+            "stress: six numbers were read as xx, yy, zz, yz, xz, xy; if they are in VASP's order, "
+            "xx, yy, zz, xy, yz, zx, stress_order='vasp' reads them (and 'voigt' confirms)"
+        )
+        if self._vasp > self._voigt:
+            text += (
+                f": the largest shear stress says so in {self._vasp:,} of {self._sheared:,} "
+                "structures whose cell is sheared in one plane"
+            )
+        return text

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.changes import Changes
+from atompack_torch.conversion.changes import Changes, known_unit
 from atompack_torch.conversion.checks import checked
 from atompack_torch.conversion.converter import Source, TargetOptions
 from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_target
-from atompack_torch.conversion.hints import name_warnings, no_labels_warning
+from atompack_torch.conversion.hints import (
+    OrderVotes,
+    name_warnings,
+    no_labels_warning,
+    similar_names,
+)
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
 from atompack_torch.conversion.parts import Block, Part, Span, spans
 from atompack_torch.conversion.report import OnError, Report, pass_on
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import CorruptFileError, FieldError
-from atompack_torch.fields import BUILTIN
+from atompack_torch.fields import BUILTIN, BUILTINS, prefixed_id
 from atompack_torch.formats import Format
-from atompack_torch.options import bytes_at
+from atompack_torch.options import bytes_at, short_list
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns
 
@@ -33,7 +39,7 @@ class Job(NamedTuple):
 
     Attributes:
         sources: the sources, which the caller closes.
-        keys: name in the source → label or property here.
+        keys: ``key_map``: name in the source → label or property here.
         dst: local path of the target.
         target: format of the target.
         codec: codec of the target.
@@ -113,7 +119,8 @@ class Job(NamedTuple):
                     is_known = False
                     continue
                 columns = KeyMap(source.other_keys(self.keys), report).apply(example)
-                fit.learn(self.changes.apply(columns, report))
+                is_virial = "stress" in self.keys.values()
+                fit.learn(self.changes.apply(columns, report, is_virial=is_virial))
             except FieldError:  # keys need values of other shapes
                 is_known = False
         return is_known
@@ -133,19 +140,74 @@ class Job(NamedTuple):
 
     def _say(self, report: Report) -> None:
         """Adds changes and warnings to the report."""
-        report.changes += self.changes.describe(report.changed)
-        report.source_units += self.changes.source_units(report.labels)
-        n = report.structures_written
         if not report.structures_read and self.part is None:
             report.warn("no molecules were read: the sources have none")
-        warnings = [
+        total: Counter[str] = Counter()
+        for made, counts in report.changed.items():
+            assert isinstance(made, Changes)
+            report.changes += made.describe(counts, self.changes)
+            total += counts
+            for field in made.source_units(report.labels):
+                if field not in report.source_units:
+                    report.source_units.append(field)
+            is_stated = made != self.changes  # then nobody knows that some are not converted
+            for text in made.unit_warnings(report.labels):
+                (report.warn if is_stated and "/" not in text else report.note)(text)
+        for warning in (
             *name_warnings(report.sources, self.changes),
-            *(self.changes.unused(report.changed) if n else ()),
-        ]
-        for warning in self.changes.unit_warnings(report.labels):
-            report.note(warning)
-        for warning in warnings:
+            *(self.changes.unused(total) if report.structures_written else ()),
+        ):
             report.warn(warning)
+
+    def _stated(self, source: Source, report: Report) -> dict[str, tuple[str, str]]:
+        """Returns label → its field in the source and the unit that the source states so far."""
+        keys = {name: key for key, name in source.other_keys(self.keys).items()}
+        stated = {}
+        for label in ("positions", *BUILTINS):
+            scoped = prefixed_id(keys.get(label, label))
+            for key in (label, keys.get(label, label) if scoped is None else scoped.key):
+                if key in report.units:
+                    stated[label] = key, report.units[key]
+        return stated
+
+    def _changed(
+        self, source: Source, columns: Columns, report: Report, own: Report, units: dict[str, Any]
+    ) -> Columns:
+        """Changes a block; ``units`` holds those of the labels in the blocks before."""
+        stated = self._stated(source, report)
+        changes = self.changes.with_units({label: unit for label, (_, unit) in stated.items()})
+        labels = [column.key for column in columns.fields if column.scope == BUILTIN]
+        for label in ("positions", *labels):
+            unit = changes.unit(label)
+            if units.setdefault(label, unit) != unit:
+                raise FieldError(
+                    f"{source.path}: {label}: expected one unit, got {unit or 'none'} after "
+                    f"{units[label] or 'none'}: keep_units=True keeps the values"
+                )
+        is_virial = "stress" in self.keys.values()
+        changed = changes.apply(columns, own, is_virial=is_virial)
+        _count_changes(columns, changed, own.changed[changes])
+        return changed
+
+    def _say_units(self, source: Source, report: Report) -> None:
+        """Names the units that the source states and that were not converted."""
+        stated = self._stated(source, report)
+        changes = self.changes.with_units({label: unit for label, (_, unit) in stated.items()})
+        left = dict(report.units)
+        for label, (key, unit) in stated.items():
+            own = self.changes.unit(label)
+            if changes.unit(label) is not None:
+                left.pop(key, None)
+            if own is not None and own != known_unit(label, unit):
+                report.warn(f"{label}: converted from {own}, but {source.path} states {unit!r}")
+            elif own is None and known_unit(label, unit) is None:
+                report.warn(
+                    f"{label}: {source.path} states the unit {unit!r}, which is not known: values "
+                    "stay as they are"
+                )
+        if left:
+            listed = short_list((f"{key!r} in {unit}" for key, unit in left.items()), len(left))
+            report.note(f"{source.path} states units that were kept: {listed}")
 
     def _write(
         self, blocks: Iterator[Block], report: Report, fit: SchemaUnifier | None
@@ -168,11 +230,15 @@ class Job(NamedTuple):
         edits = [edit.begin(report, total) for edit in self.edits]
         n_kept = 0
         for source, span in zip(self.sources, self._spans(), strict=True):
-            outside = Report(report.on_error)  # of no interest
+            outside = Report(report.on_error, report.options)  # of no interest
             keys = {own: KeyMap(source.other_keys(self.keys), own) for own in (report, outside)}
             if source.note:
                 report.note(source.note)
+            report.units.clear()
+            report.is_order_assumed = False
+            votes = OrderVotes()
             n_inside = 0
+            units: dict[str, Any] = {}
             fields: dict[str, None] = {}
             for columns, first, is_inside, _ in self._read(source, span, report):
                 own = report if is_inside else outside
@@ -183,8 +249,9 @@ class Job(NamedTuple):
                 n_kept += len(columns.ptr) - 1
                 if self.nan_is_missing:
                     columns = nan_as_missing(columns, own)
-                _count_changes(columns, changed := self.changes.apply(columns, own), own)
-                edited = changed
+                if report.is_order_assumed:
+                    votes.count(columns)
+                edited = changed = self._changed(source, columns, report, own, units)
                 for edit in edits:
                     edited = edit.apply(edited)
                 if is_inside:
@@ -193,6 +260,11 @@ class Job(NamedTuple):
                 yield Block(edited, first, is_inside, n)
             if self.part is None or source.read_range is None:
                 keys[report].check_all_found(keys[outside])
+            self._say_units(source, report)
+            if report.is_order_assumed and (warning := votes.warning()):
+                report.warn(f"{source.path}: {warning}")
+            for warning in similar_names(fields, report.skipped) if n_inside else ():
+                report.warn(f"{source.path}: {warning}")
             warning = no_labels_warning(fields, report.skipped, is_arrays=source.is_arrays)
             if n_inside and warning:
                 report.warn(f"{source.path}: {warning}")
@@ -206,7 +278,7 @@ class Job(NamedTuple):
         if self.part is None:
             return span.cut(_until_fault(source.read(report), report))
         if source.read_range is None:
-            own = Report(report.on_error)
+            own = Report(report.on_error, report.options)
             return span.cut(_of_span(_until_fault(source.read(own), own), span, own, report))
         count = self.counts[self.sources.index(source)]
         assert count is not None
@@ -270,19 +342,19 @@ class TooNarrowError(Exception):
     """A type already written turned out too narrow, so that nothing was written in the end."""
 
 
-def _count_changes(before: Columns, after: Columns, report: Report) -> None:
+def _count_changes(before: Columns, after: Columns, counts: Counter[str]) -> None:
     """Counts the structures that have each label, and those whose label got another type."""
     n = len(after.ptr) - 1
-    report.changed["positions"] += n
+    counts["positions"] += n
     if after.positions.dtype != before.positions.dtype:
-        report.changed["dtype positions"] += n
+        counts["dtype positions"] += n
     old = {column[:2]: column for column in before.fields}
     for column in after.fields:
         if column.scope == BUILTIN:
             count = n if column.mask is None else int(np.sum(column.mask))
-            report.changed[column.key] += count
-            if _dtypes(column) != _dtypes(old[column[:2]]):
-                report.changed[f"dtype {column.key}"] += count
+            counts[column.key] += count
+            if column[:2] in old and _dtypes(column) != _dtypes(old[column[:2]]):
+                counts[f"dtype {column.key}"] += count
 
 
 def _dtypes(column: Column) -> set[str]:

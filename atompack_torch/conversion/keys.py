@@ -50,7 +50,7 @@ def elements_in(keys: Mapping[str, str], types: Collection[str]) -> dict[str, in
 
 def element_hint(name: object) -> str:
     """Returns the advice for a type of atoms whose element is unknown."""
-    return f"name its element in keys (--key {name!s:.40}=SYMBOL)"
+    return f"name its element in key_map (--key {name!s:.40}=SYMBOL)"
 
 
 class KeyMap:
@@ -67,7 +67,7 @@ class KeyMap:
         for key, name in keys.items():
             check_target(key, name)
         if len({*keys.values()}) < len(keys):
-            raise ValueError("keys: expected each name once, got one twice")
+            raise ValueError("key_map: expected each name once, got one twice")
         self._keys = dict(keys)
         self._missing = set(keys)
         self._report = report
@@ -101,7 +101,7 @@ class KeyMap:
             FieldError: a key occurred in no structure.
         """
         for key in sorted(self._missing.intersection(*(other._missing for other in others))):
-            raise FieldError(f"keys: no structure has a field {key!r}")
+            raise FieldError(f"key_map: no structure has a field {key!r}")
 
     def _renamed(self, column: Column, columns: Columns) -> Column | None:
         source = column.key if column.key in self._keys else label_of(column)
@@ -134,7 +134,7 @@ def field_of(name: str, scope: int) -> FieldId:
 def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
     """Converts a per-structure value with one row per atom to per-atom rows."""
     if not is_per_atom(column):
-        raise FieldError(f"keys: {source!r} has rows for atoms, {label_of(column)!r} has none")
+        raise FieldError(f"key_map: {source!r} has rows for atoms, {label_of(column)!r} has none")
     counts = np.diff(ptr)
     values = column.values
     if isinstance(values, np.ndarray):
@@ -144,7 +144,9 @@ def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
         value = values[i]
         got = value.shape if isinstance(value, np.ndarray) else ()
         if got[:1] != (counts[i],):
-            raise FieldError(f"keys: {source!r}: expected {counts[i]} rows, one an atom, got {got}")
+            raise FieldError(
+                f"key_map: {source!r}: expected {counts[i]} rows, one an atom, got {got}"
+            )
     return column._replace(values=values)
 
 
@@ -158,8 +160,7 @@ def shaped(column: Column, report: Report) -> Column:
             return value
         own = value.shape[start:]
         if column.key == "stress" and own == (6,):
-            report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
-            return np.asarray(full_stress(value))
+            return stress_of_six(value, report)
         if own == (1, *shape) or (own == (9,) and shape == (3, 3)) or own == (*shape, 1):
             return value.reshape((*value.shape[:start], *shape))
         return value
@@ -169,3 +170,24 @@ def shaped(column: Column, report: Report) -> Column:
         assert isinstance(whole, np.ndarray)
         return column._replace(values=whole)
     return column._replace(values=[fitting(value) for value in column.values])
+
+
+def stress_of_six(values: Array, report: Report, *, is_voigt: bool = False) -> Array:
+    """Makes matrices of six numbers, in the order that the conversion was asked for.
+
+    Args:
+        values: (..., 6).
+        report: has the order, and receives a note.
+        is_voigt: the source is known to have Voigt's order.
+
+    Returns:
+        (..., 3, 3).
+    """
+    if report.options.stress_order == "vasp":
+        report.note("stress: xx, yy, zz, xy, yz, zx became 3 x 3")
+        return np.asarray(full_stress(values[..., [0, 1, 2, 4, 5, 3]]))
+    report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
+    is_open = report.options.stress_order is None and not is_voigt
+    if is_open and (values[..., 3:] != values[..., 3:4]).any():
+        report.is_order_assumed = True
+    return np.asarray(full_stress(values))

@@ -83,7 +83,7 @@ class Folder:
         self._n_atoms = int(self._ptr[-1])
         names = sorted(file.stem for file in self._path.glob("*.bin"))
         for name in sorted({*self._keys} - {*names}):
-            raise FieldError(f"{path}: keys: no array {name!r}")
+            raise FieldError(f"{path}: key_map: no array {name!r}")
         for name, n_rows, width in (("x", self._n_atoms, 3), ("a", self._n_atoms, 1)):
             self._check_size(name, n_rows, width)
         self._has_cells = "c" in names
@@ -240,7 +240,7 @@ class Folder:
         if scope == BUILTIN:
             builtin = BUILTINS[key]
             if builtin.dtype not in ("float32", "float64"):
-                raise FieldError(f"{self._path}: keys: {name!r} holds numbers, not {field}")
+                raise FieldError(f"{self._path}: key_map: {name!r} holds numbers, not {field}")
             return ArrayInfo(field, builtin.level == "atom", builtin.shape)
         n_numbers, left = divmod(self._size(name), 4)
         widths = {
@@ -258,7 +258,7 @@ class Folder:
         level = (usual or possible)[0]
         if len(possible) == 2:
             what = "atoms" if level == ATOM_PROPERTY else "structures"
-            self._notes.append(f"{name!r} taken as values of {what}; keys can say otherwise")
+            self._notes.append(f"{name!r} taken as values of {what}; key_map can say otherwise")
         width = int(widths[level])
         prefix = "atom_properties/" if level == ATOM_PROPERTY else "properties/"
         shape = {1: (), 9: (3, 3)}.get(width, (width,))

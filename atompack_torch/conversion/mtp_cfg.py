@@ -60,7 +60,7 @@ def _is_type(key: str) -> bool:
 def _number(key: str, name: str) -> int:
     """Returns the atomic number for the symbol of an element."""
     if name not in SYMBOLS[1:]:
-        raise ValueError(f"keys: {key!r}: expected the symbol of an element, got {name!r}")
+        raise ValueError(f"key_map: {key!r}: expected the symbol of an element, got {name!r}")
     return SYMBOLS.index(name)
 
 

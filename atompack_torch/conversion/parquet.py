@@ -221,7 +221,7 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
         elif place.is_dir():
             report.skip(f"file {Path(name).name!r}", "it has no column of positions")
     for key in sorted({*keys} - seen):
-        raise FieldError(f"{path}: keys: no column {key!r}")
+        raise FieldError(f"{path}: key_map: no column {key!r}")
     if not plans:
-        raise FieldError(f"{path}: expected a column of positions, got none: name it in keys")
+        raise FieldError(f"{path}: expected a column of positions, got none: name it in key_map")
     return plans

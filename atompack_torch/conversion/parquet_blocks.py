@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.batch.conversions import full_stress
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.arrow_columns import (
     Leaves,
@@ -19,8 +18,9 @@ from atompack_torch.conversion.arrow_columns import (
     symbols_of,
     without_nulls,
 )
+from atompack_torch.conversion.keys import stress_of_six
 from atompack_torch.conversion.public_sets import PublicSet, stress_from_vasp
-from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.conversion.records import filled
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId
@@ -170,7 +170,7 @@ class BlockReader:
         for field, has, shape in labels:
             if has.any():
                 column = self._label(block, field, has, shape)
-                made[field.target] = _merged(made.get(field.target), column, block.n_atoms)
+                made[field.target] = filled(made.get(field.target), column, block.n_atoms)
         for field in self._fields:
             if field.target.scope == BUILTIN and field.kind == "number":
                 if field.target.key != "name":
@@ -185,7 +185,7 @@ class BlockReader:
                     continue
                 own = prop
             if own.mask is None or own.mask.any():
-                made[field.target] = _merged(made.get(field.target), own, block.n_atoms)
+                made[field.target] = filled(made.get(field.target), own, block.n_atoms)
         cell = made.get(FieldId(BUILTIN, "cell"))
         pbc = FieldId(BUILTIN, "pbc")
         if self._known is not None and self._known.is_periodic and cell and pbc not in made:
@@ -202,8 +202,8 @@ class BlockReader:
         if key == "pbc":
             values = np.broadcast_to(values.reshape(len(values), -1) != 0, (len(values), 3))
         if key == "stress" and shape == _VOIGT:
-            self._report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
-            values = np.asarray(full_stress(values))
+            is_voigt = self._known is not None and not field.is_given
+            values = stress_of_six(values, self._report, is_voigt=is_voigt)
         is_raw = field.is_given or self._known is None or self._known.stress != "vasp"
         if key == "stress" and not is_raw:
             values = stress_from_vasp(values, self._report, field.column)
@@ -259,7 +259,7 @@ class BlockReader:
                 of_atoms = int(counts[0]) != 3 or found.depth > 1
                 level = "each atom" if of_atoms else "the structure"
                 self._report.note(
-                    f"{field.column!r} taken as a property of {level}; keys can say otherwise"
+                    f"{field.column!r} taken as a property of {level}; key_map can say otherwise"
                 )
         if not (may_be_atoms if of_atoms else may_be_one):
             return None
@@ -335,19 +335,3 @@ def _shape_of(key: str, leaves: Leaves) -> tuple[int, ...]:
 
 def _or_none(mask: Array) -> Array | None:
     return None if mask.all() else mask
-
-
-def _merged(first: Column | None, second: Column, n_atoms: Array) -> Column:
-    """Fills the values that a column lacks from another of the same field."""
-    if first is None or first.mask is None:
-        return first or second
-    has = first.mask
-    mask = np.ones_like(has) if second.mask is None else second.mask
-    if isinstance(first.values, np.ndarray) and isinstance(second.values, np.ndarray):
-        own = np.repeat(has, n_atoms) if is_per_atom(first) else has
-        own = own.reshape(-1, *[1] * (first.values.ndim - 1))
-        values: Any = np.where(own, first.values, second.values)
-    else:
-        pairs = zip(first.values, second.values, has, strict=True)
-        values = [a if there else b for a, b, there in pairs]
-    return Column(first.scope, first.key, values, _or_none(has | mask))

@@ -72,6 +72,8 @@ class ColumnPlanner:
     ) -> None:
         self._path, self._keys, self._report = path, keys, report
         self._columns = dict(zip(schema.names, schema.types, strict=True))
+        stated = {field.name: field.metadata or {} for field in schema}
+        self._units = {name: m.get(b"units") or m.get(b"unit") for name, m in stated.items()}
         self.known = None if written else public_set(self._columns)
         self._names: Mapping[str, str] = COMMON_NAMES
         self._derived = COMMON_DERIVED
@@ -116,7 +118,7 @@ class ColumnPlanner:
             if FieldId(BUILTIN, name) not in targets:
                 what = "positions" if name == "positions" else "atomic numbers or symbols"
                 raise FieldError(
-                    f"{self._path}: expected a column of {what}, got none: name it in keys"
+                    f"{self._path}: expected a column of {what}, got none: name it in key_map"
                 )
         may_repeat = self.known.names if self.known is not None else ()
         for i, field in enumerate(fields):
@@ -124,7 +126,7 @@ class ColumnPlanner:
                 other = fields[targets.index(field.target)].column
                 both = f"{other!r} and {field.column!r}"
                 what = field.target.key
-                raise FieldError(f"{self._path}: {both} could both be {what}: say which in keys")
+                raise FieldError(f"{self._path}: {both} could both be {what}: say which in key_map")
         self._report_names(fields)
         return fields
 
@@ -138,7 +140,9 @@ class ColumnPlanner:
         type_ = self._type_at(path)
         kind, name = kind_of(type_), self._keys[key]
         if kind not in ("number", "string") or (kind == "string" and not _holds(name, type_)):
-            raise FieldError(f"{self._path}: keys: {key!r} holds {type_}, which cannot be {name}")
+            raise FieldError(
+                f"{self._path}: key_map: {key!r} holds {type_}, which cannot be {name}"
+            )
         target = _target(name)
         is_leveled = target.scope == BUILTIN or prefixed_id(name) is not None
         return Field(key, path, target, kind, is_leveled, is_given=True)
@@ -151,7 +155,7 @@ class ColumnPlanner:
         own = self._names.get(name, name)
         if own in self._keys.values():
             if own == name:
-                self._report.skip(what, "keys give its name to another")
+                self._report.skip(what, "key_map gives its name to another")
                 return None
             own = name
         if name in self._derived:
@@ -161,7 +165,7 @@ class ColumnPlanner:
         if kind == "null":
             return None
         if kind not in ("number", "string"):
-            part = " (keys can name its parts, COLUMN.PART)" if _is_struct(type_) else ""
+            part = " (key_map can name its parts, COLUMN.PART)" if _is_struct(type_) else ""
             self._report.skip(what, f"neither numbers nor strings{part}")
             return None
         if kind == "string" and not _holds(own, type_):
@@ -177,6 +181,8 @@ class ColumnPlanner:
         if known is not None:
             report.note(f"read as {known.title}: {known.units}")
         for field in fields:
+            if unit := self._units.get(field.column):
+                report.units[field.target.key] = unit.decode(errors="replace")
             if field.column != field.target.key and field.target.scope == BUILTIN:
                 report.origin(field.target.key, field.column)
             if known is None or field.is_given or field.target.key != "stress":

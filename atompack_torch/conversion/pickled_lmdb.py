@@ -17,10 +17,11 @@ import numpy as np
 from torch import Tensor
 
 from atompack_torch._core import PickleReader
-from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
+from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.keys import stress_of_six
 from atompack_torch.conversion.lmdb_pages import LmdbFile
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report
@@ -204,7 +205,7 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
             continue
         value = np.asarray(_plain(values.pop(name)))
         if label == "stress" and value.size == 6:
-            value = full_stress(value.reshape(6))
+            value = stress_of_six(value.reshape(6), report, is_voigt=True)
         shape = _SHAPES.get(label, (n, 3) if label == "forces" else (n,))
         if not is_numeric(value) or value.size != int(np.prod(shape)):
             got = f"{value.dtype} {value.shape}"

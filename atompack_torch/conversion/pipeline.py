@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Addition, Values
 from atompack_torch.conversion.changes import Changes
@@ -20,8 +20,15 @@ from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.together import Conversion, convert_together
 from atompack_torch.errors import file_exists
+from atompack_torch.fields import check_key_map
 from atompack_torch.formats import Format, by_suffix
-from atompack_torch.options import check_level, checked_path, is_url
+from atompack_torch.options import (
+    ChangeOptions,
+    check_level,
+    checked_path,
+    is_url,
+    with_options,
+)
 from atompack_torch.parsed.text_files import STDIN
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
@@ -31,6 +38,7 @@ from atompack_torch.writers.atp import Codec
 _Path = str | os.PathLike[str]
 
 
+@with_options(ChangeOptions)
 def convert(
     src: _Path | Sequence[_Path],
     dst: _Path,
@@ -41,7 +49,7 @@ def convert(
     level: int = 3,
     shards: tuple[int, int, int] | None = None,
     mode: Literal["x", "w", "a"] = "x",
-    keys: Mapping[str, str] | None = None,
+    key_map: Mapping[str, str] | None = None,
     padding: int | None = None,
     changes: Changes | None = None,
     nan_is_missing: bool = True,
@@ -51,15 +59,17 @@ def convert(
     part: tuple[int, int] | None = None,
     add: Values | None = None,
     replace_labels: bool = False,
+    **options: Any,
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to the formats of other programs.
 
     Structures are streamed in blocks, so memory does not grow with the files (unless ASE's own
     reader loads a file whole). The output appears under its name when it is complete; after an
     error or an interrupt ``dst`` is unchanged. Values, units and signs are preserved, apart from
-    ``changes``, all-NaN labels, which become missing, and virials, gradients and stresses in VASP's
-    unit of formats and data sets that are known to have them, which a note reports; values that the
-    target cannot represent are left out and counted in the report, which also warns of likely
+    ``changes``, all-NaN labels, which become missing, units that the source states or its data set
+    is published in, which become eV and Å unless ``keep_units=True``, and virials and gradients of
+    formats and data sets that are known to have them. The report names each of these changes;
+    values that the target cannot represent are dropped and counted in it, and it warns of likely
     mistakes.
 
     The types of a property must agree within an ``.atp`` file: if they differ between structures
@@ -95,9 +105,9 @@ def convert(
         mode: ``"x"`` rejects an existing ``dst``, ``"w"`` replaces it (except shards), ``"a"``
             appends to an ``.atp``. With ``part`` an existing part is left alone by ``"x"`` and
             converted again by ``"w"``.
-        keys: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
+        key_map: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
         padding: atomic number of padding rows in NPZ and HDF5 files.
-        changes: changes of units, signs and dtypes.
+        changes: changes of units, signs and dtypes; or give them one by one.
         nan_is_missing: labels that are all NaN in a structure become missing, and are counted;
             False: they stay NaN.
         on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
@@ -110,6 +120,7 @@ def convert(
             (N, ...) for N atoms in all. Names are those of new fields (``energy_pred``); where the
             lengths are equal, ``atom_properties/NAME`` is a property of atoms.
         replace_labels: let ``add`` replace fields that the sources have already.
+        **options: fields of ``Changes``, such as ``energy_unit="kcal/mol"``.
 
     Returns:
         Counts of what was read, written, changed and left out, with warnings.
@@ -119,8 +130,9 @@ def convert(
         CorruptFileError: a structure cannot be read.
         UnsupportedFormatError: a source is a socket or a device, or a pipe with another format than
             extended XYZ.
-        FieldError: a label has the wrong shape, a name in ``keys`` occurs in no structure, or an
+        FieldError: a label has the wrong shape, a name in ``key_map`` occurs in no structure, or an
             array of ``add`` has another length or the name of a field that exists.
+        TypeError: an option is unknown, or given next to ``changes``.
         WriterLockedError: another process is converting the same part.
         ValueError: an option does not suit the formats, or ``dst`` holds parts of another
             conversion.
@@ -137,7 +149,7 @@ def convert(
         level=level,
         shards=shards,
         mode=mode,
-        keys=keys,
+        key_map=key_map,
         padding=padding,
         changes=changes,
         nan_is_missing=nan_is_missing,
@@ -145,6 +157,7 @@ def convert(
         progress=progress,
         storage_options=storage_options,
         part=part,
+        **options,
     )
     return report
 
@@ -166,7 +179,7 @@ def convert_edited(
     level: int = 3,
     shards: tuple[int, int, int] | None = None,
     mode: Literal["x", "w", "a"] = "x",
-    keys: Mapping[str, str] | None = None,
+    key_map: Mapping[str, str] | None = None,
     padding: int | None = None,
     changes: Changes | None = None,
     nan_is_missing: bool = False,
@@ -174,6 +187,7 @@ def convert_edited(
     progress: bool = True,
     storage_options: Mapping[str, object] | None = None,
     part: tuple[int, int] | None = None,
+    **options: Any,
 ) -> list[Report]:
     """Converts with edits, to one or several targets; see ``convert`` for the other arguments.
 
@@ -186,7 +200,7 @@ def convert_edited(
         level: compression level.
         shards: sizes and strategy of shards.
         mode: what becomes of existing targets.
-        keys: renamings.
+        key_map: renamings.
         padding: atomic number of padding rows.
         changes: changes of values.
         nan_is_missing: treatment of labels that are all NaN.
@@ -194,6 +208,7 @@ def convert_edited(
         progress: show a progress bar.
         storage_options: options of the store of URLs.
         part: number of the part, and number of parts.
+        **options: fields of ``changes``, if that is None.
 
     Returns:
         The report of each target.
@@ -202,6 +217,7 @@ def convert_edited(
         ValueError: an option does not suit the formats.
         FieldError: an edit does not suit the structures.
     """
+    changes = _changes_of(changes, options)
     if mode not in ("x", "w", "a"):
         raise ValueError(f"mode: expected x, w or a, got {mode!r}")
     if on_error not in ("raise", "skip"):
@@ -247,7 +263,7 @@ def convert_edited(
             _check_target(each, codec, level, shards)
             _check_ends(paths, each)
         sources = [
-            open_source(path, format, keys or {}, padding, storage_options) for path in paths
+            open_source(path, format, key_map or {}, padding, storage_options) for path in paths
         ]
         try:
             exact = part is not None or any(_need_count(output.edits) for output in outputs)
@@ -256,14 +272,14 @@ def convert_edited(
             for each in targets:
                 job = Job(
                     sources,
-                    keys or {},
+                    key_map or {},
                     each.path,
                     each.format,
                     codec,
                     level,
                     shards,
                     each.mode == "a",
-                    changes or Changes(),
+                    changes,
                     nan_is_missing,
                     progress,
                     on_error,
@@ -279,6 +295,19 @@ def convert_edited(
         finally:
             for source in sources:
                 source.close()
+
+
+def _changes_of(changes: Changes | None, options: Mapping[str, Any]) -> Changes:
+    """Returns the changes given as such, or option by option."""
+    check_key_map(options)
+    if unknown := sorted(options.keys() - Changes.__dataclass_fields__.keys()):
+        known = ", ".join(Changes.__dataclass_fields__)
+        raise TypeError(f"{unknown[0]}: expected an option of convert or of Changes ({known})")
+    if changes is None:
+        return Changes(**options)
+    if options:
+        raise TypeError(f"{min(options)}: expected changes or single options, got both")
+    return changes
 
 
 class _Target(NamedTuple):
@@ -314,7 +343,7 @@ def _convert_part(
             **given,
             "parts": job.part[1],
             "structures": list(job.counts),
-            "keys": dict(job.keys),
+            "key_map": dict(job.keys),
             "changes": vars(job.changes),
             "nan_is_missing": job.nan_is_missing,
         }

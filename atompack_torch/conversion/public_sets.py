@@ -175,18 +175,24 @@ def stress_from_vasp(values: Array, report: Report, source: str) -> Array:
 
     Args:
         values: the stresses.
-        report: receives a note.
+        report: receives a note; its options may keep units.
         source: name of the stress in the source.
 
     Returns:
         The stresses in eV/Å³, in their dtype.
     """
+    if report.options.keep_units:
+        report.note(f"{source!r} stays in {_KBAR}")
+        return values
     import ase.units
 
     factor = -1000.0 * ase.units.bar
     dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
     converted: Array = (values.astype(np.float64) * factor).astype(dtype)
-    report.note(f"{source!r} read as stress in eV/Å³: it is in {_KBAR}, times {factor!r}")
+    report.note(
+        f"{source!r} read as stress in eV/Å³: it is in {_KBAR}, times {factor!r}, unless "
+        "keep_units is given"
+    )
     return converted
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.batch.conversions import Parts, full_stress
+from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.keys import field_of, stress_of_six
 from atompack_torch.conversion.public_sets import (
     ENTRY_SETS,
     PublicSet,
@@ -51,7 +51,7 @@ class EntryReader:
         for key, name in keys.items():
             check_target(key, name)
         if len({*keys.values()}) < len(keys):
-            raise ValueError("keys: expected each name once, got one twice")
+            raise ValueError("key_map: expected each name once, got one twice")
         self._path, self._keys, self._report = path, keys, report
         self._missing = set(keys)
         self._is_of_atoms: dict[str, bool] = {}
@@ -63,7 +63,7 @@ class EntryReader:
             FieldError: a key occurred in no entry.
         """
         for key in sorted(self._missing):
-            raise FieldError(f"{self._path}: keys: no entry has a value {key!r}")
+            raise FieldError(f"{self._path}: key_map: no entry has a value {key!r}")
 
     def parts(self, entry: Any, name: str, extra: Mapping[str, Any]) -> Parts:
         """Converts an entry.
@@ -113,7 +113,7 @@ class EntryReader:
         if not is_given:
             if name in self._keys.values():
                 if name == key:
-                    self._report.skip(f"key {key!r}", "keys give its name to another")
+                    self._report.skip(f"key {key!r}", "key_map gives its name to another")
                     return
                 name = key
             if key in known.derived:
@@ -125,7 +125,9 @@ class EntryReader:
             return
         plain = _plain(value)
         if plain is None:
-            what = "an object: keys can name its parts, KEY.PART" if isinstance(value, dict) else ""
+            what = (
+                "an object: key_map can name its parts, KEY.PART" if isinstance(value, dict) else ""
+            )
             self._report.skip(f"key {key!r}", what or "no string, number or array of numbers")
             return
         scope = target.scope
@@ -154,8 +156,8 @@ class EntryReader:
         )
         array = _floats(value)
         if label == "stress" and array is not None and array.shape == (6,):
-            self._report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
-            array = np.asarray(full_stress(array))
+            is_voigt = bool(known.units) and key not in self._keys
+            array = stress_of_six(array, self._report, is_voigt=is_voigt)
         if array is None or array.shape != shape:
             got = "other values" if array is None else array.shape
             raise CorruptFileError(f"{key}: expected {shape} numbers, got {got}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -107,3 +108,28 @@ def _selected(column: Column, keep: Array, atoms: Array) -> Column:
         values = [value for value, kept in zip(column.values, keep, strict=True) if kept]
     mask = None if column.mask is None else column.mask[keep]
     return Column(column.scope, column.key, values, mask)
+
+
+def filled(first: Column | None, second: Column, n_atoms: Array) -> Column:
+    """Fills the values that a column lacks from another of the same field.
+
+    Args:
+        first: the column; None: it lacks all.
+        second: the other column.
+        n_atoms: (B,) number of atoms of each structure.
+
+    Returns:
+        The filled column.
+    """
+    if first is None or first.mask is None:
+        return first or second
+    has = first.mask
+    mask = np.ones_like(has) if second.mask is None else second.mask
+    if isinstance(first.values, np.ndarray) and isinstance(second.values, np.ndarray):
+        own = np.repeat(has, n_atoms) if is_per_atom(first) else has
+        own = own.reshape(-1, *[1] * (first.values.ndim - 1))
+        values: Any = np.where(own, first.values, second.values)
+    else:
+        pairs = zip(first.values, second.values, has, strict=True)
+        values = [a if there else b for a, b, there in pairs]
+    return Column(first.scope, first.key, values, None if (has | mask).all() else has | mask)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
 from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.options import ChangeOptions
 
 OnError = Literal["raise", "skip"]
 
@@ -25,6 +26,8 @@ class Report:
 
     Args:
         on_error: ``"raise"``, or ``"skip"`` to count structures that cannot be converted.
+        options: changes of values that were asked for; readers heed ``stress_order`` and
+            ``keep_units``.
 
     Attributes:
         structures_read: readable structures in the sources.
@@ -36,7 +39,10 @@ class Report:
         warnings: likely mistakes: no labels, names that suggest another quantity, options without
             effect, fields left in another unit.
         changes: changes made to values.
-        changed: label → number of structures that had it when values were changed.
+        changed: ``Changes`` that were made → label → number of structures that had it then.
+        units: field of the source that is read → its unit, as the source states it.
+        is_order_assumed: True if six numbers of a stress were taken as Voigt's order, although
+            the source is not known to have that, and VASP's would be another stress.
         sources: field → its names in the sources, where they differ.
         source_units: fields that look like energies, forces, stresses or dipoles and are still in
             the unit of the source.
@@ -48,8 +54,9 @@ class Report:
         whole: the sum of the reports of all parts, if this is one of them and no other is missing.
     """
 
-    def __init__(self, on_error: OnError = "raise") -> None:
+    def __init__(self, on_error: OnError = "raise", options: ChangeOptions | None = None) -> None:
         self.on_error = on_error
+        self.options = options or ChangeOptions()
         self.structures_read = 0
         self.structures_written = 0
         self.atoms_written = 0
@@ -58,7 +65,9 @@ class Report:
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self.changes: list[str] = []
-        self.changed: Counter[str] = Counter()
+        self.changed: defaultdict[Hashable, Counter[str]] = defaultdict(Counter)
+        self.units: dict[str, str] = {}
+        self.is_order_assumed = False
         self.sources: dict[str, list[str]] = {}
         self.source_units: list[str] = []
         self.nan_as_missing: Counter[str] = Counter()
@@ -256,11 +265,13 @@ def pass_on(recorded: Report, report: Report, *, counts: bool = True) -> None:
 
     Args:
         recorded: a report that a reader has written to.
-        report: receives notes, warnings and names of fields.
+        report: receives notes, warnings, units and names of fields.
         counts: it also receives the numbers of skipped structures.
     """
     if counts:
         report.skipped.update(recorded.skipped)
+    report.units.update(recorded.units)
+    report.is_order_assumed |= recorded.is_order_assumed
     for text in recorded.notes:
         report.note(text)
     for text in recorded.warnings:

@@ -233,6 +233,16 @@ class HdfRows:
             raise CorruptFileError(f"{self._where}: {described(error)}") from error
         return native(np.asarray(values))
 
+    def unit(self) -> str:
+        """Returns the unit that an attribute states; empty if none does."""
+        attributes = self._dataset.attrs
+        for name in ("units", "unit"):
+            if name in attributes:
+                value = attributes[name]
+                text = value.decode(errors="replace") if isinstance(value, bytes) else value
+                return text if isinstance(text, str) else ""
+        return ""
+
 
 def _n_missing_chunks(dataset: Any) -> int:
     if dataset.chunks is None:

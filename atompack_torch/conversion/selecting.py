@@ -29,6 +29,7 @@ from atompack_torch.conversion.pipeline import Output, convert_edited
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import UnsupportedFormatError, file_exists
+from atompack_torch.fields import check_key_map
 from atompack_torch.options import is_url
 from atompack_torch.parsed.text_files import STDIN, is_pipe
 from atompack_torch.progress import Progress
@@ -40,8 +41,8 @@ from atompack_torch.writers.columns import Array, Columns
 _Path = str | os.PathLike[str]
 _OPTIONS = frozenset(
     (
-        *("format", "target", "codec", "level", "shards", "mode", "keys", "progress"),
-        "storage_options",
+        *("format", "target", "codec", "level", "shards", "mode", "key_map", "progress"),
+        *("storage_options", "keep_units"),
     )
 )
 
@@ -72,7 +73,7 @@ def split(
             the same value get into the same file, and the sizes are as near to the fractions as
             whole groups permit.
         **options: ``format``, ``target``, ``codec``, ``level``, ``shards``, ``mode`` ("x" or "w"),
-            ``keys``, ``progress`` and ``storage_options`` of ``convert``.
+            ``key_map``, ``progress``, ``storage_options`` and ``keep_units`` of ``convert``.
 
     Returns:
         The report of each file.
@@ -164,15 +165,15 @@ def sample(
 
 
 def rename(
-    src: _Path | Sequence[_Path], dst: _Path, keys: Mapping[str, str], **options: Any
+    src: _Path | Sequence[_Path], dst: _Path, key_map: Mapping[str, str], **options: Any
 ) -> Report:
     """Writes all structures to a new file, with other names for fields.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
         dst: the file to create, of any format that ``convert`` writes.
-        keys: old name → new name, of labels and properties: a property may become a label.
-        **options: as for ``split``, without its ``keys``.
+        key_map: old name → new name, of labels and properties: a property may become a label.
+        **options: as for ``split``, without their ``key_map``.
 
     Returns:
         The report.
@@ -183,7 +184,7 @@ def rename(
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
     """
-    return _edited(src, dst, Rename(keys), options)
+    return _edited(src, dst, Rename(key_map), options)
 
 
 def drop(
@@ -223,6 +224,7 @@ def _converted(
 
 
 def _check(options: Mapping[str, Any]) -> None:
+    check_key_map(options)
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         expected = ", ".join(sorted(_OPTIONS))
@@ -267,7 +269,7 @@ def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[
 
     Args:
         paths: the files and folders.
-        options: ``format``, ``keys`` and ``storage_options`` of ``convert``.
+        options: ``format``, ``key_map`` and ``storage_options`` of ``convert``.
 
     Yields:
         The sources, closed at the end.
@@ -278,7 +280,7 @@ def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[
             source = open_source(
                 path,
                 options.get("format"),
-                options.get("keys") or {},
+                options.get("key_map") or {},
                 None,
                 options.get("storage_options"),
             )
@@ -345,11 +347,11 @@ def _names(source: Source, options: Mapping[str, Any]) -> set[str] | None:
     names = source.names()
     if names is None:
         return None
-    keys = source.other_keys(options.get("keys"))
+    keys = source.other_keys(options.get("key_map"))
     return names_of([*names, *keys.values()])
 
 
 def _renamed(columns: Columns, source: Source, options: Mapping[str, Any]) -> Columns:
-    """Renames the fields of a source that does not itself map ``keys``."""
-    keys = source.other_keys(options.get("keys"))
+    """Renames the fields of a source that does not itself map ``key_map``."""
+    keys = source.other_keys(options.get("key_map"))
     return KeyMap(keys, Report()).apply(columns)

@@ -22,11 +22,12 @@ _COUNTS = ("n_atoms", "ptr")
 
 
 class Member(NamedTuple):
-    """One array of a file: its key there, its name here, and its rows."""
+    """One array of a file: its key there, its name here, its rows and the unit that it states."""
 
     key: str
     name: str
     rows: Rows
+    unit: str = ""
 
 
 class System:
@@ -58,7 +59,9 @@ class System:
         self.members = dict(members)
         for name in ("positions", "atomic_numbers"):
             if name not in self.members:
-                raise FieldError(f"{where}: expected an array of {name}, got none: name it in keys")
+                raise FieldError(
+                    f"{where}: expected an array of {name}, got none: name it in key_map"
+                )
         shape = self._shape("positions")
         counted = [name for name in _COUNTS if name in self.members]
         if len(shape) == 2 and not counted:
@@ -79,10 +82,12 @@ class System:
 
     def _hold_as_stacked(self) -> None:
         """Reshapes a single structure to a stack of one."""
-        for name, (key, _, rows) in self.members.items():
-            values = rows.read(0, rows.shape[0] if rows.shape else 1)
+        for name, member in self.members.items():
+            shape = member.rows.shape
+            values = member.rows.read(0, shape[0] if shape else 1)
             is_shared = name == "atomic_numbers"
-            self.members[name] = Member(key, name, HeldRows(values if is_shared else values[None]))
+            rows = HeldRows(values if is_shared else values[None])
+            self.members[name] = member._replace(rows=rows)
 
     def _read_ptr(self, counted: list[str]) -> Array:
         if len(counted) == 2:

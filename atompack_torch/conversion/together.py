@@ -55,7 +55,7 @@ def _run_once(conversions: Sequence[Conversion]) -> list[Report | None]:
     """Reads all sources once; None where types were too narrow, and nothing was written."""
     jobs = [conversion.job for conversion in conversions]
     label = Path(jobs[0].dst).name if len(jobs) == 1 else f"{len(jobs)} files"
-    reports = [Report(job.on_error) for job in jobs]
+    reports = [Report(job.on_error, job.changes) for job in jobs]
     found: list[Report | None] = [None] * len(jobs)
     running = {
         number: job.steps(reports[number], conversions[number].fit)
@@ -91,7 +91,7 @@ def _sharing(jobs: Sequence[Job]) -> list[Job]:
 
 def _shared(source: Source, job: Job, n: int) -> list[Source]:
     """Returns ``n`` sources of the same blocks, which are kept until all of them have read them."""
-    branches = itertools.tee(_with_notices(source, Report(job.on_error)), n)
+    branches = itertools.tee(_with_notices(source, Report(job.on_error, job.changes)), n)
     return [replace(source, read=partial(_branch, branch)) for branch in branches]
 
 

@@ -8,38 +8,131 @@ energy -dE/dε, so stress = -virial / V. ``mace.modules.utils`` computes both th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from atompack_torch.batch.conversions import momenta_of
-from atompack_torch.fields import BUILTIN
+from atompack_torch.conversion.keys import shaped
+from atompack_torch.conversion.records import filled
+from atompack_torch.conversion.report import Report
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Array, Column, Columns
 
-if TYPE_CHECKING:
-    from atompack_torch.conversion.report import Report
+_NAMES = ("virial", "virials")
 
 
-def with_stress(columns: Columns, report: Report | None) -> Columns:
+def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | None]:
+    """Makes the property ``virial`` or ``virials`` the stress, of which it is still the virial.
+
+    Args:
+        columns: the block.
+        report: receives the renaming.
+
+    Returns:
+        The block, and the stress that it had under that name; None if it had none.
+
+    Raises:
+        FieldError: there are both properties, or the virial is not 3 x 3 numbers.
+    """
+    own = _stress_of(columns)
+    named = [c for c in columns.fields if c.scope == MOLECULE_PROPERTY and c.key in _NAMES]
+    if len(named) > 1:
+        raise FieldError(
+            "stress_from: expected virial or virials, got both: key_map={'virial': 'stress'} or "
+            "key_map={'virials': 'stress'} chooses one"
+        )
+    removed = [id(column) for column in (own, *named)]
+    fields = [column for column in columns.fields if id(column) not in removed]
+    for column in named:
+        virial = shaped(column._replace(scope=BUILTIN, key="stress"), report)
+        values: Any = virial.values
+        is_stacked = isinstance(values, np.ndarray)
+        for value in [values] if is_stacked else values:
+            if value is None or _are_matrices(value, is_stacked):
+                continue
+            got = "a string" if isinstance(value, str) else f"{value.shape} {value.dtype}"
+            raise FieldError(f"stress_from: {column.key}: expected 3 x 3 numbers, got {got}")
+        report.note(f"{column.key!r} became 'stress'")
+        report.origin("stress", column.key)
+        fields.append(virial)
+    return columns._replace(fields=fields), own
+
+
+def count_stresses(columns: Columns) -> int:
+    """Returns the number of structures that have a stress."""
+    return int(_mask_of(_stress_of(columns), columns).sum())
+
+
+def _stress_of(columns: Columns) -> Column | None:
+    return next((c for c in columns.fields if c[:2] == (BUILTIN, "stress")), None)
+
+
+def _mask_of(column: Column | None, columns: Columns) -> Array:
+    """Returns (B,) bool, True for the structures that have a column's value."""
+    n = len(columns.ptr) - 1
+    if column is None:
+        return np.zeros(n, dtype=bool)
+    return np.ones(n, dtype=bool) if column.mask is None else column.mask
+
+
+def _are_matrices(value: Any, is_stacked: bool) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.shape[is_stacked:] == (3, 3)
+        and value.dtype.kind in "iuf"
+    )
+
+
+def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Columns:
+    """Gives structures without a virial the stress that they had.
+
+    Args:
+        columns: the block, whose stresses were made of virials.
+        own: the stresses that it had; None if it had none.
+        report: receives the number of stresses that virials replace.
+
+    Returns:
+        The block.
+    """
+    if own is None:
+        return columns
+    made = _stress_of(columns)
+    is_made = _mask_of(made, columns)
+    has_own = _mask_of(own, columns)
+    replaced, left = int((has_own & is_made).sum()), int((has_own & ~is_made).sum())
+    if replaced:
+        report.skip("stress", "stress_from='virial' takes the virial's", replaced)
+    if left:
+        report.note(
+            "stress: structures without a virial keep their own: key_map={'stress': 'stress'} says "
+            "that it is a virial"
+        )
+    fields = [column for column in columns.fields if column is not made]
+    stress = own if made is None else filled(made, own, np.diff(columns.ptr))
+    return columns._replace(fields=[*fields, stress])
+
+
+def with_stress(columns: Columns, report: Report) -> Columns:
     """Replaces ``stress``, so far a virial in eV, by -virial / volume in eV/Å³.
 
     Without a cell of nonzero volume, the stress is missing.
 
     Args:
         columns: columns of the block; cells in Å.
-        report: receives notes about virials without a volume; None: they are not reported.
+        report: receives notes about virials without a volume.
 
     Returns:
         The block with stresses.
     """
-    virial = next((c for c in columns.fields if c[:2] == (BUILTIN, "stress")), None)
+    virial = _stress_of(columns)
     if virial is None:
         return columns
-    n = len(columns.ptr) - 1
-    mask = np.ones(n, dtype=bool) if virial.mask is None else virial.mask
+    mask = _mask_of(virial, columns)
     volumes = volumes_of(columns)
     lost = mask & ~(volumes > 0)
-    if lost.any() and report is not None:
+    if lost.any():
         report.skip("stress", "a virial needs a cell with a volume", int(lost.sum()))
     kept = mask & ~lost
     values = virial.values
@@ -91,8 +184,7 @@ def volumes_of(columns: Columns) -> Array:
     cell = next((c for c in columns.fields if c[:2] == (BUILTIN, "cell")), None)
     if cell is None:
         return volumes
-    has = np.ones(len(volumes), dtype=bool) if cell.mask is None else cell.mask
-    there = np.flatnonzero(has).tolist()
+    there = np.flatnonzero(_mask_of(cell, columns)).tolist()
     if not there:
         return volumes
     cells = np.stack([np.asarray(cell.values[i], dtype=np.float64) for i in there])

@@ -105,7 +105,7 @@ def targets_of(
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
-            raise FieldError(f"{path}: keys: no frame has {key!r}")
+            raise FieldError(f"{path}: key_map: no frame has {key!r}")
         targets |= {place: _asked(path, place, name) for place in places}
     targets |= _known_labels(by_place, targets)
     _add_momenta(path, by_place, targets, report)

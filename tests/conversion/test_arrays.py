@@ -170,17 +170,17 @@ def test_names_that_are_given(make: Callable[..., Path]) -> None:
     records = read(make(arrays), report, keys={"E_dft": "energy", "energies": "E_old"})
     assert [r.labels["energy"] for r in records] == (STACKED["energy"] + 1).tolist()
     assert [r.properties["E_old"] for r in records] == (STACKED["energy"] + 2).tolist()
-    assert report.skipped == {("array 'energy'", "keys give its name to another"): 1}
+    assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
 
 
 def test_two_arrays_of_one_name(make: Callable[..., Path]) -> None:
     path = make(dict(STACKED) | {"E": STACKED["energy"]})
-    with pytest.raises(FieldError, match="could both be energy: say which in keys"):
+    with pytest.raises(FieldError, match="could both be energy: say which in key_map"):
         read(path)
 
 
 def test_a_key_that_is_nowhere(make: Callable[..., Path]) -> None:
-    with pytest.raises(FieldError, match="keys: no array 'REF'"):
+    with pytest.raises(FieldError, match="key_map: no array 'REF'"):
         read(make(STACKED), keys={"REF": "energy"})
 
 
@@ -223,7 +223,7 @@ def test_levels_of_custom_arrays(make: Callable[..., Path]) -> None:
     record = read(make(arrays), report, keys={"five": "properties/five"})[0]
     assert record.atom_properties.keys() == {"q"}
     assert record.properties.keys() == {"dipole", "five"}
-    assert "'q' taken as a property of each atom; keys can say otherwise" in report.notes
+    assert "'q' taken as a property of each atom; key_map can say otherwise" in report.notes
     assert report.skipped == {("array 'odd'", "its rows are neither structures nor atoms"): 1}
 
 
@@ -231,7 +231,7 @@ def test_three_atoms_or_a_vector(make: Callable[..., Path]) -> None:
     arrays = {"R": np.zeros((4, 3, 3)), "z": np.array([8, 1, 1]), "mu": np.ones((4, 3))}
     report = Report()
     assert read(make(arrays), report)[0].properties.keys() == {"mu"}
-    assert "'mu' taken as a property of the structure; keys can say otherwise" in report.notes
+    assert "'mu' taken as a property of the structure; key_map can say otherwise" in report.notes
     told = read(make(arrays), keys={"mu": "atom_properties/mu"})[0]
     assert told.atom_properties.keys() == {"mu"}
 

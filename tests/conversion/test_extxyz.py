@@ -331,13 +331,13 @@ def test_keys_that_cannot_be(write: Callable[[str], Path]) -> None:
         ({"a": "energy", "b": "energy"}, "energy: expected one key for it, got 'a' and 'b'"),
         ({"a": "x", "b": "x"}, "x: expected one key for it, got 'a' and 'b'"),
         ({"a": "forces"}, "a: expected a value per atom for forces, got per molecule"),
-        ({"c": "x"}, "keys: no frame has 'c'"),
+        ({"c": "x"}, "key_map: no frame has 'c'"),
         ({"a": "cell"}, "cell: expected under its own key, got 'a'"),
     ):
         with pytest.raises(apt.FieldError, match=message):
             extxyz.Reader(path, keys=keys)
     for name in ("positions", "atomic_numbers", "n_atoms"):
-        with pytest.raises(ValueError, match=f"keys: 'a': expected a label .*, got {name!r}"):
+        with pytest.raises(ValueError, match=f"key_map: 'a': expected a label .*, got {name!r}"):
             extxyz.Reader(path, keys={"a": name})
 
 

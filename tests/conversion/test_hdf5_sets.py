@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ase.units
 import h5py
 import numpy as np
 import pytest
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.conversion import Changes, Report, convert
+from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.hdf5_sets import count, recognize
 
 Group = dict[str, Any]
@@ -102,7 +103,8 @@ def test_ani_1x(tmp_path: Path) -> None:
         "O2": ani_1x(2, [8, 8], 3),
     }
     del groups["O2"]["wb97x_dz.forces"]
-    dataset, report = converted(written(tmp_path / "a.h5", groups))
+    path = written(tmp_path / "a.h5", groups)
+    dataset, report = converted(path, keep_units=True)
     assert len(dataset) == report.structures_written == 10
     batch = dataset[:]
     assert batch.name == ["C1H4"] * 5 + ["H2O1"] * 3 + ["O2"] * 2
@@ -118,7 +120,8 @@ def test_ani_1x(tmp_path: Path) -> None:
     dipoles = np.concatenate([g["wb97x_dz.dipole"] for g in groups.values()])
     assert np.array_equal(batch["wb97x_dz.dipole"].numpy(), dipoles)
     assert np.isnan(batch["ccsd(t)_cbs.energy"].numpy()).sum() == 6
-    assert any(note.startswith("read as ANI-1x: positions in Å, ene") for note in report.notes)
+    assert "read as ANI-1x" in report.notes
+    assert any("'energy' in Ha, 'forces' in Ha/Ang" in note for note in report.notes)
     assert "energy" in report.source_units
     assert not report.warnings
 
@@ -126,7 +129,7 @@ def test_ani_1x(tmp_path: Path) -> None:
 def test_missing_labels_of_ani_1x(tmp_path: Path) -> None:
     groups = {"H2O1": ani_1x(4, [8, 1, 1])}
     keys = {"ccsd(t)_cbs.energy": "energy"}
-    dataset, report = converted(written(tmp_path / "a.h5", groups), keys=keys)
+    dataset, report = converted(written(tmp_path / "a.h5", groups), key_map=keys)
     assert dataset[:].mask("energy").tolist() == [False, True, False, True]
     assert report.nan_as_missing == {"energy": 2}
     assert dataset[:]["wb97x_dz.energy"].tolist() == groups["H2O1"]["wb97x_dz.energy"].tolist()
@@ -142,7 +145,8 @@ def test_ani_2x_and_comp6(tmp_path: Path, symbols: bool) -> None:
         for group in groups.values():
             flat = [names[z] for z in group["species"].reshape(-1).tolist()]
             group["species"] = np.array(flat).reshape(group["species"].shape)
-    dataset, report = converted(written(tmp_path / "a.h5", groups, compression="gzip"))
+    path = written(tmp_path / "a.h5", groups, compression="gzip")
+    dataset, report = converted(path, keep_units=True)
     batch = dataset[:]
     assert np.array_equal(batch.atomic_numbers.numpy(), numbers)
     assert np.array_equal(batch.forces.numpy(), joined(groups, "forces"))
@@ -155,7 +159,7 @@ def test_spice(tmp_path: Path) -> None:
     groups = {"103": spice(3, [8, 1], 1), "water": spice(2, [8, 1, 1], 2)}
     del groups["water"]["mbis_charges"]
     path = written(tmp_path / "a.hdf5", groups)
-    dataset, report = converted(path)
+    dataset, report = converted(path, keep_units=True)
     batch = dataset[:]
     assert batch.name == ["103"] * 3 + ["water"] * 2
     assert batch["smiles"] == ["[H:1][O:2]"] * 5
@@ -169,14 +173,15 @@ def test_spice(tmp_path: Path) -> None:
     assert "mayer_indices" not in batch
     assert any("'mayer_indices'" in what for what, _ in report.skipped)
     assert "'dft_total_gradient' read as forces, times -1" in report.notes
-    assert any("read as SPICE: positions in Bohr" in note for note in report.notes)
+    assert any("'positions' in Bohr" in note for note in report.notes)
     assert not report.warnings
 
-    units = Changes(energy_unit="Ha", length_unit="Bohr", force_unit="Ha/Bohr")
-    own, report = converted(path, changes=units, keys={"dft_total_gradient": "forces"})
+    own, report = converted(path, key_map={"dft_total_gradient": "forces"})
+    assert [line.partition(",")[0] for line in report.changes] == [
+        *("energy: Ha to eV", "positions: Bohr to Å", "forces: Ha/Bohr to eV/Å")
+    ]
+    assert all("as the source states (keep_units keeps it)" in line for line in report.changes)
     assert any("suggests a gradient" in warning for warning in report.warnings)
-    import ase.units
-
     scaled = joined(groups, "conformations").astype("f8") * ase.units.Bohr
     assert np.array_equal(own[:].positions.numpy(), scaled.astype("f4"))
     scaled = joined(groups, "dft_total_gradient") * (ase.units.Hartree / ase.units.Bohr)
@@ -185,7 +190,7 @@ def test_spice(tmp_path: Path) -> None:
 
 def test_pairs_of_atoms_by_name(tmp_path: Path) -> None:
     groups = {"a": spice(2, [8, 1], 1), "b": spice(2, [6, 8, 1, 1], 2)}
-    dataset, _ = converted(written(tmp_path / "a.h5", groups), keys={"mayer_indices": "bonds"})
+    dataset, _ = converted(written(tmp_path / "a.h5", groups), key_map={"mayer_indices": "bonds"})
     for i, (name, k) in enumerate([("a", 0), ("a", 1), ("b", 0), ("b", 1)]):
         assert np.array_equal(dataset[i]["bonds"].numpy(), groups[name]["mayer_indices"][k])
 
@@ -211,7 +216,8 @@ def test_transition1x(tmp_path: Path) -> None:
         r[f"{k}{METHOD}.forces"].reshape(-1, 3) for r in (first, second) for k in ("", *order)
     ]
     assert np.array_equal(batch.forces.numpy(), np.concatenate(expected))
-    assert "read as Transition1x: positions in Å, energies in eV, forces in eV/Å" in report.notes
+    assert "read as Transition1x" in report.notes
+    assert not report.changes  # they are in eV and Å
     split, _ = converted(written(tmp_path / "b.h5", {"val/CH2/rxn0001": first}))
     assert len(split) == 7
 
@@ -221,14 +227,14 @@ def test_blocks_of_many_groups(tmp_path: Path) -> None:
         "9999": spice(9_000, [8, 1], 9)
     }
     path = written(tmp_path / "a.h5", groups)
-    dataset, report = converted(path)
+    dataset, report = converted(path, keep_units=True)
     assert report.structures_written == count(str(path)) == len(dataset)
     batch = dataset[:]
     assert np.array_equal(batch.positions.numpy(), joined(groups, "conformations"))
     energies = np.concatenate([g["dft_total_energy"] for g in groups.values()])
     assert np.array_equal(batch.energy.numpy(), energies)
     for part in range(4):
-        convert(path, tmp_path / "parts", part=(part, 4), progress=False)
+        convert(path, tmp_path / "parts", part=(part, 4), progress=False, keep_units=True)
     parts = apt.AtpDataset(tmp_path / "parts")[:]
     assert np.array_equal(parts.forces.numpy(), batch.forces.numpy())
     assert parts.name == batch.name
@@ -266,15 +272,16 @@ def test_npz_of_molecular_dynamics(tmp_path: Path, name: str) -> None:
     if name == "md22":
         arrays = {"R": places, "z": np.array([8, 1, 1]), "E": energies[:, None], "F": forces}
         arrays |= {"name": np.array("tri"), "e_unit": np.array("kcal/mol"), "type": np.array("d")}
+        arrays |= {"r_unit": np.array("Ang")}
     np.savez(tmp_path / "a.npz", **arrays)
-    dataset, report = converted(tmp_path / "a.npz")
-    batch = dataset[:]
-    assert np.array_equal(batch.positions.numpy(), places.reshape(-1, 3))
-    assert np.array_equal(batch.forces.numpy(), forces.reshape(-1, 3))
-    assert batch.energy.tolist() == energies.tolist()
-    assert batch.atomic_numbers.tolist() == [8, 1, 1] * 4
-    shown = str(report)
-    assert "kcal/mol" in shown
+    for kept in (True, False):
+        dataset, report = converted(tmp_path / "a.npz", keep_units=kept)
+        batch, factor = dataset[:], 1.0 if kept else ase.units.kcal / ase.units.mol
+        assert np.array_equal(batch.positions.numpy(), places.reshape(-1, 3))
+        assert np.allclose(batch.forces, forces.reshape(-1, 3) * factor, rtol=1e-15)
+        assert np.allclose(batch.energy, energies * factor, rtol=1e-15)
+        assert batch.atomic_numbers.tolist() == [8, 1, 1] * 4
+        assert "kcal/mol" in str(report)
 
 
 def put(name: str, values: Any) -> Callable[[h5py.File], object]:
@@ -338,10 +345,10 @@ def test_damage(
 
 def test_keys(tmp_path: Path) -> None:
     path = written(tmp_path / "a.h5", {"O2": ani_1x(2, [8, 8])})
-    with pytest.raises(apt.FieldError, match="keys: no array 'absent'"):
-        converted(path, keys={"absent": "energy"})
+    with pytest.raises(apt.FieldError, match="key_map: no array 'absent'"):
+        converted(path, key_map={"absent": "energy"})
     with pytest.raises(ValueError, match="expected each name once"):
-        converted(path, keys={"wb97x_dz.energy": "energy", "ccsd(t)_cbs.energy": "energy"})
+        converted(path, key_map={"wb97x_dz.energy": "energy", "ccsd(t)_cbs.energy": "energy"})
 
 
 def test_every_cut_ends_in_an_error(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_labels_become_properties() -> None:
 def test_rows_of_atoms_that_lie_in_the_structure() -> None:
     found, _ = renamed({"f": "forces"}, record(properties={"f": np.ones((2, 3))}), record())
     assert found[0].labels["forces"].shape == (2, 3)
-    with pytest.raises(FieldError, match=r"keys: 'f': expected 2 rows, one an atom, got \(3, 3\)"):
+    with pytest.raises(FieldError, match=r"expected 2 rows, one an atom, got \(3, 3\)"):
         renamed({"f": "forces"}, record(properties={"f": np.ones((3, 3))}))
     with pytest.raises(FieldError, match="'q' has rows for atoms"):
         renamed({"q": "energy"}, record(arrays={"q": np.ones(2)}))
@@ -110,7 +110,7 @@ def test_without_keys_nothing_is_touched() -> None:
 
 
 def test_wrong_keys() -> None:
-    with pytest.raises(FieldError, match="keys: no structure has a field 'REF_enrgy'"):
+    with pytest.raises(FieldError, match="key_map: no structure has a field 'REF_enrgy'"):
         renamed({"REF_enrgy": "energy"}, record(properties={"REF_energy": 1.0}))
     with pytest.raises(ValueError, match="each name once"):
         KeyMap({"a": "energy", "b": "energy"}, Report())

@@ -105,11 +105,11 @@ def test_labels_come_over_and_weights_of_0_are_missing(write: Any, tmp_path: Pat
 def test_virials_become_stress(tmp_path: Path) -> None:
     new_layout(tmp_path / "a.h5")
     keys, target = {"virials": "stress"}, tmp_path / "x.atp"
-    told = convert(tmp_path / "a.h5", target, keys=keys, progress=False)
+    told = convert(tmp_path / "a.h5", target, key_map=keys, progress=False)
     assert any("suggests a virial" in line for line in told.warnings)
     changes = Changes(stress_from="virial")
     report = convert(
-        tmp_path / "a.h5", target, keys=keys, changes=changes, mode="w", progress=False
+        tmp_path / "a.h5", target, key_map=keys, changes=changes, mode="w", progress=False
     )
     stress = apt.AtpDataset(target)[:].stress
     assert np.allclose(stress[2], np.eye(3) * 3.0, rtol=1e-15)  # - -8 * 3 / 2^3

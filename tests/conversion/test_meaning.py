@@ -104,14 +104,14 @@ def test_gradients(save: Callable[[dict[str, Any]], Path], tmp_path: Path) -> No
     arrays = dict(ARRAYS)
     arrays["dft_total_gradient"] = arrays.pop("F")
     keys = {"dft_total_gradient": "forces"}
-    report, batch = run(save(arrays), keys=keys)
+    report, batch = run(save(arrays), key_map=keys)
     (warning,) = report.warnings
     assert warning.startswith("forces: taken from 'dft_total_gradient', whose name suggests a grad")
     assert "force_sign='flip'" in warning
     want = arrays["dft_total_gradient"].reshape(-1, 3)
     assert batch.forces.tolist() == want.tolist()
     changes = Changes(force_sign="flip", force_unit="Ha/Bohr")
-    report, batch = run(save(arrays), keys=keys, changes=changes)
+    report, batch = run(save(arrays), key_map=keys, changes=changes)
     assert report.warnings == []
     assert report.changes[1] == "forces: sign flipped, in 4 structures"
     assert np.allclose(batch.forces, -want * 51.42206707, rtol=1e-6)
@@ -144,18 +144,18 @@ def test_virials_become_the_stress_of_ase(tmp_path: Path) -> None:
     source = tmp_path / "a.extxyz"
     ase.io.write(source, [image, lone], format="extxyz")
     keys = {"REF_virials": "stress"}
-    report, batch = run(source, keys=keys)
+    report, batch = run(source, key_map=keys)
     (warning,) = report.warnings
     assert "name suggests a virial" in warning
     assert "stress_from='virial'" in warning
-    report, batch = run(source, keys=keys, changes=Changes(stress_from="virial"))
+    report, batch = run(source, key_map=keys, changes=Changes(stress_from="virial"))
     assert report.warnings == []
     assert np.allclose(batch.stress[0], atoms.get_stress(voigt=False), atol=1e-7)
     assert batch.mask("stress").tolist() == [True, False]
     assert report.skipped == {("stress", "a virial needs a cell with a volume"): 1}
     assert report.changes == ["stress: virial to stress, -virial / volume, in 1 structures"]
     units = Changes(stress_from="virial", energy_unit="Ha", length_unit="Bohr", stress_sign="flip")
-    _, other = run(source, keys=keys, changes=units)
+    _, other = run(source, key_map=keys, changes=units)
     factor = -ase.units.Hartree / ase.units.Bohr**3
     assert np.allclose(other.stress[0], batch.stress[0] * factor, rtol=1e-12)
 
@@ -173,12 +173,48 @@ def test_wrong_choices(wrong: dict[str, str]) -> None:
         Changes(**wrong)  # type: ignore[arg-type]
 
 
-def test_a_virial_that_nobody_mapped_is_told(tmp_path: Path) -> None:
+BOX = 'Lattice="2 0 0 0 2 0 0 0 2"'
+VIRIAL, STRESS = 'virial="8 0 0 0 16 0 0 0 24"', 'stress="9 9 9 0 0 0"'
+
+
+@pytest.mark.parametrize(
+    ("texts", "keys", "stress", "n_skipped"),
+    [
+        ([VIRIAL], {}, [[-1, -2, -3]], 0),
+        ([VIRIAL + " " + STRESS], {}, [[-1, -2, -3]], 1),
+        ([VIRIAL.replace("virial", "virials") + " " + STRESS], {}, [[-1, -2, -3]], 1),
+        ([STRESS, VIRIAL], {}, [[9, 9, 9], [-1, -2, -3]], 0),
+        ([STRESS], {"stress": "stress"}, [[-1.125, -1.125, -1.125]], 0),
+        ([VIRIAL + " w='8 0 0 0 8 0 0 0 8'"], {"w": "stress"}, [[-1, -1, -1]], 0),
+    ],
+)
+def test_the_virial_becomes_the_stress(
+    tmp_path: Path,
+    texts: list[str],
+    keys: dict[str, str],
+    stress: list[list[float]],
+    n_skipped: int,
+) -> None:
     source = tmp_path / "a.extxyz"
-    source.write_text(one_atom('energy=1 virial="1 0 0 0 1 0 0 0 1" Lattice="1 0 0 0 1 0 0 0 1"'))
-    report, _ = run(source, changes=Changes(stress_from="virial"))
-    assert report.warnings == ["stress_from: no structure has stress, so nothing was changed"]
-    assert report.source_units == ["energy", "properties/virial"]
+    source.write_text("".join(one_atom(f"energy=1 {text} {BOX}") for text in texts))
+    report, batch = run(source, key_map=keys, stress_from="virial", energy_unit="meV")
+    factors = np.array([1.0 if text == STRESS and not keys else 1e-3 for text in texts])
+    expected = np.array(stress) * factors[:, None]
+    assert np.allclose(np.diagonal(batch.stress.numpy(), axis1=1, axis2=2), expected, rtol=1e-14)
+    assert report.warnings == []
+    assert report.skipped.total() == n_skipped
+
+
+def test_a_file_without_a_virial_keeps_its_stress(tmp_path: Path) -> None:
+    source = tmp_path / "a.extxyz"
+    source.write_text(one_atom(f"energy=1 {STRESS} {BOX}"))
+    report, batch = run(source, stress_from="virial")
+    (warning,) = report.warnings
+    assert warning.startswith("stress_from: no structure has virial, so nothing was changed: key_")
+    assert batch.stress[0, 0, 0].item() == 9
+    source.write_text(one_atom(f"energy=1 {VIRIAL} {VIRIAL.replace('virial', 'virials')} {BOX}"))
+    with pytest.raises(apt.FieldError, match="got both: key_map="):
+        run(source, stress_from="virial")
 
 
 def nan_arrays() -> dict[str, Any]:
@@ -260,12 +296,15 @@ def test_a_collection_of_sgdml(save: Callable[[dict[str, Any]], Path]) -> None:
     """As its data sets are: name, theory and units are arrays without dimensions."""
     more = {"name": np.bytes_(b"ethanol"), "theory": np.bytes_(b"PBE"), "type": np.bytes_(b"d")}
     more |= {"e_unit": np.bytes_(b"kcal/mol"), "E": ARRAYS["E"][:, None]}
-    report, batch = run(save(ARRAYS | more))
+    report, batch = run(save(ARRAYS | more), keep_units=True)
     assert batch["name"] == ["ethanol"] * M
     assert batch.energy.tolist() == ARRAYS["E"].tolist()
     assert "array 'theory'" in {what for what, _ in report.skipped} or batch["theory"]
-    if "e_unit" not in batch.keys():
-        assert any("'e_unit' says 'kcal/mol'" in line for line in report.warnings)
+    assert any("'energy' in kcal/mol" in line for line in report.notes)
+    report, batch = run(save(ARRAYS | more))
+    factor = ase.units.kcal / ase.units.mol
+    assert np.allclose(batch.energy, ARRAYS["E"] * factor, rtol=1e-15)
+    assert any(line.startswith("forces: left in the unit of") for line in report.warnings)
 
 
 def test_no_labels_at_all(save: Callable[[dict[str, Any]], Path]) -> None:

@@ -188,18 +188,18 @@ def test_folders_of_metatrain(tmp_path: Path) -> None:
 def test_ambiguous_arrays_and_keys(tmp_path: Path) -> None:
     path = folder(tmp_path / "arrays", u=np.arange(10.0), v=np.arange(30.0))
     report = convert(path, tmp_path / "a.atp", progress=False)
-    assert sum("keys can say otherwise" in note for note in report.notes) == 2
+    assert sum("key_map can say otherwise" in note for note in report.notes) == 2
     keys = {"u": "properties/u", "v": "atom_properties/w", "energy_forces": "gradient"}
-    report = convert(path, tmp_path / "a.atp", keys=keys, mode="w", progress=False)
+    report = convert(path, tmp_path / "a.atp", key_map=keys, mode="w", progress=False)
     batch = apt.AtpDataset(tmp_path / "a.atp")[:]
     assert batch["u"].shape == (2, 5)
     assert batch["w"].shape == (5, 6)
     assert batch["gradient"].shape == (5, 3)
     assert "forces" not in batch
     with pytest.raises(apt.FieldError, match="no array 'nothing'"):
-        convert(path, tmp_path / "b.atp", keys={"nothing": "x"}, progress=False)
+        convert(path, tmp_path / "b.atp", key_map={"nothing": "x"}, progress=False)
     with pytest.raises(apt.FieldError, match="holds numbers, not name"):
-        convert(path, tmp_path / "b.atp", keys={"u": "name"}, progress=False)
+        convert(path, tmp_path / "b.atp", key_map={"u": "name"}, progress=False)
 
 
 def test_ranges_and_blocks(tmp_path: Path) -> None:

@@ -92,20 +92,20 @@ def test_all_fields(tmp_path: Path) -> None:
 def test_elements_are_asked_for(tmp_path: Path) -> None:
     for keys in ({}, {"0": "Cu"}):
         with pytest.raises(apt.UnsupportedFormatError, match=r"--key \d=SYMBOL"):
-            converted(FILE, tmp_path, keys=keys)
+            converted(FILE, tmp_path, key_map=keys)
     with pytest.raises(ValueError, match="expected the symbol of an element, got 'Xx'"):
-        converted(FILE, tmp_path, keys={"0": "Xx", "1": "Cu"})
+        converted(FILE, tmp_path, key_map={"0": "Xx", "1": "Cu"})
     command = ["convert", f"{tmp_path}/train.cfg", f"{tmp_path}/b.atp", "--quiet"]
     assert main([*command, "--key", "0=Cu", "--key", "1=Zr"]) == 0
     assert apt.AtpDataset(tmp_path / "b.atp")[:].atomic_numbers.tolist() == [29, 40, 29, 40, 40, 40]
 
 
 def test_features_become_labels_by_keys(tmp_path: Path) -> None:
-    dataset, _ = converted(FILE, tmp_path, keys={**KEYS, "mindist": "gap", "site_en": "e_site"})
+    dataset, _ = converted(FILE, tmp_path, key_map={**KEYS, "mindist": "gap", "site_en": "e_site"})
     assert dataset[0]["gap"].item() == 1.732
     assert dataset[1]["e_site"].tolist() == [-1.5]
     with pytest.raises(apt.FieldError, match="no structure has a field 'other'"):
-        converted(FILE, tmp_path, keys={**KEYS, "other": "x"})
+        converted(FILE, tmp_path, key_map={**KEYS, "other": "x"})
 
 
 def test_old_stresses_are_left_out(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_matpes_stress_is_converted(tmp_path: Path) -> None:
     assert np.array_equal(batch["magmoms"].numpy(), np.concatenate([d["moments"] for d in data]))
     assert any("'stress' read as stress in eV/Å³" in note for note in report.notes)
     assert not report.warnings
-    assert any("keys can name its parts" in why for _, why in report.skipped)
+    assert any("key_map can name its parts" in why for _, why in report.skipped)
 
 
 def test_asymmetric_stresses_of_matpes(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_keys_leave_values_as_they_are(tmp_path: Path) -> None:
     data = structures([3, 1])
     path = written(tmp_path / "a.parquet", matpes(data))
     keys = {"stress": "stress", "provenance.md_step": "step", "bandgap": "properties/gap"}
-    dataset, _ = converted(path, keys=keys)
+    dataset, _ = converted(path, key_map=keys)
     check(dataset, data)
     assert dataset[:]["step"].tolist() == [0, 1]
     assert dataset[:]["gap"].tolist() == [0.25, 0.25]
@@ -405,10 +405,10 @@ def test_columns_that_could_be_one_label(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", columns)
     with pytest.raises(apt.FieldError, match="'pos' and 'coords' could both be positions"):
         converted(path)
-    dataset, _ = converted(path, keys={"coords": "positions", "pos": "atom_properties/other"})
+    dataset, _ = converted(path, key_map={"coords": "positions", "pos": "atom_properties/other"})
     assert dataset[:]["other"].shape == (6, 3)
-    with pytest.raises(apt.FieldError, match="keys: no column 'absent'"):
-        converted(path, keys={"absent": "energy", "coords": "positions"})
+    with pytest.raises(apt.FieldError, match="key_map: no column 'absent'"):
+        converted(path, key_map={"absent": "energy", "coords": "positions"})
 
 
 def test_every_cut_and_flip_ends_in_an_error_or_a_file(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_another_conversion_is_refused(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"part-00000-of-00002\.atp, which is none of 3 parts"):
         run(source, folder, part=(1, 3))
     with pytest.raises(ValueError, match=r"other sources or options \(keys\)"):
-        run(source, folder, part=(1, 2), keys={"gap": "energy"})
+        run(source, folder, part=(1, 2), key_map={"gap": "energy"})
     with pytest.raises(ValueError, match=r"other sources or options \(structures\)"):
         run([source, source], folder, part=(1, 2))
     run(source, tmp_path / "x.atp")
@@ -226,9 +226,9 @@ def test_another_conversion_is_refused(source: Path, tmp_path: Path) -> None:
 def test_a_mistake_is_corrected_without_removing_anything(source: Path, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     with pytest.raises(FieldError):
-        run(source, folder, part=(0, 2), keys={"none": "energy"})
+        run(source, folder, part=(0, 2), key_map={"none": "energy"})
     for i in range(2):
-        run(source, folder, part=(i, 2), keys={"gap": "energy"})
+        run(source, folder, part=(i, 2), key_map={"gap": "energy"})
     assert apt.AtpDataset(folder)[:].energy[1].item() == 1 / 7
 
 
@@ -239,7 +239,7 @@ def test_keys_that_only_one_part_has(source: Path, tmp_path: Path) -> None:
     ase.io.write(tmp_path / "x.traj", images)
     folder = tmp_path / "parts"
     for i in range(3):
-        run(tmp_path / "x.traj", folder, part=(i, 3), keys={"step": "first"})
+        run(tmp_path / "x.traj", folder, part=(i, 3), key_map={"step": "first"})
     assert apt.AtpDataset(folder)[:].mask("first").tolist() == [True] + [False] * (N - 1)
 
 

@@ -131,7 +131,7 @@ def test_keys_come_first(tmp_path: Path) -> None:
     entry = graph(0, 3) | {"y_relaxed": -7.5, "pos_relaxed": torch.ones(3, 3), "name": "text"}
     path = written(tmp_path / "x.lmdb", [plain(entry)])
     keys = {"y": "initial", "y_relaxed": "energy"}
-    convert(path, tmp_path / "a.atp", keys=keys, progress=False)
+    convert(path, tmp_path / "a.atp", key_map=keys, progress=False)
     molecule = apt.AtpDataset(tmp_path / "a.atp")[0]
     assert molecule.energy.item() == -7.5
     assert molecule["initial"].item() == entry["y"]

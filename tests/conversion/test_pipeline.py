@@ -101,7 +101,7 @@ def test_extended_xyz_both_ways(images: list[ase.Atoms], tmp_path: Path) -> None
     for image in images[:12]:
         image.info["REF"] = image.get_potential_energy() - 1
     ase.io.write(tmp_path / "x.xyz", images)
-    report = run(tmp_path / "x.xyz", tmp_path / "x.atp", keys={"REF": "energy"})
+    report = run(tmp_path / "x.xyz", tmp_path / "x.atp", key_map={"REF": "energy"})
     dataset = apt.AtpDataset(tmp_path / "x.atp")
     assert report.structures_written == len(dataset) == 14
     assert report.labels["energy"] == 12
@@ -114,8 +114,8 @@ def test_extended_xyz_both_ways(images: list[ase.Atoms], tmp_path: Path) -> None
         assert set(before.keys()) == set(after.keys())
         assert after.positions.tolist() == before.positions.tolist()
         assert after["energy"] == before["energy"]
-    with pytest.raises(FieldError, match=r"x\.xyz: keys: no frame has 'REFF'"):
-        run(tmp_path / "x.xyz", tmp_path / "z.atp", keys={"REFF": "energy"})
+    with pytest.raises(FieldError, match=r"x\.xyz: key_map: no frame has 'REFF'"):
+        run(tmp_path / "x.xyz", tmp_path / "z.atp", key_map={"REFF": "energy"})
     text = (tmp_path / "x.xyz").read_bytes()
     (tmp_path / "x.xyz").write_bytes(text[:-60])
     report = run(tmp_path / "x.xyz", tmp_path / "z.atp", on_error="skip")
@@ -226,7 +226,7 @@ def test_wrong_arguments(trajectory: Path, tmp_path: Path) -> None:
         ("target format: expected", {"target": "npz"}),
         ("padding: only arrays", {"padding": 0}),
         ("codec: expected", {"codec": "gzip"}),
-        ("keys: no structure", {"keys": {"nothing": "energy"}}),
+        ("key_map: no structure", {"keys": {"nothing": "energy"}}),
     ]
     for text, options in wrong:
         with pytest.raises(ValueError, match=text):

@@ -201,18 +201,18 @@ def test_json_lines_and_keys(tmp_path: Path) -> None:
     data = structures([3, 1, 4])
     lines = b"\n".join(map(dumped, matpes(data))) + b"\n"
     keys = {"stress": "stress", "provenance.md_step": "step", "bandgap": "properties/gap"}
-    dataset, _ = converted(tmp_path / "a.jsonl", lines, keys=keys)
+    dataset, _ = converted(tmp_path / "a.jsonl", lines, key_map=keys)
     check(dataset, data)
     assert dataset[:]["step"].tolist() == [0, 1, 2]
     assert dataset[:]["gap"].tolist() == [0.5] * 3
-    with pytest.raises(apt.FieldError, match="keys: no entry has a value 'absent'"):
-        converted(tmp_path / "a.jsonl", lines, keys={"absent": "x"})
+    with pytest.raises(apt.FieldError, match="key_map: no entry has a value 'absent'"):
+        converted(tmp_path / "a.jsonl", lines, key_map={"absent": "x"})
 
 
 def test_energies_without_corrections(tmp_path: Path) -> None:
     data = structures([3, 1])
     keys = {"uncorrected_total_energy": "energy"}
-    dataset, _ = converted(tmp_path / "a.json", dumped(mptrj(data)), keys=keys)
+    dataset, _ = converted(tmp_path / "a.json", dumped(mptrj(data)), key_map=keys)
     assert dataset[:].energy.tolist() == [d["energy"] - 1.0 for d in data]
     assert dataset[:]["corrected_total_energy"].tolist() == [d["energy"] for d in data]
 

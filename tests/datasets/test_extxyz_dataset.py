@@ -155,7 +155,7 @@ def test_key_map(tmp_path: Path) -> None:
     path.write_text(text)
     keys = {"REF_energy": "energy", "REF_forces": "forces"}
     got = apt.ExtxyzDataset(path, key_map=keys)
-    assert_same_batches(converted(path, keys=keys)[:], got[:])
+    assert_same_batches(converted(path, key_map=keys)[:], got[:])
     assert got[:].energy.tolist() == [-3.0]
     with pytest.raises(apt.FieldError, match="no frame has 'absent'"):
         apt.ExtxyzDataset(path, key_map={"absent": "energy"})

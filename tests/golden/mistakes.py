@@ -471,7 +471,7 @@ def _of_conversion(folder: Path) -> Mistakes:
         "convert append": converting(structures, to=folder / "t.xyz", mode="a"),
         "convert shards": converting(structures, shards=(1, 1, 1)),
         "convert level": converting(structures, codec="zstd", level=99),
-        "convert keys": converting(structures, keys={"absent": "energy"}),
+        "convert keys": converting(structures, key_map={"absent": "energy"}),
     }
 
 
