@@ -185,13 +185,13 @@ def test_types_that_are_no_elements(tmp_path: Path) -> None:
     with pytest.raises(apt.UnsupportedFormatError, match=r"got 'OW': .*--key OW=SYMBOL"):
         converted(path)
     keys = {"OW": "O", "HW": "H", "EP": "X"}
-    dataset, _ = converted(path, keys={**keys, "energy": "properties/e"})
+    dataset, _ = converted(path, key_map={**keys, "energy": "properties/e"})
     assert dataset[:].atomic_numbers.tolist() == [8, 1, 1, 0] * 2
     assert "e" in dataset[:]
     (path / "type_map.raw").unlink()
     with pytest.raises(apt.UnsupportedFormatError, match=r"got no such file: .*--key 0=SYMBOL"):
         converted(path)
-    dataset, _ = converted(path, keys={"0": "O", "1": "H", "2": "C"})
+    dataset, _ = converted(path, key_map={"0": "O", "1": "H", "2": "C"})
     assert dataset[0].atomic_numbers.tolist() == [8, 1, 1, 6]
 
 
