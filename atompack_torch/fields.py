@@ -69,11 +69,17 @@ BUILTINS = {
 }
 
 
-def unit_of(name: str) -> str:
-    """Returns the unit that a field has by convention; empty if there is none."""
+def usual_unit(name: str) -> str:
+    """Returns the unit that a field has by convention; files do not store it. Empty if none."""
     if name == "positions":
         return "Å"
     return BUILTINS[name].unit.partition(",")[0] if name in BUILTINS else ""
+
+
+def with_usual_unit(text: str, name: str) -> str:
+    """Adds the usual unit of a field to a text about its values, as what it is."""
+    unit = usual_unit(name)
+    return f"{text} (usually {unit})" if unit else text
 
 
 # A molecule without them is not periodic: zeros and False, never NaN, and exempt from `missing`.

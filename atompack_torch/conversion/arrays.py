@@ -209,7 +209,7 @@ class _Survey:
 def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Columns]:
     survey = _Survey(request, systems)
     for key in sorted({*request.keys} - survey.seen):
-        raise FieldError(f"{request.path}: key_map: no array {key!r}")
+        report.miss_key(key, FieldError(f"{request.path}: key_map: no array {key!r}"))
     if survey.seen >= _RMD17:
         report.note("read as rMD17")
         report.units.update(_RMD17_UNITS)

@@ -232,7 +232,8 @@ class _Renaming:
 
     def finish(self) -> None:
         """Checks that every old name occurred."""
-        self._map.check_all_found()
+        for key in self._map.missing:
+            raise FieldError(f"key_map: no structure has a field {key!r}")
 
 
 class Drop:

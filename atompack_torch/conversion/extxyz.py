@@ -86,7 +86,8 @@ class Reader(Iterator[Columns]):
         index = _index_of(self._text) if index is None else index
         self.n_frames = len(index)
         found_keys = [FoundKey(*field) for field in index.fields]
-        self._targets = targets_of(self._path, found_keys, keys or {}, self._report)
+        missing = report.miss_key if isinstance(report, ConversionReport) else None
+        self._targets = targets_of(self._path, found_keys, keys or {}, self._report, missing)
         for (level, key), target in self._targets.items():
             # Labels that must be numbers are not widened, so that strings among them are detected.
             if target.kind != "text" or target.scope != BUILTIN or target.key == "name":

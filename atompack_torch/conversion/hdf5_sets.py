@@ -226,7 +226,7 @@ def read(
         yield from reader.rest()
         if last is None and first == 0:
             for key in reader.missing_keys():
-                raise FieldError(f"{path}: key_map: no array {key!r}")
+                report.miss_key(key, FieldError(f"{path}: key_map: no array {key!r}"))
 
 
 @contextmanager

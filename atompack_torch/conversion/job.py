@@ -259,7 +259,7 @@ class Job(NamedTuple):
                     fields |= {label_of(column): None for column in found}
                 yield Block(edited, first, is_inside, n)
             if self.part is None or source.read_range is None:
-                keys[report].check_all_found(keys[outside])
+                keys[report].check_all_found(source.path, keys[outside])
             self._say_units(source, report)
             if report.is_order_assumed and (warning := votes.warning()):
                 report.warn(f"{source.path}: {warning}")
@@ -302,7 +302,7 @@ def count_structures(sources: list[Source], on_error: OnError, *, exact: bool) -
     counts = [source.count() for source in sources]
     if not exact:
         return counts
-    report = Report(on_error)
+    report = Report(on_error, n_sources=len(sources))
     return [
         sum(len(columns.ptr) - 1 for columns in _until_fault(source.read(report), report))
         if count is None

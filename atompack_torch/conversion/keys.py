@@ -91,17 +91,24 @@ class KeyMap:
         ]
         return columns._replace(fields=fields)
 
-    def check_all_found(self, *others: KeyMap) -> None:
-        """Checks, after the last block, that every key occurred.
+    def check_all_found(self, path: str, *others: KeyMap) -> None:
+        """Reports, after the last block of a source, the keys that did not occur.
 
         Args:
+            path: path of the source.
             *others: maps of the same keys that other blocks went through.
 
         Raises:
-            FieldError: a key occurred in no structure.
+            FieldError: a key occurred in no structure of any source.
         """
         for key in sorted(self._missing.intersection(*(other._missing for other in others))):
-            raise FieldError(f"key_map: no structure has a field {key!r}")
+            error = FieldError(f"{path}: key_map: no structure has a field {key!r}")
+            self._report.miss_key(key, error)
+
+    @property
+    def missing(self) -> list[str]:
+        """Keys that occurred in no structure so far."""
+        return sorted(self._missing)
 
     def _renamed(self, column: Column, columns: Columns) -> Column | None:
         source = column.key if column.key in self._keys else label_of(column)

@@ -73,7 +73,7 @@ class Folder:
 
     Raises:
         CorruptFileError: a file lacks, is damaged, or has another size than the index says.
-        FieldError: one of ``keys`` is no array, or an array has no rows of atoms or structures.
+        FieldError: an array has no rows of atoms or structures.
     """
 
     def __init__(self, path: str, keys: Mapping[str, str] | None = None) -> None:
@@ -82,8 +82,7 @@ class Folder:
         self.n_structures = len(self._ptr) - 1
         self._n_atoms = int(self._ptr[-1])
         names = sorted(file.stem for file in self._path.glob("*.bin"))
-        for name in sorted({*self._keys} - {*names}):
-            raise FieldError(f"{path}: key_map: no array {name!r}")
+        self._absent = sorted({*self._keys} - {*names})
         for name, n_rows, width in (("x", self._n_atoms, 3), ("a", self._n_atoms, 1)):
             self._check_size(name, n_rows, width)
         self._has_cells = "c" in names
@@ -114,7 +113,10 @@ class Folder:
 
         Raises:
             CorruptFileError: a file is shorter than it was.
+            FieldError: no source has one of the keys.
         """
+        for name in self._absent:
+            report.miss_key(name, FieldError(f"{self._path}: key_map: no array {name!r}"))
         for note in self._notes:
             report.note(note)
         for name, info in self._arrays.items():

@@ -68,7 +68,9 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 def _names(path: str, keys: Mapping[str, str]) -> set[str]:
     """Returns the names of all fields, with all scopes that their values may have."""
-    targets = {field.target for plan in _plans(path, keys, Report()) for field in plan.fields}
+    targets = {
+        field.target for plan in _plans(path, keys, Report(n_sources=0)) for field in plan.fields
+    }
     names = {key for _, key in targets}
     return names.union(*({prefix + key for prefix in PREFIXES.values()} for key in names))
 
@@ -87,7 +89,7 @@ def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
         CorruptFileError: a footer is damaged.
         FieldError: no file has positions.
     """
-    return sum(plan.n_rows for plan in _plans(path, keys or {}, Report()))
+    return sum(plan.n_rows for plan in _plans(path, keys or {}, Report(n_sources=0)))
 
 
 def read(
@@ -221,7 +223,7 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
         elif place.is_dir():
             report.skip(f"file {Path(name).name!r}", "it has no column of positions")
     for key in sorted({*keys} - seen):
-        raise FieldError(f"{path}: key_map: no column {key!r}")
+        report.miss_key(key, FieldError(f"{path}: key_map: no column {key!r}"))
     if not plans:
         raise FieldError(f"{path}: expected a column of positions, got none: name it in key_map")
     return plans

@@ -63,7 +63,8 @@ class EntryReader:
             FieldError: a key occurred in no entry.
         """
         for key in sorted(self._missing):
-            raise FieldError(f"{self._path}: key_map: no entry has a value {key!r}")
+            error = FieldError(f"{self._path}: key_map: no entry has a value {key!r}")
+            self._report.miss_key(key, error)
 
     def parts(self, entry: Any, name: str, extra: Mapping[str, Any]) -> Parts:
         """Converts an entry.

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
-from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
 from atompack_torch.options import ChangeOptions
 
 OnError = Literal["raise", "skip"]
@@ -28,6 +28,7 @@ class Report:
         on_error: ``"raise"``, or ``"skip"`` to count structures that cannot be converted.
         options: changes of values that were asked for; readers heed ``stress_order`` and
             ``keep_units``.
+        n_sources: number of sources that may have a key of ``key_map``; 0: keys are not checked.
 
     Attributes:
         structures_read: readable structures in the sources.
@@ -41,6 +42,7 @@ class Report:
         changes: changes made to values.
         changed: ``Changes`` that were made → label → number of structures that had it then.
         units: field of the source that is read → its unit, as the source states it.
+        missing: key of ``key_map`` → the error of each source that lacks it.
         is_order_assumed: True if six numbers of a stress were taken as Voigt's order, although
             the source is not known to have that, and VASP's would be another stress.
         sources: field → its names in the sources, where they differ.
@@ -54,9 +56,16 @@ class Report:
         whole: the sum of the reports of all parts, if this is one of them and no other is missing.
     """
 
-    def __init__(self, on_error: OnError = "raise", options: ChangeOptions | None = None) -> None:
+    def __init__(
+        self,
+        on_error: OnError = "raise",
+        options: ChangeOptions | None = None,
+        n_sources: int = 1,
+    ) -> None:
         self.on_error = on_error
         self.options = options or ChangeOptions()
+        self.n_sources = n_sources
+        self.missing: dict[str, list[FieldError]] = {}
         self.structures_read = 0
         self.structures_written = 0
         self.atoms_written = 0
@@ -116,6 +125,22 @@ class Report:
         names = self.sources.setdefault(field, [])
         if source != field and source not in names:
             names.append(source)
+
+    def miss_key(self, key: str, error: FieldError) -> None:
+        """Handles a key that a source does not have: raises if no source has it.
+
+        Args:
+            key: the key.
+            error: the error about the source.
+
+        Raises:
+            FieldError: ``error`` itself, about the last of all sources.
+        """
+        errors = self.missing.setdefault(key, [])
+        errors.append(error)
+        if len(errors) == self.n_sources:
+            raise error
+        self.note(str(error))
 
     def refuse(self, error: AtompackError, count: int = 1) -> None:
         """Handles structures that cannot be converted: raises, or counts them if requested.
@@ -272,6 +297,9 @@ def pass_on(recorded: Report, report: Report, *, counts: bool = True) -> None:
         report.skipped.update(recorded.skipped)
     report.units.update(recorded.units)
     report.is_order_assumed |= recorded.is_order_assumed
+    for key, errors in recorded.missing.items():
+        for error in errors:
+            report.miss_key(key, error)
     for text in recorded.notes:
         report.note(text)
     for text in recorded.warnings:

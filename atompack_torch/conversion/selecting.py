@@ -320,8 +320,9 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Mapping[str, Any]) -> 
 
 
 def _blocks(sources: Sequence[Source], options: Mapping[str, Any]) -> Iterator[Columns]:
+    report = Report(n_sources=len(sources))
     for source in sources:
-        for columns in source.read(Report()):
+        for columns in source.read(report):
             if len(columns.ptr) > 1:
                 yield _renamed(columns, source, options)
 

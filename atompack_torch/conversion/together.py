@@ -55,7 +55,8 @@ def _run_once(conversions: Sequence[Conversion]) -> list[Report | None]:
     """Reads all sources once; None where types were too narrow, and nothing was written."""
     jobs = [conversion.job for conversion in conversions]
     label = Path(jobs[0].dst).name if len(jobs) == 1 else f"{len(jobs)} files"
-    reports = [Report(job.on_error, job.changes) for job in jobs]
+    n_sources = 1 if jobs[0].part is not None else len(jobs[0].sources)  # of what a part reads
+    reports = [Report(job.on_error, job.changes, n_sources) for job in jobs]
     found: list[Report | None] = [None] * len(jobs)
     running = {
         number: job.steps(reports[number], conversions[number].fit)
@@ -91,7 +92,7 @@ def _sharing(jobs: Sequence[Job]) -> list[Job]:
 
 def _shared(source: Source, job: Job, n: int) -> list[Source]:
     """Returns ``n`` sources of the same blocks, which are kept until all of them have read them."""
-    branches = itertools.tee(_with_notices(source, Report(job.on_error, job.changes)), n)
+    branches = itertools.tee(_with_notices(source, Report(job.on_error, job.changes, 0)), n)
     return [replace(source, read=partial(_branch, branch)) for branch in branches]
 
 
@@ -99,9 +100,10 @@ def _with_notices(source: Source, told: Report) -> Iterator[tuple[Columns | None
     """Yields blocks with the notices about each; at the end, notices alone."""
     blocks = source.read(told)
     for columns in itertools.chain(blocks, [None]):
-        notices = Report()
+        notices = Report(n_sources=0)
         pass_on(told, notices)
         told.skipped.clear()
+        told.missing.clear()
         yield columns, notices
 
 

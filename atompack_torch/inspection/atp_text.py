@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from atompack_torch.fields import unit_of
+from atompack_torch.fields import usual_unit
 from atompack_torch.inspection.text import printable, table
 
 
@@ -34,14 +34,14 @@ def description_text(described: dict[str, Any]) -> str:
 
 def labels_text(schema: dict[str, Any], labels: dict[str, Any] | None) -> str:
     """Formats a table of the fields: usual units, and numbers of molecules that have each."""
-    rows = [("field", "level", "dtype", "shape of a row", "unit", "molecules that have it")]
+    rows = [("field", "level", "dtype", "shape of a row", "usual unit", "molecules that have it")]
     for name, spec in schema.items():
         shape = "differs" if spec["shape"] is None else str(spec["shape"])
         count = _count_text(name, labels)
-        rows.append((printable(name), spec["level"], spec["dtype"], shape, unit_of(name), count))
+        rows.append((printable(name), spec["level"], spec["dtype"], shape, usual_unit(name), count))
     found = () if labels is None else labels["molecules"]
     for name in (name for name in found if name not in schema):  # only in records
-        rows.append((printable(name), "", "", "", unit_of(name), _count_text(name, labels)))
+        rows.append((printable(name), "", "", "", usual_unit(name), _count_text(name, labels)))
     return table(rows, "  ")
 
 

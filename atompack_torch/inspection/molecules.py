@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.batch.elements import formula as hill_formula
 from atompack_torch.batch.elements import symbol
-from atompack_torch.fields import unit_of
+from atompack_torch.fields import usual_unit
 from atompack_torch.inspection.text import first_of, plain, printable, table
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def molecule_text(number: int, molecule: Molecule) -> str:
         else:
             kind = str(value.dtype).removeprefix("torch.")
             shape, shown = str(tuple(value.shape)), first_of(value, _MOST_VALUES)
-        rows.append((printable(name), kind, shape, unit_of(name), printable(shown)))
+        unit = usual_unit(name)
+        rows.append((printable(name), kind, shape, unit and f"usually {unit}", printable(shown)))
     return f"molecule {number}: {formula(numbers)}, {len(numbers)} atoms\n{table(rows, '  ')}"
 
 

@@ -1,4 +1,4 @@
-"""Formatting of one structure with all its labels, and their units."""
+"""Formatting of one structure with all its labels, and their usual units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.batch.elements import symbol
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import unit_of
+from atompack_torch.fields import usual_unit, with_usual_unit
 from atompack_torch.inspection.entry import Shown
 from atompack_torch.inspection.molecules import formula, molecule_document
 from atompack_torch.inspection.shards import example_document, example_text
@@ -44,7 +44,7 @@ def shown_item(dataset: Any, index: int, max_atoms: int) -> Shown:
     if isinstance(item, Molecule):
         document = molecule_document(number, item)
         for name, field in document["fields"].items():
-            field["unit"] = unit_of(name)
+            field["usual_unit"] = usual_unit(name)
         return Shown(document, structure_text(number, item, max_atoms))
     if isinstance(dataset, ShardDataset):
         return Shown(example_document(number, item), example_text(number, item))
@@ -52,7 +52,7 @@ def shown_item(dataset: Any, index: int, max_atoms: int) -> Shown:
 
 
 def structure_text(number: int, molecule: Molecule, max_atoms: int) -> str:
-    """Formats a structure: its labels with units, then a table of atoms.
+    """Formats a structure: its labels with usual units, then a table of atoms.
 
     Args:
         number: number of the structure.
@@ -76,7 +76,8 @@ def structure_text(number: int, molecule: Molecule, max_atoms: int) -> str:
         elif _is_column(value, n) and molecule.level(name) == "atom":
             columns += _columns_of(name, value[:max_atoms])
         else:
-            rows.append((printable(name), printable(_values_of(value)), unit_of(name)))
+            unit = usual_unit(name)
+            rows.append((printable(name), printable(_values_of(value)), unit and f"usually {unit}"))
     if rows:
         lines.append(table(rows, "  "))
     lines.append(table([*zip(*columns, strict=True)], "  "))
@@ -92,8 +93,7 @@ def _is_column(value: Tensor, n_atoms: int) -> bool:
 
 def _columns_of(name: str, values: Tensor) -> list[list[str]]:
     """Returns the columns of a table of atoms, each with its heading."""
-    unit = unit_of(name)
-    head = printable(name) + (f" ({unit})" if unit else "")
+    head = with_usual_unit(printable(name), name)
     if values.ndim == 1:
         return [[head, *map(_number, values.tolist())]]
     columns = values.T.tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from atompack_torch.errors import FieldError
@@ -84,7 +84,11 @@ class Target(NamedTuple):
 
 
 def targets_of(
-    path: str, found: Iterable[FoundKey], keys: Mapping[str, str], report: Report
+    path: str,
+    found: Iterable[FoundKey],
+    keys: Mapping[str, str],
+    report: Report,
+    missing: Callable[[str, FieldError], None] | None = None,
 ) -> dict[tuple[FileLevel, str], Target]:
     """Returns the field of each key; ``keys``, given by the user, take precedence.
 
@@ -93,6 +97,7 @@ def targets_of(
         found: keys of the file.
         keys: key in the file → name of a field or of a custom property, as given by the user.
         report: receives notes about momenta.
+        missing: receives each key of the user that is absent, and the error; None: it is raised.
 
     Returns:
         (level, key) → field.
@@ -105,9 +110,12 @@ def targets_of(
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
-            raise FieldError(f"{path}: key_map: no frame has {key!r}")
+            error = FieldError(f"{path}: key_map: no frame has {key!r}")
+            if missing is None:
+                raise error
+            missing(key, error)
         targets |= {place: _asked(path, place, name) for place in places}
-    targets |= _known_labels(by_place, targets)
+    targets |= _known_labels(by_place, targets, keys.values())
     _add_momenta(path, by_place, targets, report)
     for place in by_place:
         targets.setdefault(place, Target(*_custom(*place)))
@@ -134,10 +142,11 @@ def _asked(path: str, place: tuple[FileLevel, str], name: str) -> Target:
 
 
 def _known_labels(
-    found: Mapping[tuple[FileLevel, str], FoundKey], taken: Mapping[tuple[FileLevel, str], Target]
+    found: Mapping[tuple[FileLevel, str], FoundKey],
+    taken: Mapping[tuple[FileLevel, str], Target],
+    given: Collection[str],
 ) -> dict[tuple[FileLevel, str], Target]:
     labels: dict[tuple[FileLevel, str], Target] = {}
-    given = {target.key for target in taken.values() if target.scope == BUILTIN}
     for level, names in LABELS.items():
         for name, sources in names.items():
             free = [(level, key) for key in sources if (level, key) in found.keys() - taken.keys()]

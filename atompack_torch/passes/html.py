@@ -10,21 +10,19 @@ from atompack_torch.display.charts import meter
 from atompack_torch.display.elements import chips
 from atompack_torch.display.fragments import counted_histogram, field_table, fragment
 from atompack_torch.display.markup import Markup, number, percent, table
-from atompack_torch.fields import unit_of
+from atompack_torch.fields import with_usual_unit
 
 if TYPE_CHECKING:
     from atompack_torch.passes.statistics import Spread, Statistics
-
-_ENERGY, _FORCE = unit_of("energy"), unit_of("forces")  # by convention: files store none
 
 
 def statistics_html(found: Statistics) -> str:
     """Returns tables of spreads, elements and coverage, and the sizes of the molecules."""
     n = found.n_molecules
     spreads: dict[str, Spread | None] = {
-        f"energy, {_ENERGY}": found.energy,
-        f"energy per atom, {_ENERGY}": found.energy_per_atom,
-        f"forces, {_FORCE}": found.forces,
+        with_usual_unit("energy", "energy"): found.energy,
+        with_usual_unit("energy per atom", "energy"): found.energy_per_atom,
+        with_usual_unit("forces", "forces"): found.forces,
     }
     rows = [
         (name, f"{s.count:,}", *map(number, (s.mean, s.std, s.min, s.max)))
@@ -64,6 +62,7 @@ def _elements(found: Statistics) -> Markup:
         return Markup()
     head = (
         *("element", "atoms", "molecules"),
-        *(f"force RMS, {_FORCE}", f"reference energy, {_ENERGY}"),
+        with_usual_unit("force RMS", "forces"),
+        with_usual_unit("reference energy", "energy"),
     )
     return table(head, rows, numeric=range(1, 5))

@@ -9,16 +9,10 @@ from itertools import islice
 from typing import Any
 
 from atompack_torch.batch.elements import symbol
-from atompack_torch.fields import unit_of
+from atompack_torch.fields import with_usual_unit
 from atompack_torch.passes.html import statistics_html
 
 _MOST_LABELS = 30  # in repr
-# By convention: files store none.
-_UNITS = {
-    "energy": unit_of("energy"),
-    "energy_per_atom": f"{unit_of('energy')}/atom",
-    "forces": unit_of("forces"),
-}
 
 
 @dataclass(frozen=True)
@@ -176,13 +170,15 @@ class Statistics:
         for name in ("energy", "energy_per_atom", "forces"):
             spread: Spread | None = getattr(self, name)
             if spread is not None:
-                lines.append(f"{name} ({_UNITS[name]}): {_described(spread)}")
+                head = with_usual_unit(name, name.removesuffix("_per_atom"))
+                lines.append(f"{head}: {_described(spread)}")
         if self.max_force is not None:
             molecule = self.max_force_molecule
             where = "" if molecule is None else f" (molecule {molecule})"
-            lines.append(f"longest force: {self.max_force:.6g} {_UNITS['forces']}{where}")
+            longest = with_usual_unit(f"longest force: {self.max_force:.6g}", "forces")
+            lines.append(f"{longest}{where}")
         if self.mean_neighbors is not None:
-            radius = f"{self.cutoff:g} {unit_of('positions')}"
+            radius = with_usual_unit(f"{self.cutoff:g}", "positions")
             lines.append(f"neighbors within {radius}: {self.mean_neighbors:.6g} an atom")
         for column, one in enumerate(self.features or ()):
             lines.append(f"feature {column}: {_described(one)}")
@@ -199,16 +195,14 @@ class Statistics:
         return statistics_html(self)
 
     def _elements_table(self) -> list[str]:
-        fit, unit = self.reference_energies, _UNITS["energy"]
+        fit = self.reference_energies
         rms = {z: count.force_rms for z, count in self.elements.items()}
         energies = {} if fit is None else fit.energies
         isolated = {z: spread.mean for z, spread in self.isolated_atoms.items()}
         columns: dict[str, Mapping[int, str]] = {
-            f"force RMS, {_UNITS['forces']}": {
-                z: f"{value:.6g}" for z, value in rms.items() if value is not None
-            },
-            f"E0, {unit}": {z: f"{energy:.6f}" for z, energy in energies.items()},
-            f"isolated, {unit}": {z: f"{energy:.6f}" for z, energy in isolated.items()},
+            "force RMS": {z: f"{value:.6g}" for z, value in rms.items() if value is not None},
+            "E0": {z: f"{energy:.6f}" for z, energy in energies.items()},
+            "isolated": {z: f"{energy:.6f}" for z, energy in isolated.items()},
         }
         shown = {name: column for name, column in columns.items() if column}
         head = "".join(f"{name:>16}" for name in shown)
@@ -219,11 +213,11 @@ class Statistics:
             lines.append(line.rstrip())
         for z, spread in self.isolated_atoms.items():
             if spread.count > 1 and spread.min != spread.max:
-                lines.append(f"isolated {symbol(z)} ({unit}): {_described(spread)}")
+                lines.append(f"isolated {symbol(z)}: {_described(spread)}")
         if fit is not None:
             lines.append(
                 f"E0 fitted to {fit.n_molecules:,} molecules: residual RMS {fit.residual_rms:.4g} "
-                f"{unit} a molecule, {fit.residual_rms_per_atom:.4g} {unit} an atom"
+                f"a molecule, {fit.residual_rms_per_atom:.4g} an atom"
             )
             if fit.rank < len(fit.energies):
                 lines.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atompack_torch.display.markup import Markup, join, number, table, tag
+from atompack_torch.fields import with_usual_unit
 from atompack_torch.reports.figures import of_logarithms, of_values, outliers
 from atompack_torch.reports.findings import Findings
 from atompack_torch.reports.notes import energy_outliers
@@ -17,9 +18,13 @@ def energies(found: Sequence[Findings]) -> Markup:
     sampled = [one.energies() for one in found]
     if not any(len(numbers) for numbers, _, _ in sampled):
         return tag("p", "No structure has an energy.")
-    raw, n_raw = of_values(found, [s[1] for s in sampled], "energy per atom, eV", "structures")
+    per_atom = with_usual_unit("energy per atom", "energy")
+    raw, n_raw = of_values(found, [s[1] for s in sampled], per_atom, "structures")
     left, n_left = of_values(
-        found, [s[2] for s in sampled], "energy per atom less reference energies, eV", "structures"
+        found,
+        [s[2] for s in sampled],
+        with_usual_unit("energy per atom less reference energies", "energy"),
+        "structures",
     )
     parts = [
         tag(
@@ -36,7 +41,7 @@ def energies(found: Sequence[Findings]) -> Markup:
                 spread = (values.min(), values.mean(), values.max(), values.std())
                 cells = (name, *(number(float(value)) for value in spread))
                 rows.append(cells if len(found) == 1 else (one.name, *cells))
-    head = ["energy per atom, eV", "min", "mean", "max", "std"]
+    head = [per_atom, "min", "mean", "max", "std"]
     first = [] if len(found) == 1 else [""]
     n = len(first)
     parts.append(table([*first, *head], rows, numeric=range(1 + n, 5 + n)))
@@ -55,14 +60,15 @@ def _fit(one: Findings, is_named: bool) -> list[Markup]:
         tag(
             "p",
             f"One energy per element, fitted to {fit.n_molecules:,} total energies by least "
-            f"squares{sampled}. What is left has an RMS of {number(fit.residual_rms_per_atom)} eV "
-            "per atom. The energies of the elements are in the table of elements.",
+            f"squares{sampled}. What is left has an RMS of {number(fit.residual_rms_per_atom)} "
+            "per atom, usually in eV. The energies of the elements are in the table of elements.",
         ),
     ]
     outliers = energy_outliers(one, _OUTLIERS)
     if outliers and fit.residual_rms_per_atom > 1e-12:
         rows = [(f"{i:,}", number(raw, 6), number(left)) for i, raw, left in outliers]
-        head = ("structure", "as stored, eV per atom", "less reference energies")
+        stored = with_usual_unit("as stored, per atom", "energy")
+        head = ("structure", stored, "less reference energies")
         lines += [
             tag("p", "Structures that they describe worst:"),
             table(head, rows, numeric=(0, 1, 2)),
@@ -74,9 +80,8 @@ def forces(found: Sequence[Findings]) -> Markup:
     """Returns the section on force norms and the structures with the largest ones."""
     if not any(one.n_force_vectors for one in found):
         return tag("p", "No structure has forces.")
-    figure = of_logarithms(
-        found, [one.force_norms for one in found], "length of a force, eV/Å", "atoms"
-    )
+    length = with_usual_unit("length of a force", "forces")
+    figure = of_logarithms(found, [one.force_norms for one in found], length, "atoms")
     parts = [figure]
     zero = [
         f"{one.n_zero_forces:,} of {one.n_force_vectors:,} forces"
@@ -91,7 +96,7 @@ def forces(found: Sequence[Findings]) -> Markup:
         rows = [(f"{i:,}", formula, number(value, 5)) for value, i, formula in one.worst_forces]
         if rows:
             title = f"Longest forces of {one.name}" if len(found) > 1 else "Longest forces"
-            head = ("structure", "formula", "longest force, eV/Å")
+            head = ("structure", "formula", with_usual_unit("longest force", "forces"))
             tables.append(tag("div", tag("h3", title), table(head, rows, numeric=(0, 2))))
     parts.append(tag("div", *tables, class_="pair"))
     return join(parts)

@@ -8,6 +8,7 @@ from typing import Any
 
 from atompack_torch.batch.elements import symbol
 from atompack_torch.display.charts import integer_bins
+from atompack_torch.fields import with_usual_unit
 from atompack_torch.passes.statistics import Statistics
 from atompack_torch.writers.hidden_parts import hidden_part
 
@@ -42,10 +43,10 @@ def plot_statistics(found: Statistics, path: str, title: str) -> None:
         "molecules that contain the element",
     )
     rms = {s: count.force_rms for s, count in elements.items() if count.force_rms is not None}
-    _bars(axes[3], rms, "RMS of force components, eV/Å")
+    _bars(axes[3], rms, with_usual_unit("RMS of force components", "forces"))
     fit = found.reference_energies
     energies = {} if fit is None else {symbol(z): energy for z, energy in fit.energies.items()}
-    _bars(axes[4], energies, "reference energies, eV")
+    _bars(axes[4], energies, with_usual_unit("reference energies", "energy"))
     n = max(found.n_molecules, 1)
     shares = {name: 100 * count / n for name, count in found.coverage.items()}
     _bars(axes[5], shares, "molecules with the label, %")

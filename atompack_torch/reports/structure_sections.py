@@ -9,6 +9,7 @@ import numpy as np
 from atompack_torch.batch.elements import symbol
 from atompack_torch.display.elements import periodic_table
 from atompack_torch.display.markup import Markup, join, number, percent, structures, table, tag
+from atompack_torch.fields import with_usual_unit
 from atompack_torch.reports.figures import of_integers, of_values, outliers
 from atompack_torch.reports.findings import Findings, Neighborhoods, shared_geometries
 from atompack_torch.reports.notes import lonely_elements
@@ -62,7 +63,8 @@ def _element_table(one: Findings) -> Markup:
     ]
     head = (
         *("element", "atoms", "share", "structures"),
-        *("reference energy, eV", "RMS of force components, eV/Å"),
+        with_usual_unit("reference energy", "energy"),
+        with_usual_unit("RMS of force components", "forces"),
     )
     return table(head, rows, numeric=range(1, 6))
 
@@ -74,7 +76,7 @@ def cells(found: Sequence[Findings]) -> Markup:
     for one in found:
         volume = one.sample["volume"] if one.sample else np.zeros(0)
         volumes.append(volume[np.isfinite(volume)])
-    figure, n_outside = of_values(found, volumes, "cell volume per atom, Å³", "structures")
+    figure, n_outside = of_values(found, volumes, "cell volume per atom (usually Å³)", "structures")
     parts.append(figure)
     parts.append(outliers(n_outside))
     rows = []
@@ -96,11 +98,10 @@ def neighbors(found: Sequence[Findings]) -> Markup:
         return tag("p", "No neighbors were searched.")
     cutoff = there[0].cutoff
     counts = of_integers(
-        found, [one.counts for one in there], f"neighbors within {cutoff:g} Å", "atoms"
+        found, [one.counts for one in there], f"neighbors within {cutoff:g} (usually Å)", "atoms"
     )
-    nearest, n_outside = of_values(
-        found, [one.nearest for one in there], "distance to the nearest neighbor, Å", "atoms"
-    )
+    distance = "distance to the nearest neighbor (usually Å)"
+    nearest, n_outside = of_values(found, [one.nearest for one in there], distance, "atoms")
     both = tag(
         "div",
         tag("div", tag("h3", "Neighbor counts"), counts),
@@ -119,7 +120,7 @@ def neighbors(found: Sequence[Findings]) -> Markup:
         title = f"Shortest distances of {one.name}" if len(found) > 1 else "Shortest distances"
         lines = [(f"{i:,}", formula, number(-d)) for d, i, formula in part.closest]
         if lines:
-            columns = ("structure", "formula", "shortest distance, Å")
+            columns = ("structure", "formula", "shortest distance (usually Å)")
             closest.append(tag("div", tag("h3", title), table(columns, lines, numeric=(0, 2))))
     return join([*parts, tag("div", *closest, class_="pair")])
 

@@ -17,11 +17,11 @@ def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["head", str(fixtures / "minimal.atp")]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "molecule 0: HO, 2 atoms",
-        "  positions       float32  (2, 3)  Å   0 0 0 0.75 0 -1.5",
-        "  atomic_numbers  int64    (2,)        8 1",
-        "  energy          float64  ()      eV  -1.25",
-        "  q               float64  (2,)        -0.5 0.5",
-        "  id              int64    ()          7",
+        "  positions       float32  (2, 3)  usually Å   0 0 0 0.75 0 -1.5",
+        "  atomic_numbers  int64    (2,)                8 1",
+        "  energy          float64  ()      usually eV  -1.25",
+        "  q               float64  (2,)                -0.5 0.5",
+        "  id              int64    ()                  7",
         "1 of 1 molecules",
     ]
 

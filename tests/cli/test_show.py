@@ -40,10 +40,10 @@ def test_all_labels_with_units(path: Path, capsys: pytest.CaptureFixture[str]) -
     text = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "structure 1: HO, 2 atoms"
-    assert "energy -2.5 eV" in lines
+    assert "energy -2.5 usually eV" in lines
     assert "7 0 0; 0 7 0; 0 0 7" in text
-    assert "positions (Å)" in text
-    assert "forces (eV/Å)" in text
+    assert "positions (usually Å)" in text
+    assert "forces (usually eV/Å)" in text
     assert "0 O 1 2 3 0.333333 0.333333 0.333333" in lines
     assert "1 H 4 5 6 0.333333 0.333333 0.333333" in lines
     assert "tag 'ß'" in lines
@@ -61,9 +61,9 @@ def test_json(index: str, number: int, path: Path, capsys: pytest.CaptureFixture
         "dtype": "float64",
         "shape": [],
         "values": -1.5 - number,
-        "unit": "eV",
+        "usual_unit": "eV",
     }
-    assert document["fields"]["positions"]["unit"] == "Å"
+    assert document["fields"]["positions"]["usual_unit"] == "Å"
 
 
 @pytest.mark.parametrize("index", ["3", "-4", "99999999999999999999"])
@@ -230,7 +230,7 @@ def test_titles_are_bold(
     assert colored.startswith(f"\x1b[1m{title}\x1b[0m\n")
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
     if command != "info":
-        name = {"stats": "energy (eV):", "head": "molecule 1:"}[command]
+        name = {"stats": "energy (usually eV):", "head": "molecule 1:"}[command]
         assert f"\n\x1b[36m{name}\x1b[0m " in colored
     monkeypatch.setenv("NO_COLOR", "1")
     assert main([command, str(path)]) == 0

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import ase
+import ase.io
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report
 from atompack_torch.conversion.keys import KeyMap
@@ -29,7 +36,7 @@ def renamed(keys: dict[str, str], *records: Parts) -> tuple[list[Parts], Report]
     report = Report()
     key_map = KeyMap(keys, report)
     columns = key_map.apply(columns_of([*records]))
-    key_map.check_all_found()
+    key_map.check_all_found("a")
     return list(records_of(columns)), report
 
 
@@ -116,3 +123,84 @@ def test_wrong_keys() -> None:
         KeyMap({"a": "energy", "b": "energy"}, Report())
     with pytest.raises(ValueError, match="got 'positions', which every structure has"):
         KeyMap({"a": "positions"}, Report())
+
+
+def xyz(path: Path, text: str) -> Path:
+    path.write_text(f"1\n{text} Properties=species:S:1:pos:R:3\nH 0 0 0\n")
+    return path
+
+
+def npz(path: Path, **arrays: Any) -> Path:
+    np.savez(path, R=np.zeros((1, 1, 3)), z=np.array([1]), **arrays)
+    return path
+
+
+def test_a_key_must_be_in_one_of_several_sources(tmp_path: Path) -> None:
+    has = [xyz(tmp_path / "a.xyz", "REF_e=1 energy=5"), npz(tmp_path / "a.npz", REF_e=np.ones(1))]
+    has_not = [xyz(tmp_path / "b.xyz", "energy=2"), npz(tmp_path / "b.npz", other=np.ones(1))]
+    ase.io.write(tmp_path / "c.traj", ase.Atoms("H"))
+    target, keys = tmp_path / "x.atp", {"REF_e": "energy"}
+    for sources in (
+        [has[0], has_not[0]],
+        [has_not[0], has[0]],
+        [has[1], has_not[1]],
+        [*has_not, has[0], tmp_path / "c.traj"],
+    ):
+        report = apt.convert(sources, target, key_map=keys, mode="w", progress=False)
+        assert apt.AtpDataset(target)[:].mask("energy").sum() == 1  # not the energy of another key
+        assert any("key_map: no " in note and "'REF_e'" in note for note in report.notes)
+    for sources in (has_not, [has_not[0]], [has_not[0], tmp_path / "c.traj"]):
+        with pytest.raises(FieldError, match=r"key_map: no .* 'REF_e'"):
+            apt.convert(sources, target, key_map=keys, mode="w", progress=False)
+    both = [tmp_path / "y.atp", tmp_path / "z.atp"]
+    apt.split([has_not[0], has[0]], both, [0.5, 0.5], key_map=keys, progress=False)
+    with pytest.raises(FieldError, match="key_map: no frame has 'REF_e'"):
+        apt.split([has_not[0]] * 2, both, [0.5, 0.5], key_map=keys, mode="w", progress=False)
+
+
+@pytest.mark.parametrize("order", [None, "voigt", "vasp"])
+@pytest.mark.parametrize("name", ["a.npz", "a.xyz", "a.parquet", "a.json"])
+def test_six_numbers_are_in_the_order_asked_for(
+    tmp_path: Path, name: str, order: str | None
+) -> None:
+    six = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    path = tmp_path / name
+    lattice = np.eye(3).tolist()
+    if name == "a.npz":
+        npz(path, mine=np.array([six]))
+    elif name == "a.xyz":
+        xyz(path, 'mine="1 2 3 4 5 6"')
+    elif name == "a.parquet":
+        columns = {"positions": [[[0.0, 0, 0]]], "atomic_numbers": [[1]], "mine": [six]}
+        pq.write_table(pa.table(columns), path)
+    else:
+        site = {"species": [{"element": "H", "occu": 1}], "xyz": [0, 0, 0]}
+        structure = {"lattice": {"matrix": lattice}, "sites": [site]}
+        path.write_text(json.dumps([{"structure": structure, "mine": six}]))
+    options: dict[str, Any] = {} if order is None else {"stress_order": order}
+    report = apt.convert(
+        path, tmp_path / "a.atp", key_map={"mine": "stress"}, progress=False, **options
+    )
+    yz, xz, xy = (5, 6, 4) if order == "vasp" else (4, 5, 6)
+    stress = apt.AtpDataset(tmp_path / "a.atp")[0].stress
+    assert stress.tolist() == [[1, xy, xz], [xy, 2, yz], [xz, yz, 3]]
+    assert any("VASP's order" in warning for warning in report.warnings) == (order is None)
+
+
+@pytest.mark.parametrize("is_vasp", [False, True])
+def test_sheared_cells_say_in_which_order_their_stresses_are(tmp_path: Path, is_vasp: bool) -> None:
+    frames = []
+    for i in range(6):
+        (a, b), voigt = (((1, 2), 3), ((0, 2), 4), ((0, 1), 5))[i % 3]
+        cell, six = np.eye(3) * 4, np.array([1.0, 1, 1, 0.1, 0.1, 0.1])
+        cell[b, a] = 0.1
+        six[3 + (voigt - 2) % 3 if is_vasp else voigt] = 2
+        lattice, mine = (" ".join(map(str, array.ravel())) for array in (cell, six))
+        text = f'Lattice="{lattice}" mine="{mine}" Properties=species:S:1:pos:R:3'
+        frames.append(f"1\n{text}\nH 0 0 0\n")
+    (tmp_path / "a.xyz").write_text("".join(frames))
+    report = apt.convert(
+        tmp_path / "a.xyz", tmp_path / "a.atp", key_map={"mine": "stress"}, progress=False
+    )
+    assert any("says so in 6 of 6 structures" in w for w in report.warnings) == is_vasp
+    assert len(report.warnings) == is_vasp

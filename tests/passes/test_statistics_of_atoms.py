@@ -212,8 +212,8 @@ def test_the_command_tells_file_and_molecule(
     assert cli.main(["stats", str(path), str(other), "--cutoff", "3"]) == 0
     text = capsys.readouterr().out
     assert f"longest force: {other}: molecule 1\n" in text
-    assert "longest force: 999 eV/Å (molecule" in text
-    for part in ("neighbors within 3 Å:", "force RMS, eV/Å", "isolated, eV", "E0, eV"):
+    assert "longest force: 999 (usually eV/Å) (molecule" in text
+    for part in ("neighbors within 3 (usually Å):", "force RMS", "isolated", "E0"):
         assert part in text
     assert cli.main(["stats", "--json", "--cutoff", "3", str(path)]) == 0
     document = json.loads(capsys.readouterr().out)
