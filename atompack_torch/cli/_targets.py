@@ -21,6 +21,7 @@ from atompack_torch.options import ChangeOptions
 if TYPE_CHECKING:
     from atompack_torch.conversion.report import Report
 
+STDOUT = "-"
 _SHARDS = {
     "shard-size": "examples per shard (default: 10000)",
     "block-size": "examples per block (default: 100)",
@@ -195,6 +196,16 @@ def print_report(report: object) -> None:
         print(styled(shown, "yellow", sys.stdout) if is_warning else shown)
 
 
+def show_report(options: argparse.Namespace, report: Report) -> None:
+    """Prints a report as it was asked for, on stderr if stdout is the target."""
+    stream = sys.stderr if options.target == STDOUT else sys.stdout
+    with contextlib.redirect_stdout(stream):
+        if options.json:
+            print_json(report.as_dict())
+        elif not options.quiet:
+            print_report(report)
+
+
 def run_writer(options: argparse.Namespace, write: Callable[..., Report]) -> int:
     """Runs a command that writes one target, and prints its report.
 
@@ -207,8 +218,5 @@ def run_writer(options: argparse.Namespace, write: Callable[..., Report]) -> int
     """
     with writing_errors():
         report = write(**target_options(options))
-    if options.json:
-        print_json(report.as_dict())
-    elif not options.quiet:
-        print_report(report)
+    show_report(options, report)
     return 0

@@ -10,6 +10,7 @@ For example:
   atompack-torch convert run.extxyz run.atp --key REF_virials=stress --stress-from virial
   atompack-torch convert snap.json snap.atp --key outputs.stress=stress --stress-order vasp
   zcat train.extxyz.gz | atompack-torch convert - train.atp
+  atompack-torch convert train.atp - --to extxyz | gzip > train.extxyz.gz
   atompack-torch convert data.atp data.db
   atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
   atompack-torch convert casts/*.nc grids.zarr profiles.atlas
@@ -39,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch.cli._options import add_source_and_target, option_of
-from atompack_torch.cli._output import UsageError, print_json
+from atompack_torch.cli._output import UsageError
 from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import storage_options_of
 from atompack_torch.cli._targets import (
@@ -49,8 +50,8 @@ from atompack_torch.cli._targets import (
     add_output,
     changes_of,
     pairs_of,
-    print_report,
     shards_of,
+    show_report,
     writing_errors,
 )
 
@@ -108,10 +109,7 @@ def run(options: argparse.Namespace) -> int:
             report = _exported(options)
         else:
             report = _stored(options) if _are_datasets(options) else _report(options)
-    if options.json:
-        print_json(report.as_dict())
-    elif not options.quiet:
-        print_report(report)
+    show_report(options, report)
     return 0
 
 

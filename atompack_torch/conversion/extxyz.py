@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +36,7 @@ from atompack_torch.parsed.extxyz_keys import (
     targets_of,
 )
 from atompack_torch.parsed.indexes import scan
-from atompack_torch.parsed.text_files import Text
+from atompack_torch.parsed.text_files import STDIN, Text
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
 from atompack_torch.writers.hidden_parts import hidden_part
@@ -201,8 +203,10 @@ def open_source(path: str, options: SourceOptions) -> Source:
     return source
 
 
-def open_target(path: str, options: TargetOptions) -> Writer:
-    """Opens a file for writing."""
+def open_target(path: str, options: TargetOptions) -> Writer | StdoutWriter:
+    """Opens a file for writing, or standard output (``"-"``)."""
+    if path == STDIN:
+        return StdoutWriter(options.report)
     return Writer(path, report=options.report, mode="w")
 
 
@@ -325,6 +329,26 @@ def _custom_numbers(key: str, target: Target, array: Array, n_leading: int) -> A
     if not shape and target.varies and target.kind != "text":
         return array[..., None]  # one number and an array of one have the same text
     return array
+
+
+class StdoutWriter(AbstractContextManager["StdoutWriter"]):
+    """Writes columns to standard output as they come.
+
+    Args:
+        report: receives the number of bytes, and values that the format cannot represent.
+    """
+
+    def __init__(self, report: ConversionReport) -> None:
+        self._report = report
+
+    def write(self, columns: Columns) -> None:
+        """Writes a block."""
+        text = text_of(columns, self._report)
+        sys.stdout.buffer.write(text)
+        self._report.bytes_written += len(text)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.buffer.flush()
 
 
 class Writer(WriterBase):

@@ -30,6 +30,7 @@ from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS, prefixed_id
 from atompack_torch.formats import Format
 from atompack_torch.options import bytes_at, short_list
+from atompack_torch.parsed.text_files import STDIN
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns
 
@@ -97,7 +98,8 @@ class Job(NamedTuple):
             raise
         self._say(report)
         report.bytes_read = sum(source.n_bytes() for source in self.sources)
-        report.bytes_written = bytes_at(Path(self.dst))
+        if os.fspath(self.dst) != STDIN:
+            report.bytes_written = bytes_at(Path(self.dst))
         report.finish()
 
     def learn_examples(self, fit: SchemaUnifier) -> bool:

@@ -89,7 +89,8 @@ def convert(
             standard input; its text is then kept in a temporary file (see ``TMPDIR``). URLs of
             ``.atp`` files are read where they are, all others are downloaded first.
         dst: the file to create, with ``part`` the folder; for a URL it is made in the temporary
-            folder and then uploaded.
+            folder and then uploaded. ``"-"`` is standard output, to which ``target="extxyz"``
+            writes structures as they are read.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
             ``"aselmdb"``, ``"parquet"``, ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"hdf5-set"``,
             ``"pymatgen-json"``, ``"deepmd"``, ``"deepmd-lmdb"``, ``"metatrain"``, ``"mtp-cfg"``,
@@ -385,6 +386,8 @@ def _finished_part(
 def _check_ends(paths: Sequence[_Path], target: _Target) -> None:
     """Raises if the target is a source, or exists and must not."""
     dst = target.path
+    if os.fspath(dst) == STDIN:
+        return
     local = [path for path in paths if os.fspath(path) != STDIN and not is_url(path)]
     files = [path for path in local if Path(path).exists()]
     if any(Path(dst).exists() and Path(dst).samefile(path) for path in files):
@@ -399,6 +402,8 @@ def _check_target(
     """Raises ValueError if targets of the format do not have an option."""
     dst, mode, source = target.path, target.mode, target.format.source
     traits = traits_of(target.format)
+    if os.fspath(dst) == STDIN and source != "extxyz":
+        raise ValueError(f"-: only extended XYZ is written to standard output, not {source}")
     if mode == "a" and mode not in traits.modes:
         raise ValueError(f"mode: {dst} is of format {source}, which is not appended to")
     if mode == "w" and mode not in traits.modes and Path(dst).exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from reference.extxyz import Told
+from reference.extxyz import Told, one_atom
 from reference.frames import NUMBERS, POSITIONS, Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
+from atompack_torch.cli import main
 from atompack_torch.conversion import extxyz
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Column, Columns
@@ -362,3 +364,21 @@ def test_a_file_that_came_between_is_kept(tmp_path: Path) -> None:
 def test_wrong_mode(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mode: expected x or w, got 'a'"):
         extxyz.Writer(tmp_path / "x", mode="a")
+
+
+def test_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    (tmp_path / "a.xyz").write_text("".join(one_atom(f"energy={i}") for i in range(3)))
+    source, file = str(tmp_path / "a.xyz"), tmp_path / "b.xyz"
+    assert main(["convert", source, str(file), "--quiet"]) == 0
+    assert main(["convert", source, "-", "--to", "extxyz"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out == file.read_bytes()
+    assert f"3 structures, 3 atoms, {len(out)} B" in err.decode()
+    assert main(["filter", source, "-", "energy > 0", "--to", "extxyz", "--json"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.count(b"energy=") == 2
+    document = json.loads(err)
+    assert (document["structures_written"], document["bytes_written"]) == (2, len(out))
+    assert main(["convert", source, "-", "--to", "atp"]) == 2
+    assert b"only extended XYZ is written to standard output" in capfdbinary.readouterr().err
+    assert not Path("-").exists()
