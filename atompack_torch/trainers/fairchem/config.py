@@ -12,7 +12,8 @@ import torch
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.trainers._layout import float_dtype, open_dataset, selected_schema
+from atompack_torch.trainers._layout import float_dtype, selected_schema
+from atompack_torch.trainers._naming import open_with_names
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
 from atompack_torch.trainers.fairchem.naming import INTEGERS, pairs_of, properties_of
 
@@ -50,6 +51,21 @@ _OPTIONS = (
 )
 
 
+def _opened(paths: Any, key_map: Mapping[str, str]) -> MoleculeDataset:
+    """Opens the data, with its own names of labels."""
+    names = {label: name for name, label in key_map.items()}
+    if len(names) < len(key_map) or names.keys() - {"energy", "forces", "stress"}:
+        got = ", ".join(key_map.values())
+        raise ValueError(f"key_map: expected energy, forces and stress, each once, got {got}")
+    molecules, fields = open_with_names(paths, names)
+    if any(label != name for label, name in fields.items()):
+        raise ValueError(
+            "key_map: expected extended XYZ or .aselmdb, got another format: atompack-torch rename "
+            "writes these names to a new file"
+        )
+    return molecules
+
+
 class Dataset(BaseDataset):  # type: ignore[misc]
     """Data set of fairchem's configuration, over anything that holds molecules.
 
@@ -63,8 +79,9 @@ class Dataset(BaseDataset):  # type: ignore[misc]
 
     Options of ``AseDBDataset`` mean what they mean there: ``a2g_args``, ``key_mapping``,
     ``first_n``, ``sample_n``, ``no_shuffle`` and ``max_atoms``, and of ``transforms`` those that
-    name the data set, put molecules in boxes or reshape the stress. Numbers of atoms come from the
-    index of the file; ``metadata.npz`` is not needed.
+    name the data set, put molecules in boxes or reshape the stress. ``key_map`` (name in the data →
+    ``energy``, ``forces`` or ``stress``) names labels of extended XYZ and of databases. Numbers of
+    atoms come from the index of the file; ``metadata.npz`` is not needed.
 
     Items are ``AtomicData`` of single structures; ``Loader`` makes whole batches.
 
@@ -72,7 +89,8 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         config: of fairchem; ``src`` is a path, a pattern, a URL or a list of paths.
 
     Raises:
-        ValueError: an option or transform has no counterpart.
+        ValueError: an option or transform has no counterpart, or ``key_map`` does not suit the
+            data.
         TypeError: the source holds no molecules.
     """
 
@@ -80,7 +98,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         super().__init__(dict(config))
         source = config["src"]
         paths = _matching(source) if isinstance(source, str) else list(source)
-        self.molecules: MoleculeDataset = open_dataset(paths)
+        self.molecules = _opened(paths, config.get("key_map") or {})
         self.num_samples = len(self.molecules)
         self._graph = _checked("a2g_args", config.get("a2g_args"), _OPTIONS)
         self._transforms = _checked("transforms", config.get("transforms"), _TRANSFORMS)

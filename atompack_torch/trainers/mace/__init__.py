@@ -20,6 +20,7 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.fields import check_key_map
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import (
@@ -29,7 +30,7 @@ from atompack_torch.trainers._layout import (
     schema_of,
     selected_schema,
 )
-from atompack_torch.trainers.mace._keys import found_keys
+from atompack_torch.trainers.mace._keys import found_keys, labels_of
 from atompack_torch.trainers.mace._layout import MaceLayout, make_layout
 
 __all__ = ["MaceLayout", "batch", "loader"]
@@ -43,7 +44,7 @@ def batch(
     cutoff: float,
     *,
     head: int = 0,
-    keys: Mapping[str, str] | None = None,
+    key_map: Mapping[str, str] | None = None,
     config_type_weights: Mapping[str, float] | None = None,
     dtype: torch.dtype | None = None,
 ) -> Any:
@@ -57,7 +58,7 @@ def batch(
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
         head: number of the head, the same for all structures.
-        keys: name of a label in MACE → name of the field, as ``{"energy": "REF_energy"}``;
+        key_map: name in the data → name of a label in MACE, as ``{"REF_energy": "energy"}``;
             labels that are not named are found under the names of MACE and of this package.
         config_type_weights: weight of each ``config_type``; others have weight 1.
         dtype: of all values, float32 or float64; None: torch's default one.
@@ -83,7 +84,7 @@ def batch(
         _numbers(z_table),
         cutoff,
         dtype=float_dtype(dtype),
-        keys=found_keys(schema, keys or {}),
+        keys=found_keys(schema, labels_of(key_map)),
         type_weights=config_type_weights,
         head=head,
     )
@@ -101,7 +102,7 @@ def loader(
     shuffle: bool = True,
     seed: int = 0,
     head: int = 0,
-    keys: Mapping[str, str] | None = None,
+    key_map: Mapping[str, str] | None = None,
     config_type_weights: Mapping[str, float] | None = None,
     dtype: torch.dtype | None = None,
     **options: Any,
@@ -125,7 +126,7 @@ def loader(
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         head: number of the head.
-        keys: as for ``batch``.
+        key_map: as for ``batch``.
         config_type_weights: as for ``batch``.
         dtype: as for ``batch``.
         **options: ``resident=True`` keeps the data and their edges in memory, so that these are
@@ -141,6 +142,7 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or
             another dtype.
     """
+    check_key_map(options)
     dataset: MoleculeDataset = open_dataset(data)
     schema = selected_schema(dataset)
     layout = make_layout(
@@ -148,7 +150,7 @@ def loader(
         _numbers(z_table),
         cutoff,
         dtype=float_dtype(dtype),
-        keys=found_keys(schema, keys or {}),
+        keys=found_keys(schema, labels_of(key_map)),
         type_weights=config_type_weights,
         head=head,
     )

@@ -22,6 +22,24 @@ KEYS = {
 }
 
 
+def labels_of(key_map: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns label → field, given field → label.
+
+    Args:
+        key_map: name in the data → label; None: no names.
+
+    Returns:
+        The inverse.
+
+    Raises:
+        ValueError: two names are one label.
+    """
+    labels = {label: name for name, label in (key_map or {}).items()}
+    if len(labels) < len(key_map or {}):
+        raise ValueError("key_map: expected each label once, got one twice")
+    return labels
+
+
 def found_keys(schema: Mapping[str, FieldSpec], named: Mapping[str, str]) -> dict[str, str]:
     """Finds the fields of all labels.
 

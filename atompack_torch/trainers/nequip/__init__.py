@@ -43,7 +43,7 @@ def batch(
         molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
         model_type_names: types of the model, in its order.
         cutoff: ``r_max`` of the model, in Å.
-        **options: ``chemical_species_to_atom_type_map``, ``key_mapping`` and ``transforms`` of
+        **options: ``chemical_species_to_atom_type_map``, ``key_map`` and ``transforms`` of
             ``loader``.
 
     Returns:
@@ -67,7 +67,7 @@ def loader(
     shuffle: bool = True,
     seed: int = 0,
     chemical_species_to_atom_type_map: dict[str, str] | None = None,
-    key_mapping: dict[str, str] | None = None,
+    key_map: dict[str, str] | None = None,
     transforms: Sequence[Any] = (),
     **options: Any,
 ) -> Loader[Any]:
@@ -86,7 +86,7 @@ def loader(
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
-        key_mapping: name of a field of the data → key of NequIP, in addition to ``energy``,
+        key_map: name in the data → key of NequIP, in addition to ``energy``,
             ``forces`` and ``stress``, or in place of one of them.
         transforms: of NequIP, applied to whole batches in turn.
         **options: ``resident=True`` keeps the data and their edges in memory, so that these are
@@ -105,7 +105,7 @@ def loader(
         model_type_names,
         cutoff,
         chemical_species_to_atom_type_map=chemical_species_to_atom_type_map,
-        key_mapping=key_mapping,
+        key_map=key_map,
         transforms=transforms,
     )
     return epoch_loader(

@@ -94,7 +94,7 @@ class DataModule(DataHooks, _Base):
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
-        key_mapping: name of a field of the data → key of NequIP, in addition to ``energy``,
+        key_map: name in the data → key of NequIP, in addition to ``energy``,
             ``forces`` and ``stress``, or in place of one of them.
         transforms: of NequIP, applied to whole batches in turn.
         stats_manager: ``DataStatisticsManager`` of NequIP.
@@ -124,7 +124,7 @@ class DataModule(DataHooks, _Base):
         batch_size: int | None = None,
         max_atoms: float | None = None,
         chemical_species_to_atom_type_map: Mapping[str, str] | None = None,
-        key_mapping: Mapping[str, str] | None = None,
+        key_map: Mapping[str, str] | None = None,
         transforms: Sequence[Any] = (),
         stats_manager: Mapping[str, Any] | None = None,
         shuffle: bool = True,
@@ -149,7 +149,7 @@ class DataModule(DataHooks, _Base):
             model_type_names,
             cutoff,
             chemical_species_to_atom_type_map=_primitive(chemical_species_to_atom_type_map),
-            key_mapping=_primitive(key_mapping),
+            key_map=_primitive(key_map),
             transforms=tuple(made),
         )
         sets = ([_primitive(train)], _listed(val), _listed(test), _listed(predict))

@@ -149,7 +149,7 @@ def make_layout(
     cutoff: float,
     *,
     chemical_species_to_atom_type_map: Mapping[str, str] | None = None,
-    key_mapping: Mapping[str, str] | None = None,
+    key_map: Mapping[str, str] | None = None,
     transforms: Sequence[Callable[[Any], Any]] = (),
 ) -> NequipLayout:
     """Checks the options of ``batch`` and ``loader``.
@@ -158,7 +158,7 @@ def make_layout(
         model_type_names: types of the model, in its order.
         cutoff: in Å.
         chemical_species_to_atom_type_map: symbol of an element → type.
-        key_mapping: name of a field → key of NequIP.
+        key_map: name in the data → key of NequIP.
         transforms: applied to whole batches in turn.
 
     Returns:
@@ -179,11 +179,11 @@ def make_layout(
                 f"chemical_species_to_atom_type_map: expected one of {', '.join(indices)} for "
                 f"{symbol}, got {name!r}"
             )
-    named = key_mapping or {}
+    named = key_map or {}
     for key in named.values():
         if key in _STRUCTURE or registry.get_field_type(key, False) not in ("graph", "node"):
             raise ValueError(
-                "key_mapping: expected keys of labels, registered with "
+                "key_map: expected keys of labels, registered with "
                 f"nequip.data.register_fields, got {key!r}"
             )
     labels = {key: field for field, key in _LABELS.items()}

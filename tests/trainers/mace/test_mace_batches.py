@@ -84,15 +84,17 @@ def test_keys_of_mace_and_of_files(tmp_path: Path) -> None:
     opened = apt.open(write_extxyz(tmp_path / "a.xyz", made))
     (plain,) = trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, shuffle=False)
     (named,) = trainer.loader(
-        opened, Z_TABLE, CUTOFF, batch_size=6, shuffle=False, keys={"energy": "dft"}
+        opened, Z_TABLE, CUTOFF, batch_size=6, shuffle=False, key_map={"dft": "energy"}
     )
     torch.testing.assert_close(named.energy, 2 * plain.energy)
     read = ase.io.read(tmp_path / "a.xyz", ":")
     assert_same(plain, stock_loader(read, [range(6)])[0])
     with pytest.raises(apt.FieldError, match=r"energy: no field 'REF_enrgy': did you mean"):
-        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, keys={"energy": "REF_enrgy"})
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, key_map={"REF_enrgy": "energy"})
+    with pytest.raises(TypeError, match="expected key_map="):
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, keys={"energy": "dft"})
     with pytest.raises(apt.FieldError, match=r"forces: expected rows of shape \(3,\)"):
-        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, keys={"forces": "REF_energy"})
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, key_map={"REF_energy": "forces"})
 
 
 def test_all_labels_weights_and_types(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_inputs_of_models_may_not_be_missing(tmp_path: Path) -> None:
         Z_TABLE,
         CUTOFF,
         batch_sampler=[[0, 1], [2]],
-        keys={"pressure": "pressure"},
+        key_map={"pressure": "pressure"},
     )
     batches = iter(loader)
     assert next(batches).pressure.tolist() == [0.0, 1.0]

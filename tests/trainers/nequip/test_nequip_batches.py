@@ -158,16 +158,16 @@ def test_labels_by_other_names(tmp_path: Path) -> None:
         atoms.arrays["moment"] = atoms.positions[:, 0]
     path = write_extxyz(tmp_path / "a.extxyz", made)
     mapping = {"my_energy": "total_energy", "charge": "charge", "moment": "magmoms"}
-    (data,) = ours(path, batch_size=N, key_mapping=mapping)
+    (data,) = ours(path, batch_size=N, key_map=mapping)
     assert data["total_energy"].flatten().tolist() == pytest.approx([e + 1 for e in expected])
     assert data["charge"].dtype == torch.int64
     assert data["charge"].tolist() == [[n % 3] for n in range(N)]
     torch.testing.assert_close(data["magmoms"], data["pos"][:, :1])
     with pytest.raises(ValueError, match="register_fields"):
-        ours(path, key_mapping={"my_energy": "unheard_of"})
+        ours(path, key_map={"my_energy": "unheard_of"})
     register_fields(graph_fields=["unheard_of"])
     try:
-        (data,) = ours(path, batch_size=N, key_mapping={"my_energy": "unheard_of"})
+        (data,) = ours(path, batch_size=N, key_map={"my_energy": "unheard_of"})
     finally:
         deregister_fields("unheard_of")
     assert data["unheard_of"].shape == (N, 1)
@@ -179,7 +179,7 @@ def test_a_missing_integer_is_an_error(tmp_path: Path) -> None:
         atoms.info["charge"] = 1
     path = write_extxyz(tmp_path / "a.extxyz", made)
     with pytest.raises(apt.FieldError, match=r"molecules \[2\].*'charge'"):
-        list(ours(path, key_mapping={"charge": "charge"}))
+        list(ours(path, key_map={"charge": "charge"}))
 
 
 def test_transforms(tmp_path: Path) -> None:

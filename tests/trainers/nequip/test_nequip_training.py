@@ -199,7 +199,7 @@ def test_splits_and_several_sets(tmp_path: Path) -> None:
         ({"split": {"train": 3}}, "path"),
         ({"split": {"path": "a", "fit": 3}}, "fit"),
         ({"max_atoms": 4}, "max_atoms"),
-        ({"key_mapping": {"a": "b"}}, "register_fields"),
+        ({"key_map": {"a": "b"}}, "register_fields"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
