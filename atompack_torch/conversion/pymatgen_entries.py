@@ -31,7 +31,7 @@ from atompack_torch.fields import (
 from atompack_torch.writers.columns import Array
 
 _NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
-_STRUCTURE = ("lattice", "sites")
+STRUCTURE = ("lattice", "sites")
 # Not values of an entry: what pymatgen writes about itself, and the structure.
 _IGNORED = frozenset(("@module", "@class", "@version", "structure", "builder_meta"))
 _SPECIES = ("element", "occu", "properties")
@@ -81,11 +81,10 @@ class EntryReader:
             CorruptFileError: it is no structure, or a label does not fit it.
             UnsupportedFormatError: a site has fractional occupancies.
         """
-        if isinstance(entry, dict) and all(key in entry for key in _STRUCTURE):
-            entry = {"structure": entry}
-        structure = entry.get("structure") if isinstance(entry, dict) else None
-        if not isinstance(structure, dict):
+        found = located(entry)
+        if found is None:
             raise CorruptFileError("expected an entry with a structure, got another value")
+        entry, structure = found, found["structure"]
         made = _structure(structure)
         values = {**extra, **entry}
         known = public_set(values, ENTRY_SETS)
@@ -171,6 +170,35 @@ class EntryReader:
         made.labels[label] = array
 
 
+def located(entry: Any, depth: int = 3) -> dict[str, Any] | None:
+    """Returns a document with its structure under ``structure``; None if it has none.
+
+    Args:
+        entry: a structure, an entry with one, or a document in which one object has one, such as
+            ``output`` of a calculation, whose values then come to those of the document.
+        depth: levels of objects to look at.
+
+    Returns:
+        The values of the entry.
+
+    Raises:
+        CorruptFileError: several objects have structures, and none of them is the output.
+    """
+    if not isinstance(entry, dict):
+        return None
+    if all(key in entry for key in STRUCTURE):
+        return {"structure": entry}
+    if isinstance(entry.get("structure"), dict):
+        return entry
+    parts = {key: found for key in entry if depth and (found := located(entry[key], depth - 1))}
+    if len(parts) > 1 and "output" not in parts:
+        raise CorruptFileError(f"expected one structure, got several: {', '.join(parts):.200}")
+    if not parts:
+        return None
+    key = "output" if "output" in parts else next(iter(parts))
+    return {name: value for name, value in entry.items() if name != key} | parts[key]
+
+
 def _structure(structure: Mapping[str, Any]) -> Parts:
     """Converts a structure without its properties."""
     sites = structure.get("sites")
@@ -240,7 +268,7 @@ def _rest(structure: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in structure.items():
         if key == "properties" and isinstance(value, dict):
             yield from value.items()
-        elif key not in _STRUCTURE and value is not None:
+        elif key not in STRUCTURE and key not in _IGNORED:
             yield key, value
 
 
@@ -271,8 +299,19 @@ def _part(values: Mapping[str, Any], key: str) -> Any:
     return found
 
 
+def _decoded(value: Any) -> Any:
+    """Returns the numbers of arrays that monty encodes as objects; other values as they are."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [_decoded(one) for one in value]
+    is_array = isinstance(value, dict) and value.get("@class") in ("array", "Tensor")
+    if not is_array or str(value.get("dtype", "")).startswith("complex"):
+        return value
+    return value.get("data")
+
+
 def _floats(value: Any) -> Array | None:
     """Converts nested lists to float64, null to NaN; None if they are no numbers of one shape."""
+    value = _decoded(value)
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -282,6 +321,7 @@ def _floats(value: Any) -> Array | None:
 
 def _plain(value: Any) -> Any:
     """Converts a value to a string or an array; None if a property cannot hold it."""
+    value = _decoded(value)
     if isinstance(value, str):
         return value
     if not isinstance(value, (bool, int, float, list)) or value == []:

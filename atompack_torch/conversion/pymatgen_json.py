@@ -9,7 +9,8 @@ files, plain or compressed by gzip, bzip2 or xz:
 - ``{material: {frame: entry}}``: MPtrj;
 - ``{material: [{"steps": [entry, ...], ...}, ...]}``: relaxations of Alexandria.
 
-An entry is a dictionary with a ``structure``, labels and other values; or the structure itself.
+An entry is a dictionary with a ``structure``, labels and other values, or with an object that has
+them (``output`` of a task of the Materials Project); or the structure itself.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from typing import Any, NamedTuple
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.json_stream import JsonStream, opened_text
-from atompack_torch.conversion.pymatgen_entries import EntryReader
+from atompack_torch.conversion.pymatgen_entries import STRUCTURE, EntryReader, located
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.stacking import stacked_blocks
 from atompack_torch.errors import AtompackError
 from atompack_torch.writers.columns import Columns
 
 _HEAD = 4096
+_HINT_HEAD = 1 << 16
+_MAX_PARTS = 1 << 20  # such as sites, of a structure that is read as one value
+_ENTRY_KEYS = {"structure", "steps", "energy", "entry_id", "composition", *STRUCTURE[:1]}
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _OBJECT = r"\s*\{\s*"
 _FRAMES = re.compile(
@@ -73,7 +77,7 @@ def is_pymatgen(path: str) -> bool:
     """True if a file has pymatgen structures as JSON; False also if it cannot be read."""
     try:
         with opened_text(path, "replace") as text:
-            head = text.read(_HEAD)
+            head = text.read(_HINT_HEAD)
     except (AtompackError, OSError, EOFError, ValueError):
         return False  # the reader chosen next reports the problem
     except Exception:  # errors of compressions
@@ -133,17 +137,35 @@ def _entries(stream: JsonStream) -> Iterator[_Entry]:
             for frame in stream.keys():
                 yield _Entry(stream.value(), frame, {"mp_id": material})
     elif _KEYED_LISTS.match(head):
+        document: dict[str, Any] = {}
         for material in stream.keys():
             if stream.peek() != "[":
-                stream.value()
+                document[material] = stream.value()
                 continue
+            name = "" if material == "entries" else material
             for value in stream.items():
-                yield from _steps(value, "" if material == "entries" else material)
+                if material in document or not _may_be_entry(value):
+                    document.setdefault(material, []).append(value)
+                    if len(document[material]) > _MAX_PARTS:
+                        raise stream.fault(f"expected entries in {material!r:.40}, got others")
+                else:
+                    yield from _steps(value, name)
+        if located(document):
+            yield _Entry(document, "", {})
+            return
+        for material, values in document.items():
+            for value in values if isinstance(values, list) else ():
+                yield _Entry(value, material, {})
     else:
         while stream.peek():
             yield from _steps(stream.value(), "")
     if stream.peek():
         raise stream.fault(f"expected the end of the file, got {stream.peek()!r}")
+
+
+def _may_be_entry(value: Any) -> bool:
+    """True unless an object of a list is part of one structure, such as a site."""
+    return not isinstance(value, dict) or not _ENTRY_KEYS.isdisjoint(value)
 
 
 def _steps(value: Any, name: str) -> Iterator[_Entry]:

@@ -261,6 +261,66 @@ def test_structures_alone(tmp_path: Path) -> None:
     assert any("no energy, forces or stress" in warning for warning in report.warnings)
 
 
+def test_the_order_of_keys_means_nothing(tmp_path: Path) -> None:
+    (data,) = structures([3])
+    whole = as_dict(data)
+    for first in ("sites", "@class", "charge", "lattice"):
+        turned = {first: whole[first]} | {key: whole[key] for key in reversed(whole)}
+        dataset, _ = converted(tmp_path / "a.json", dumped(turned), format="pymatgen-json")
+        assert np.array_equal(dataset[0].positions.numpy(), data["positions"]), first
+        assert dataset[0]["charge"].item() == 0
+
+
+def test_values_of_the_structure_its_sites_and_species(tmp_path: Path) -> None:
+    (data,) = structures([3])
+    whole = as_dict(data) | {"charge": 2.0, "properties": {"origin": "a", "energy": 9.0}}
+    sites = whole["sites"]
+    sites[1]["species"][0] |= {"oxidation_state": -2, "properties": {"spin": 5}}
+    sites[2]["properties"] = {"magmom": 1.5}
+    sites[2]["label"] = "Fe2"
+    entry = {"structure": whole, "energy": 1.0, "magmom": [1, 2, 3]}
+    dataset, report = converted(tmp_path / "a.json", dumped([entry]))
+    one = dataset[0]
+    assert (one["charge"].item(), one["origin"], one.energy.item()) == (2, "a", 1)
+    assert one["magmom"].tolist() == [1, 2, 3]
+    for key, value in (("oxidation_state", -2), ("spin", 5)):
+        assert np.array_equal(one[key].numpy(), [np.nan, value, np.nan], equal_nan=True), key
+    assert {what for what, _ in report.skipped} == {
+        "key 'energy' of the structure",
+        "key 'magmom' of the structure",
+        "key 'label'",
+    }
+
+
+def test_encoded_arrays_and_nested_documents(tmp_path: Path) -> None:
+    (data,) = structures([3])
+
+    def encoded(values: Any, **more: Any) -> Json:
+        return {"@module": "numpy", "@class": "array", "data": np.asarray(values).tolist()} | more
+
+    structure = as_dict(data)
+    structure["lattice"]["matrix"] = encoded(data["cell"])
+    output = {"structure": structure, "energy": 1.5, "forces": encoded(data["forces"])}
+    task = {
+        "calcs_reversed": [{"output": {}}],
+        "input": {"structure": as_dict(data)},
+        "output": output | {"waves": encoded([1, 2], dtype="complex128")},
+        "weights": encoded([1, 2, 3, 4]),
+    }
+    for document in (task, [{"result": task}]):
+        source = dumped(document)
+        dataset, report = converted(tmp_path / "a.json", source, format="pymatgen-json")
+        one = dataset[0]
+        assert np.array_equal(one.forces.numpy(), data["forces"])
+        assert one.energy.item() == 1.5
+        assert one["weights"].tolist() == [1, 2, 3, 4]
+        assert {what for what, _ in report.skipped} >= {"key 'calcs_reversed'", "key 'waves'"}
+    del task["output"]["structure"]
+    task["initial"] = {"structure": as_dict(data)}
+    with pytest.raises(apt.CorruptFileError, match="got several: input, initial"):
+        converted(tmp_path / "a.json", dumped([task]), format="pymatgen-json")
+
+
 def test_missing_values(tmp_path: Path) -> None:
     data = structures([3, 1, 2])
     entries = matpes(data)
