@@ -36,6 +36,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
             path, report=report, storage_options=given, first=first, last=last
         ),
         example=partial(example, path, given),
+        keeps_open=True,
     )
 
 

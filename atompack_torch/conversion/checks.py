@@ -11,7 +11,7 @@ from atompack_torch.conversion.records import is_per_atom, select
 from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.writers.columns import Array, Column, Columns, have_volume
 
 _MAX_ATOMIC_NUMBER = 255
 
@@ -43,6 +43,57 @@ def checked(columns: Columns, source: str, first: int, report: Report) -> Column
         report.refuse(FieldError(f"{source}: {fault} (molecule {first + i})"))
         keep[i] = False
     return select(columns, keep)
+
+
+def with_periodicity(columns: Columns, source: str, first: int, report: Report) -> Columns:
+    """Marks molecules as periodic that have a cell of full rank and no ``pbc``, as ASE does.
+
+    Args:
+        columns: a block that ``checked`` has accepted.
+        source: path of the source, for messages.
+        first: index of its first molecule in the source.
+        report: receives a note; handles molecules whose cell is of no use (raises, or counts them).
+
+    Returns:
+        The block without those.
+
+    Raises:
+        FieldError: a cell has NaN, or without ``pbc`` fewer than three independent vectors.
+    """
+    n = len(columns.ptr) - 1
+    cells, has_cell = _rows(columns, "cell", n)
+    pbc, has_pbc = _rows(columns, "pbc", n)
+    has_cell &= cells.any(axis=(1, 2))  # one of zeros means none
+    if (pbc.any(axis=1) & ~has_cell).any():
+        report.warn("pbc: true for molecules without a cell, which have no periodic neighbors")
+    is_finite = np.isfinite(cells).all(axis=(1, 2))
+    bare = has_cell & ~has_pbc
+    wrong = has_cell & (~is_finite | (bare & ~have_volume(cells)))
+    for i in np.flatnonzero(wrong).tolist():
+        fault = "finite numbers, got others"
+        if is_finite[i]:
+            fault = "three independent vectors where there is no pbc, got others"
+        report.refuse(FieldError(f"{source}: cell: expected {fault} (molecule {first + i})"))
+    if bare.any():
+        report.note("pbc: T T T where it was absent next to a cell")
+        made = Column(BUILTIN, "pbc", pbc | bare[:, None], has_pbc | bare)
+        fields = [column for column in columns.fields if column[:2] != made[:2]]
+        columns = columns._replace(fields=[*fields, made])
+    return select(columns, ~wrong) if wrong.any() else columns
+
+
+def _rows(columns: Columns, key: str, n: int) -> tuple[Array, Array]:
+    """Returns the values of a label of molecules, zeros where absent, and (n,) where present."""
+    values = np.zeros((n, *BUILTINS[key].shape), dtype=bool if key == "pbc" else np.float64)
+    for column in columns.fields:
+        if column[:2] == (BUILTIN, key):
+            mask = np.ones(n, dtype=bool) if column.mask is None else column.mask.copy()
+            if isinstance(column.values, np.ndarray):
+                values[mask] = column.values[mask]
+            else:
+                values[mask] = [column.values[i] for i in np.flatnonzero(mask)]
+            return values, mask
+    return values, np.zeros(n, dtype=bool)
 
 
 def _find_wrong_numbers(columns: Columns, faults: dict[int, str]) -> None:

@@ -50,6 +50,7 @@ class Source:
         maps_keys: True if ``read`` itself maps names of the file to fields, by ``options.keys``.
         own_keys: keys that ``read`` itself uses where it does not map all, such as types of atoms.
         takes_padding: True if ``read`` drops the padding rows of ``options.padding``.
+        keeps_open: True if a cell without ``pbc`` means an open molecule, as in ``.atp`` files.
         is_arrays: True if structures are rows of arrays, whose labels may have any name.
         note: remark for the report.
         read_range: yields the structures from a first one to one past a last one, without reading
@@ -68,6 +69,7 @@ class Source:
     maps_keys: bool = False
     own_keys: Collection[str] = ()
     takes_padding: bool = False
+    keeps_open: bool = False
     is_arrays: bool = False
     note: str = ""
     read_range: Callable[[Report, int, int], Iterator[Columns]] | None = None

@@ -145,6 +145,7 @@ def _of_dataset(path: str, open_dataset: Callable[[str, Mapping[str, Any]], Any]
         lambda report: read(report, 0, len(dataset)),
         partial(len, dataset),
         read_range=read,
+        keeps_open=True,
     )
 
 

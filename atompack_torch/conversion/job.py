@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.conversion.changes import Changes, known_unit
-from atompack_torch.conversion.checks import checked
+from atompack_torch.conversion.checks import checked, with_periodicity
 from atompack_torch.conversion.converter import Source, TargetOptions
 from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_target
@@ -248,11 +248,13 @@ class Job(NamedTuple):
                 own.structures_read += n
                 n_inside += n if is_inside else 0
                 columns = checked(keys[own].apply(columns), source.path, first, own)
-                n_kept += len(columns.ptr) - 1
                 if self.nan_is_missing:
                     columns = nan_as_missing(columns, own)
                 if report.is_order_assumed:
                     votes.count(columns)
+                if not source.keeps_open:
+                    columns = with_periodicity(columns, source.path, first, own)
+                n_kept += len(columns.ptr) - 1
                 edited = changed = self._changed(source, columns, report, own, units)
                 for edit in edits:
                     edited = edit.apply(edited)

@@ -44,7 +44,11 @@ _OF_STRUCTURE = {
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file."""
     return Source(
-        path, lambda report: read(path, report=report), partial(count, path), is_arrays=True
+        path,
+        lambda report: read(path, report=report),
+        partial(count, path),
+        is_arrays=True,
+        keeps_open=True,  # as MACE reads it
     )
 
 

@@ -63,7 +63,22 @@ def open_source(path: str, options: SourceOptions) -> Source:
             path, keys=keys, report=report, first=first, last=last
         ),
         names=partial(_names, path, keys),
+        keeps_open=_is_own(path),
     )
+
+
+def _is_own(path: str) -> bool:
+    """True if ``convert`` wrote the first of the files, so that what it lacks was not there."""
+    files = _files(path)
+    if not files:
+        return False
+    with _opened(files[0]) as file:
+        return bool(written_fields(_guarded(path, lambda: file.metadata.metadata)))
+
+
+def _files(path: str) -> list[str]:
+    place = Path(path)
+    return sorted(map(str, place.glob(_PATTERN))) if place.is_dir() else [path]
 
 
 def _names(path: str, keys: Mapping[str, str]) -> set[str]:
@@ -210,9 +225,8 @@ def _rows_of_block(metadata: Any) -> int:
 def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
     """Returns the interpretation of each file that has structures."""
     place = Path(path)
-    files = sorted(map(str, place.glob(_PATTERN))) if place.is_dir() else [path]
     plans, seen = [], set()
-    for name in files:
+    for name in _files(path):
         with _opened(name) as file:
             schema, n_rows = _guarded(name, lambda: file.schema_arrow), file.metadata.num_rows
             written = written_fields(_guarded(name, lambda: file.metadata.metadata))

@@ -186,10 +186,6 @@ class BlockReader:
                 own = prop
             if own.mask is None or own.mask.any():
                 made[field.target] = filled(made.get(field.target), own, block.n_atoms)
-        cell = made.get(FieldId(BUILTIN, "cell"))
-        pbc = FieldId(BUILTIN, "pbc")
-        if self._known is not None and self._known.is_periodic and cell and pbc not in made:
-            made[pbc] = Column(*pbc, np.ones((len(block.n_atoms), 3), dtype=bool), cell.mask)
         ptr = np.concatenate([[0], np.cumsum(block.n_atoms)])
         everything = np.ones(len(block.n_atoms), dtype=bool)
         places = dense(block.leaves["positions"], everything, block.n_atoms, (3,))

@@ -169,7 +169,10 @@ class ColumnPlanner:
             self._report.skip(what, f"neither numbers nor strings{part}")
             return None
         if kind == "string" and not _holds(own, type_):
-            self._report.skip(what, "lists of strings")
+            is_text = depth_of(type_) == 0
+            self._report.skip(
+                what, "text, where numbers are expected" if is_text else "lists of strings"
+            )
             return None
         target = _target(own)
         is_leveled = target.scope == BUILTIN or prefixed_id(own) is not None

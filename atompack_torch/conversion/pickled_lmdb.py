@@ -31,11 +31,12 @@ from atompack_torch.errors import (
     UnsafePickleError,
     UnsupportedFormatError,
 )
+from atompack_torch.fields import BUILTINS
 from atompack_torch.writers.columns import Columns
 
 _PICKLE = 0x80  # first byte, of protocol 2 and later
 _LENGTH, _METADATA = b"length", b"__metadata__"
-_POSITIONS, _NUMBERS = ("pos", "positions"), ("atomic_numbers", "z")
+_STRUCTURE = {"positions": ("pos", "positions"), "atomic_numbers": ("atomic_numbers", "z")}
 # Label → its names, the likeliest first.
 _LABELS = {
     "energy": ("energy", "total_energy", "y"),
@@ -79,6 +80,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
         path,
         lambda report: read(path, keys=keys, report=report),
         partial(count, path),
+        own_keys={key for key, name in keys.items() if name in _STRUCTURE},
         read_range=lambda report, first, last: read(
             path, keys=keys, report=report, first=first, last=last
         ),
@@ -119,7 +121,8 @@ def read(
 
     Args:
         path: the file.
-        keys: names that are not read as labels, because they are mapped to others.
+        keys: names of positions and atomic numbers, and names that are not read as labels, because
+            they are mapped to others.
         report: receives the interpretation of names, and values that are left out.
         first: number of the first structure.
         last: one past the last structure; None: all.
@@ -191,8 +194,8 @@ def _read_one(
 
 
 def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: Report) -> Parts:
-    positions = _taken(values, _POSITIONS, where)
-    numbers = _taken(values, _NUMBERS, where).reshape(-1)
+    positions = _taken(values, "positions", keys, where)
+    numbers = _taken(values, "atomic_numbers", keys, where).reshape(-1)
     n = len(positions)
     if positions.shape != (n, 3) or positions.dtype.kind != "f":
         raise CorruptFileError(f"{where}: pos: expected floats (n, 3), got {positions.shape}")
@@ -212,31 +215,33 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
             raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
         parts.labels[label] = value.reshape(shape) if shape else value.reshape(())[()]
         report.origin(label, name)
-    _complete_cell(parts, report)
+    _complete_cell(parts)
     for key, value in values.items():
         if key in _DERIVED:
             report.note(f"{key!r} left out: it follows from the structure and a cutoff")
         elif value is not None:
-            _put(parts, key, value, report)
+            builtin = BUILTINS.get(keys.get(key, ""))
+            is_whole = builtin is not None and builtin.level == "molecule"
+            _put(parts, key, value, report, is_whole=is_whole)
     return parts
 
 
-def _complete_cell(parts: Parts, report: Report) -> None:
+def _complete_cell(parts: Parts) -> None:
     labels = parts.labels
     if "cell" in labels and not labels["cell"].any():
         del labels["cell"]
     if "pbc" in labels:
         labels["pbc"] = labels["pbc"].astype(bool)
-    elif "cell" in labels:
-        labels["pbc"] = np.ones(3, dtype=bool)
-        report.note("pbc: T T T where it was absent beside a cell, as in OC20")
 
 
-def _taken(values: dict[str, Any], names: tuple[str, ...], where: str) -> Any:
+def _taken(values: dict[str, Any], part: str, keys: Mapping[str, str], where: str) -> Any:
+    """Takes positions or atomic numbers out of the values."""
+    names = [key for key, name in keys.items() if name == part] or _STRUCTURE[part]
     name = next((name for name in names if values.get(name) is not None), None)
     if name is None:
-        hint = ": types of atoms are not elements" if "atom_types" in values else ""
-        raise CorruptFileError(f"{where}: expected {names[0]}, got none{hint}")
+        types = "types of atoms are not elements; " if "atom_types" in values else ""
+        hint = f"{types}there are {', '.join(values)[:200]}: name one in keys (--key NAME={part})"
+        raise CorruptFileError(f"{where}: expected {names[0]}, got none: {hint}")
     value = np.asarray(_plain(values.pop(name)))
     if not is_numeric(value):
         raise CorruptFileError(f"{where}: {name}: expected numbers, got {value.dtype}")
@@ -248,8 +253,8 @@ def _plain(value: Any) -> Any:
     return host_array("type", value) if isinstance(value, Tensor) else value
 
 
-def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
-    """Adds a value to the properties."""
+def _put(parts: Parts, key: str, value: Any, report: Report, *, is_whole: bool) -> None:
+    """Adds a value to the properties; ``is_whole``: whatever its shape, it is not of the atoms."""
     if isinstance(value, str):
         parts.properties[key] = value
         return
@@ -262,7 +267,7 @@ def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
         return
     n = len(parts.positions)
     array = native(array)
-    if array.ndim and len(array) == n and (n > 1 or key in _OF_ATOMS):
+    if array.ndim and not is_whole and len(array) == n and (n > 1 or key in _OF_ATOMS):
         parts.atom_properties[key] = array
     elif array.ndim and len(array) == 1:  # the axis of graphs in a batch
         parts.properties[key] = array[0]

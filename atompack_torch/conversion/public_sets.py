@@ -27,7 +27,6 @@ class PublicSet(NamedTuple):
         names: name in the file → part of a structure, label, or property with its scope.
         derived: names of values that follow from the structure or from other values.
         stress: ``"vasp"``: it is converted from VASP's unit and sign; ``"unknown"``: it stays.
-        is_periodic: True if all structures are crystals, although the file does not say so.
         units: units of the labels, for the report.
     """
 
@@ -36,7 +35,6 @@ class PublicSet(NamedTuple):
     names: Mapping[str, str]
     derived: frozenset[str] = frozenset()
     stress: Literal["vasp", "unknown"] = "unknown"
-    is_periodic: bool = False
     units: str = ""
 
 
@@ -93,7 +91,6 @@ PUBLIC_SETS = (
             }
         ),
         stress="vasp",
-        is_periodic=True,
         units="energies in eV, forces in eV/Å",
     ),
     PublicSet(

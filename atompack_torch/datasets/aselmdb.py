@@ -23,6 +23,7 @@ from atompack_torch.datasets._parsed_files import NativeTarget, ParsedFiles, loc
 from atompack_torch.datasets._request import Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.options import PathLike, threads_or_cores
 from atompack_torch.parsed.ase_keys import fields_of_rows
 from atompack_torch.parsed.extxyz_keys import FoundKey
@@ -146,10 +147,19 @@ class AseLmdbDataset(ParsedFiles):
     def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
         check_regular_file(file)
         threads = threads_or_cores(self._request.num_threads)
-        with formats.opening(file, "an .aselmdb database", "lmdb"):
-            return open_index(
-                file, file, lambda: LmdbRowScanner(file, threads), keep=self._keeps_index
-            )
+        try:
+            with formats.opening(file, "an .aselmdb database", "lmdb"):
+                return open_index(
+                    file, file, lambda: LmdbRowScanner(file, threads), keep=self._keeps_index
+                )
+        except UnsupportedFormatError as error:
+            found = formats.recognize(file)
+            if found is None or "nextid" not in str(error):
+                raise
+            command = formats.conversion(file, found)
+            raise UnsupportedFormatError(
+                f"{error}: `{command}` reads graphs and dicts in pickles, as of OC20 and NequIP"
+            ) from None
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
         shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"

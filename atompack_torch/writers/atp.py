@@ -136,7 +136,8 @@ class AtpWriter(WriterBase):
 
         Labels are further keywords: ``energy`` (B,), ``forces`` and ``velocities`` (B, n, 3),
         ``charges`` (B, n), ``cell`` and ``stress`` (B, 3, 3), ``pbc`` (B, 3), ``name`` (list of B
-        ``str``); per atom (N, ...) with ``n_atoms``. None means absent.
+        ``str``); per atom (N, ...) with ``n_atoms``. None means absent. Molecules with a cell are
+        periodic in all directions if ``pbc`` is absent, with a warning.
 
         Args:
             positions: (B, n, 3), or (N, 3) with ``n_atoms``; float32 or float64.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -161,7 +162,32 @@ def of_arrays(
             elif scope == ATOM_PROPERTY or (scope == BUILTIN and BUILTINS[key].level == "atom"):
                 column = flatten(key, column)
             fields.append(Column(scope, key, column))
+    if labels.get("cell") is not None and labels.get("pbc") is None:
+        fields += _periodicity(_as_array("cell", labels["cell"]))
     return Columns(flatten("positions", places), flatten("atomic_numbers", numbers), ptr, fields)
+
+
+def have_volume(cells: Array) -> Array:
+    """Returns (B,) bool for cells (B, 3, 3): True if their vectors are finite and independent."""
+    is_finite = np.isfinite(cells).all(axis=(1, 2))
+    volumes: Array = np.linalg.det(np.where(is_finite[:, None, None], cells, 0.0))
+    return volumes != 0
+
+
+def _periodicity(cells: Array) -> list[Column]:
+    """Returns the ``pbc`` of molecules that have a cell and no word about it."""
+    if cells.shape[1:] != (3, 3) or cells.dtype.kind not in "biuf":
+        return []  # refused natively, with a hint
+    there = cells.any(axis=(1, 2))
+    wrong = np.flatnonzero(there & ~have_volume(cells))
+    if len(wrong):
+        expected = "finite, independent vectors, or pbc, which says in which directions it repeats"
+        raise FieldError(f"cell: expected {expected}, got others (molecule {wrong[0]})")
+    if not there.any():
+        return []
+    text = "cell without pbc: written as periodic in all directions; pbc= says otherwise"
+    warnings.warn(text, stacklevel=4)
+    return [Column(BUILTIN, "pbc", np.repeat(there[:, None], 3, axis=1), there)]
 
 
 def _as_array(name: str, value: Any) -> Array:

@@ -90,7 +90,7 @@ def test_graphs_of_oc20(tmp_path: Path, pickled: Callable[[Mapping[str, Any]], b
         assert (molecule["sid"].item(), molecule["fid"].item()) == (i, i)
         assert {"edge_index", "cell_offsets", "edge_attr", "natoms"}.isdisjoint(molecule.keys())
     assert report.sources["energy"] == ["y"]
-    assert any("as in OC20" in note for note in report.notes)
+    assert any(note.startswith("pbc: T T T") for note in report.notes)
 
 
 def test_dicts_of_nequip(tmp_path: Path) -> None:
@@ -136,6 +136,28 @@ def test_keys_come_first(tmp_path: Path) -> None:
     assert molecule.energy.item() == -7.5
     assert molecule["initial"].item() == entry["y"]
     assert molecule["pos_relaxed"].shape == (3, 3)
+
+
+def test_positions_and_cell_of_other_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = graph(0, 3)
+    entry |= {"cart_coords": entry.pop("pos"), "Z": entry.pop("atomic_numbers")}
+    entry["box"] = entry.pop("cell")[0]
+    path = written(tmp_path / "x.lmdb", [plain(entry)])
+    with pytest.raises(apt.CorruptFileError, match=r"there are .*cart_coords, .*NAME=positions"):
+        convert(path, tmp_path / "a.atp", progress=False)
+    keys = {"cart_coords": "positions", "Z": "atomic_numbers", "box": "cell"}
+    report = convert(path, tmp_path / "a.atp", keys=keys, progress=False)
+    molecule = apt.AtpDataset(tmp_path / "a.atp")[0]
+    assert torch.equal(molecule.positions, entry["cart_coords"])
+    assert molecule.cell.tolist() == entry["box"].tolist()
+    assert molecule.pbc.all()
+    assert any(note.startswith("pbc: T T T") for note in report.notes)
+    with pytest.raises(apt.CorruptFileError, match="expected xyz, got none"):
+        convert(path, tmp_path / "b.atp", keys={"xyz": "positions"}, progress=False)
+    assert main(["info", str(path)]) == 1
+    assert f"convert {path} {path.with_suffix('.atp')}` reads graphs" in capsys.readouterr().err
 
 
 def test_ranges(tmp_path: Path) -> None:

@@ -359,6 +359,7 @@ def test_arrays_that_are_not_contiguous(write: Write) -> None:
         positions=positions,
         atomic_numbers=np.arange(40)[::5].reshape(4, 2).T,
         cell=spread,
+        pbc=np.ones((2, 3), dtype=bool),
         properties={"v": values, "x": values[:, 1, 2]},
         atom_properties={"w": values, "y": values[:, :, 3]},
     )
