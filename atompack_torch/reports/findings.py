@@ -64,7 +64,8 @@ class Neighborhoods:
         counts: number of neighbors → number of atoms.
         nearest: distance from each atom of these structures to its nearest neighbor.
         closest: structures with the shortest distances: (minus the distance, number, formula).
-        hydrogen: median of that distance for hydrogen atoms; None without any.
+        hydrogen: median of that distance for hydrogen atoms next to H, C, N, O or F; None unless
+            most of them are.
         fault: why the search failed; None if it did not.
     """
 

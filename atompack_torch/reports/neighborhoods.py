@@ -27,6 +27,7 @@ from atompack_torch.writers.atp import AtpWriter
 _STRUCTURES, _ATOMS = 4096, 100_000
 _ATOMS_AT_ONCE = 4096
 _CLOSEST = 8
+_BONDED = (1, 6, 7, 8, 9)  # elements that hydrogen has at about 1 Å, unlike metals
 
 
 def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
@@ -84,6 +85,7 @@ class _Search:
         self._counts: Counter[int] = Counter()
         self._nearest: list[Array] = [np.zeros(0)]
         self._hydrogen: list[float] = []
+        self._n_hydrogen = 0
         self._closest = Extremes(_CLOSEST)
         self._fault: str | None = None
 
@@ -122,7 +124,7 @@ class _Search:
         np.minimum.at(nearest, centers, lengths)
         there = np.isfinite(nearest)
         self._nearest.append(nearest[there])
-        self._hydrogen += nearest[there & (made["atomic_numbers"] == 1)].tolist()
+        self._add_hydrogen(made["atomic_numbers"], made["edge_index"], lengths, nearest)
         shortest = np.full(len(shown), np.inf)
         np.minimum.at(shortest, made["batch"][there], nearest[there])
         ptr = made["ptr"]
@@ -132,14 +134,21 @@ class _Search:
 
         self._closest.add(-shortest, shown, describe)
 
+    def _add_hydrogen(self, numbers: Array, edges: Array, lengths: Array, nearest: Array) -> None:
+        bonds = (numbers[edges[0]] == 1) & np.isin(numbers[edges[1]], _BONDED)
+        bonds &= lengths == nearest[edges[0]]
+        self._n_hydrogen += int((np.isfinite(nearest) & (numbers == 1)).sum())
+        self._hydrogen += nearest[np.unique(edges[0][bonds])].tolist()
+
     def result(self) -> Neighborhoods:
+        is_bonded = len(self._hydrogen) > self._n_hydrogen / 2
         return Neighborhoods(
             cutoff=self._cutoff,
             n_structures=self._n,
             counts=dict(sorted(self._counts.items())),
             nearest=np.concatenate(self._nearest),
             closest=self._closest.rows(),
-            hydrogen=float(np.median(self._hydrogen)) if self._hydrogen else None,
+            hydrogen=float(np.median(self._hydrogen)) if is_bonded else None,
             fault=self._fault,
         )
 

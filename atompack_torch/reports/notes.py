@@ -15,7 +15,7 @@ from atompack_torch.reports.findings import Findings
 # All-electron energies of single atoms in Hartree, to about 2 %.
 _HARTREE = {1: -0.5, 6: -37.8, 7: -54.6, 8: -75.1, 9: -99.7, 16: -398.0, 17: -460.0}
 _ENERGY_UNITS = {"Hartree": 1.0, "eV": 27.211386, "kcal/mol": 627.5095, "kJ/mol": 2625.4996}
-_HYDROGEN = 1.0  # Å from a hydrogen atom to its nearest neighbor, in most materials
+_HYDROGEN = 1.0  # Å from a hydrogen atom to the nearest H, C, N, O or F
 _LENGTH_UNITS = {"Å": 1.0, "Bohr": 1.8897261, "nm": 0.1, "pm": 100.0}
 _TOO_CLOSE = 0.5  # Å
 _HUGE_FORCE = 50.0  # eV/Å
@@ -52,7 +52,7 @@ def _unit_notes(found: Findings) -> Iterator[Note]:
     if (unit := length_unit(found)) is not None:
         assert found.neighborhoods is not None
         distance = found.neighborhoods.hydrogen
-        text = f"Hydrogen atoms have their nearest neighbor at {distance:.3g} (median)"
+        text = f"Hydrogen atoms have H, C, N, O or F at {distance:.3g} (median)"
         if unit != "Å":
             yield Note(f"{text}: positions seem to be in {unit}, not in Å.", True)
 
@@ -77,13 +77,13 @@ def energy_unit(found: Findings) -> str | None:
 
 
 def length_unit(found: Findings) -> str | None:
-    """Returns the unit in which hydrogen atoms have a neighbor at about 1 Å.
+    """Returns the unit in which hydrogen atoms have a bond of about 1 Å.
 
     Args:
         found: the findings.
 
     Returns:
-        The unit; None if there is no hydrogen, or in none.
+        The unit; None without such hydrogen, or in none.
     """
     near = found.neighborhoods
     if near is None or near.hydrogen is None:

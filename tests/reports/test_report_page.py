@@ -235,6 +235,21 @@ def test_lengths_in_other_units_are_a_note(tmp_path: Path, scale: float, unit: s
     assert any(note["warning"] and f"in {unit}," in note["text"] for note in found["notes"])
 
 
+@pytest.mark.parametrize(("metal", "lattice"), [(46, 4.09), (12, 4.5)])
+def test_hydrides_of_metals_are_in_angstrom(tmp_path: Path, metal: int, lattice: float) -> None:
+    spots = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]]) * lattice / 2
+    positions = np.concatenate([spots, spots + [lattice / 2, 0, 0]])
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write_arrays(
+            positions=positions[None],
+            atomic_numbers=np.array([metal] * 4 + [1] * 4),
+            cell=np.eye(3)[None] * lattice,
+            pbc=np.ones((1, 3), dtype=bool),
+        )
+    found = apt.report(tmp_path / "a.atp").as_dict()["datasets"][0]  # type: ignore[index]
+    assert not any("seem to be in" in note["text"] for note in found["notes"])
+
+
 @pytest.mark.parametrize(("scale", "unit"), [(1.0, "Hartree"), (627.5, "kcal/mol")])
 def test_energies_in_other_units_are_a_note(tmp_path: Path, scale: float, unit: str) -> None:
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
