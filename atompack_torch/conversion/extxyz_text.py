@@ -41,14 +41,16 @@ def text_of(columns: Columns, report: Report) -> bytes:
     cell = known.pop((BUILTIN, "cell"), None)
     pbc = known.pop((BUILTIN, "pbc"), None)
     fields = [written for c in known.values() if (written := _written(c, size, report))]
-    return _native.format_extxyz(
-        ptr,
-        positions,
-        numbers,
-        _rows(cell, size, (3, 3), np.float64),
-        _rows(pbc, size, (3,), np.bool_),
-        fields,
-    )
+    cells, flags = _rows(cell, size, (3, 3), np.float64), _rows(pbc, size, (3,), np.bool_)
+    odd = cells[1] & ~np.isfinite(cells[0]).all(axis=(1, 2))
+    if odd.any():
+        report.skip("cell", "it is not finite", int(odd.sum()))
+        cells = cells[0], cells[1] & ~odd
+    lost = flags[1] & flags[0].any(axis=1) & ~cells[1]
+    if lost.any():
+        report.skip("pbc", "without a cell nothing is periodic", int(lost.sum()))
+        flags = flags[0], flags[1] & ~lost
+    return _native.format_extxyz(ptr, positions, numbers, cells, flags, fields)
 
 
 class _Size(NamedTuple):

@@ -73,6 +73,9 @@ def assert_as_ase(got: Frame, atoms: ase.Atoms) -> None:
             assert same(got[field], value), (field, got[field], value)
 
 
+LATTICE = 'Lattice="1 0 0 0 1 0 0 0 1"'
+
+
 def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else np.asarray(value)
 
@@ -81,11 +84,13 @@ def _plain(value: Any) -> Any:
 def structures(draw: st.DrawFn) -> ase.Atoms:
     n = draw(st.integers(1, 5))
     rows = npst.arrays(np.float64, (n, 3), elements=FINITE)
+    cell = draw(st.none() | npst.arrays(np.float64, (3, 3), elements=FINITE))
+    pbc = st.lists(st.booleans(), min_size=3, max_size=3)
     atoms = ase.Atoms(
         numbers=draw(npst.arrays(np.int64, n, elements=st.integers(0, 118))),
         positions=draw(rows),
-        cell=draw(st.none() | npst.arrays(np.float64, (3, 3), elements=FINITE)),
-        pbc=draw(st.lists(st.booleans(), min_size=3, max_size=3)),
+        cell=cell,
+        pbc=draw(pbc) if cell is not None and cell.any() else None,
     )
     vectors = npst.arrays(
         st.sampled_from([np.float64, np.int64]), st.integers(2, 9), elements=st.integers(-9, 9)
@@ -279,11 +284,11 @@ def test_stress_of_six_numbers_is_in_the_order_of_voigt(write: Callable[[str], P
     ("comment", "pbc"),
     [
         ("a=1", [False] * 3),
-        ('Lattice="1 0 0 0 1 0 0 0 1"', [True] * 3),
-        ('Lattice="1 0 0 0 1 0 0 0 1" pbc=F', [False] * 3),
-        ('pbc="T F T"', [True, False, True]),
-        ("pbc=[True, False, True]", [True, False, True]),
-        ('pbc="1 0 2"', [True, False, True]),
+        (LATTICE, [True] * 3),
+        (f"{LATTICE} pbc=F", [False] * 3),
+        (f'{LATTICE} pbc="T F T"', [True, False, True]),
+        (f"{LATTICE} pbc=[True, False, True]", [True, False, True]),
+        (f'{LATTICE} pbc="1 0 2"', [True, False, True]),
     ],
 )
 def test_pbc(write: Callable[[str], Path], comment: str, pbc: list[bool]) -> None:

@@ -89,6 +89,8 @@ DAMAGE = [
     (one_atom('Lattice="1 2 3"'), "Lattice: expected nine numbers, got '1 2 3'", 2),
     (one_atom('Lattice="1 2 3 4 5 6 7 8 x"'), "Lattice: expected nine numbers", 2),
     (one_atom('a=1 pbc="T F"'), "pbc: expected three flags, got 'T F'", 6),
+    (one_atom('pbc="T T F" a=1'), "pbc: expected a Lattice with it, or F F F, got 'T T F'", 2),
+    (one_atom('Lattice="1 0 0 0 1 0 0 0 nan"'), "Lattice: expected finite numbers, got", 2),
     (one_atom("pbc=1.5"), "pbc: expected three flags, got '1.5'", 2),
     (one_atom("=5 a=1"), "comment line: expected a key before '=', got none", 2),
     (one_atom('a=1 b="open'), 'comment line: expected a closing ", got none', 8),

@@ -90,12 +90,15 @@ def blocks(draw: st.DrawFn) -> Columns:
     n, n_atoms = len(sizes), sum(sizes)
     masks = npst.arrays(np.bool_, n)
     rows = npst.arrays(np.float64, (n_atoms, 3), elements=FLOATS)
-    fields = [Column(BUILTIN, "pbc", draw(npst.arrays(np.bool_, (n, 3))))]
+    fields = []
+    pbc = draw(npst.arrays(np.bool_, (n, 3)))
     matrices = npst.arrays(np.float64, (n, 3, 3), elements=FLOATS)
     builtins: dict[str, Any] = {
         "energy": npst.arrays(np.float64, n, elements=FLOATS),
         "stress": matrices,
-        "cell": matrices.filter(lambda cells: cells.any(axis=(1, 2)).all()),
+        "cell": npst.arrays(np.float64, (n, 3, 3), elements=st.floats(-9, 9)).filter(
+            lambda cells: cells.any(axis=(1, 2)).all()
+        ),
         "name": st.lists(TEXT, min_size=n, max_size=n),
         "forces": rows,
         "velocities": rows,
@@ -103,6 +106,9 @@ def blocks(draw: st.DrawFn) -> Columns:
     }
     for key in sorted(draw(st.sets(st.sampled_from(sorted(builtins))))):
         fields.append(Column(BUILTIN, key, draw(builtins[key]), draw(masks)))
+    cells = [np.asarray(field.mask) for field in fields if field.key == "cell"]
+    pbc &= np.reshape(cells[0] if cells else False, (-1, 1))
+    fields.append(Column(BUILTIN, "pbc", pbc))
     for key in sorted(draw(st.sets(KEYS, max_size=4))):
         fields.append(Column(MOLECULE_PROPERTY, key, draw(molecule_values(n)), draw(masks)))
     for key in sorted(draw(st.sets(KEYS, max_size=3))):
@@ -210,7 +216,7 @@ def test_ase_reads_any_value(
 def test_what_it_looks_like(tmp_path: Path) -> None:
     block = columns(
         Column(BUILTIN, "cell", np.eye(3)[None] * [[[2.0]], [[3.0]]], np.array([True, False])),
-        Column(BUILTIN, "pbc", np.array([[True, True, False]] * 2)),
+        Column(BUILTIN, "pbc", np.array([[True, True, False], [False] * 3])),
         Column(BUILTIN, "energy", np.array([-1.0, np.nan])),
         Column(BUILTIN, "forces", np.array([[0.5, 0, -0.0], [1e-30, 1, 2], [3, 4, np.inf]])),
         Column(MOLECULE_PROPERTY, "n", np.array([1, 2])),
@@ -227,7 +233,7 @@ def test_what_it_looks_like(tmp_path: Path) -> None:
         "H 0 1 2 0.5 0 -0\n"
         "2\n"
         "Properties=species:S:1:pos:R:3:forces:R:3 "
-        'energy=nan n=2 on=F v="3.0 4.0" s="two words" pbc="T T F"\n'
+        'energy=nan n=2 on=F v="3.0 4.0" s="two words" pbc="F F F"\n'
         "He 3 4 5 1e-30 1 2\n"
         "Li 6 7 8 3 4 inf\n"
     )
@@ -242,7 +248,8 @@ def test_what_cannot_be_held_is_reported(tmp_path: Path, told: Told) -> None:
         Column(MOLECULE_PROPERTY, "z", np.array([1j, 2]), np.array([True, False])),
         Column(MOLECULE_PROPERTY, "big", np.array([2**64 - 1, 1], dtype=np.uint64)),
         Column(MOLECULE_PROPERTY, "deep", [np.zeros((1,) * 17), np.array(5)]),
-        Column(BUILTIN, "pbc", np.zeros((2, 3), dtype=bool)),
+        Column(BUILTIN, "pbc", np.ones((2, 3), dtype=bool)),
+        Column(BUILTIN, "cell", np.full((2, 3, 3), np.nan), np.array([True, False])),
     )
     got = again(tmp_path / "x.extxyz", block, report=told)
     assert told.skipped == [
@@ -253,6 +260,8 @@ def test_what_cannot_be_held_is_reported(tmp_path: Path, told: Told) -> None:
         ("property 'z'", "values of type complex128", 1),
         ("property 'big'", "an integer beyond 64 bits with sign", 2),
         ("property 'deep'", f"the shape {(1,) * 17} has no text", 1),
+        ("cell", "it is not finite", 1),
+        ("pbc", "without a cell nothing is periodic", 2),
     ]
     assert [len(frame) for frame in got] == [3, 4]
     assert got[1][MOLECULE_PROPERTY, "deep"] == 5
@@ -278,7 +287,7 @@ def test_ragged_rows_and_the_value_none(tmp_path: Path) -> None:
         Column(ATOM_PROPERTY, "r", [np.ones((1, 2)), np.ones((2, 5))]),
         Column(ATOM_PROPERTY, "s", [None, np.array([True, False])], np.array([False, True])),
         Column(MOLECULE_PROPERTY, "n", [None, None], np.array([True, False])),
-        Column(BUILTIN, "pbc", np.ones((2, 3), dtype=bool)),
+        Column(BUILTIN, "pbc", np.zeros((2, 3), dtype=bool)),
     )
     for got, expected in zip(again(tmp_path / "x.extxyz", block), frames_of([block]), strict=True):
         assert_same(got, expected)

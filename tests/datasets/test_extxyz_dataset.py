@@ -48,7 +48,7 @@ TEXTS = {
     "cells": frame(LATTICE, *ATOMS)
     + frame('Lattice="0 0 0 0 0 0 0 0 0"', *ATOMS)
     + frame(f"{LATTICE} pbc=F", *ATOMS)
-    + frame("pbc='T T F'", *ATOMS),
+    + frame(f"{LATTICE} pbc='T T F'", *ATOMS),
     "stress": frame("stress='1 2 3 4 5 6 7 8 9'", *ATOMS)
     + frame("stress='1 2 3 4 5 6'", *ATOMS)
     + frame("stress=_JSON [[1,2,3],[4,5,6],[7,8,9.5]]".replace("=", '="') + '"', *ATOMS),

@@ -1,6 +1,7 @@
 #include "formats/extxyz/frame_head.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/excerpt.h"
@@ -46,6 +47,7 @@ std::array<double, 9> parse_lattice(const Entry& entry) {
   infer_value(entry, value);
   if (value.kind == Kind::integer) value.widen(Kind::real);
   if (value.kind != Kind::real || value.reals.size() != 9) fail_value(entry, "nine numbers");
+  if (!std::ranges::all_of(value.reals, [](double x) { return std::isfinite(x); })) fail_value(entry, "finite numbers");
   std::array<double, 9> lattice;
   std::ranges::copy(value.reals, lattice.begin());
   return lattice;
@@ -106,7 +108,11 @@ void FrameHeadReader::read_comment(std::string_view line) {
   head_.lattice.reset();
   head_.pbc.reset();
   if (const auto entry = take(head_.entries, "Lattice")) head_.lattice = parse_lattice(*entry);
-  if (const auto entry = take(head_.entries, "pbc")) head_.pbc = parse_pbc(*entry);
+  if (const auto entry = take(head_.entries, "pbc")) {
+    head_.pbc = parse_pbc(*entry);
+    const bool is_periodic = std::ranges::any_of(*head_.pbc, [](uint8_t flag) { return flag != 0; });
+    if (is_periodic && !head_.lattice) fail_value(*entry, "a Lattice with it, or F F F");
+  }
   if (const auto entry = take(head_.entries, "Properties")) return set_layout(entry->text);
   set_layout(std::nullopt);
 }

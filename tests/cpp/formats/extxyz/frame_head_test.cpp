@@ -54,13 +54,18 @@ TEST(FrameHead, Lattice) {
   EXPECT_EQ(commented("Lattice=[[1,0,0],[0,2,0],[0,0,3]]").lattice, (std::array<double, 9>{1, 0, 0, 0, 2, 0, 0, 0, 3}));
   EXPECT_EQ(commented("a=1").lattice, std::nullopt);
   EXPECT_EQ(refused_head("0\na=1 Lattice=\"1 2\"\n"), "Lattice: expected nine numbers, got '1 2' (offset 6)");
+  EXPECT_EQ(refused_head("0\nLattice=\"1 2 3 4 5 6 7 8 nan\"\n"),
+            "Lattice: expected finite numbers, got '1 2 3 4 5 6 7 8 nan' (offset 2)");
 }
 
 TEST(FrameHead, Pbc) {
   using Pbc = std::array<uint8_t, 3>;
-  EXPECT_EQ(commented("pbc=\"T F T\"").pbc, (Pbc{1, 0, 1}));
-  EXPECT_EQ(commented("pbc=\"0 5 1\"").pbc, (Pbc{0, 1, 1}));
-  EXPECT_EQ(commented("pbc=T").pbc, (Pbc{1, 1, 1}));
+  const std::string lattice = " Lattice=\"1 0 0 0 1 0 0 0 1\"";
+  EXPECT_EQ(commented("pbc=\"T F T\"" + lattice).pbc, (Pbc{1, 0, 1}));
+  EXPECT_EQ(commented("pbc=\"0 5 1\"" + lattice).pbc, (Pbc{0, 1, 1}));
+  EXPECT_EQ(commented("pbc=T" + lattice).pbc, (Pbc{1, 1, 1}));
+  EXPECT_EQ(commented("pbc=F").pbc, (Pbc{0, 0, 0}));
+  EXPECT_EQ(refused_head("0\npbc=T\n"), "pbc: expected a Lattice with it, or F F F, got 'T' (offset 2)");
   EXPECT_EQ(commented("pbc").pbc, std::nullopt);  // without any '=' the line is a remark
   EXPECT_EQ(refused_head("0\npbc=\"T F\"\n"), "pbc: expected three flags, got 'T F' (offset 2)");
   EXPECT_EQ(refused_head("0\npbc=" + std::string(50, 'x') + "\n"),

@@ -29,7 +29,7 @@ std::string survey_of(const std::string& text) {
 
 TEST(FrameScanner, JoinsTheFrames) {
   EXPECT_EQ(survey_of(""), "0 frames");
-  EXPECT_EQ(survey_of("0\na=1 b=T\n0\na=1.5 b=x c=\"1 2\"\n0\nc=\"3 4\" pbc=T\n"),
+  EXPECT_EQ(survey_of("0\na=1 b=T\n0\na=1.5 b=x c=\"1 2\"\n0\nc=\"3 4\" pbc=F\n"),
             "3 frames, a real, b text, c integer of 1-d");
   EXPECT_EQ(survey_of("0\nc=1\n0\nc=\"1 2\"\n"), "2 frames, c integer of shapes");
   EXPECT_EQ(survey_of("1\nProperties=Z:I:1:pos:R:3:q:I:2\n1 0 0 0 1 2\n0\nProperties=Z:I:1:pos:R:3:q:R:2\n"),

@@ -56,7 +56,7 @@ std::string describe(const Block& block) {
 TEST(Reader, Structure) {
   const Block block = read(
       "2\nLattice=\"1 2 3 4 5 6 7 8 9\" Properties=pos:R:3:species:S:1\n1 2 3 H\n4 5 6 he\n"
-      "1\npbc=\"T F F\"\nFE 7 8 9\n");
+      "1\npbc=\"F F F\"\nFE 7 8 9\n");
   EXPECT_EQ(block.first_frame, 0);
   EXPECT_EQ(block.ptr, (std::vector<int64_t>{0, 2, 3}));
   EXPECT_EQ(block.positions, (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
@@ -64,7 +64,7 @@ TEST(Reader, Structure) {
   EXPECT_EQ(block.has_lattice, (std::vector<uint8_t>{1, 0}));
   EXPECT_EQ(block.lattices[8], 9);
   EXPECT_TRUE(std::isnan(block.lattices[9]));
-  EXPECT_EQ(block.pbc, (std::vector<uint8_t>{1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(block.pbc, (std::vector<uint8_t>{1, 1, 1, 0, 0, 0}));
   EXPECT_TRUE(block.fields.empty());
 }
 
