@@ -239,8 +239,13 @@ def joined(path: Path, cache: apt.TorchCache, edit: str, **options: Any) -> apt.
 
 @pytest.mark.parametrize(
     ("edit", "what"),
-    [("moved", "positions"), ("wrapped", "positions"), ("cell", "cell"), ("order", "positions")]
-    + [("elements", "elements")],
+    [
+        ("moved", "positions"),
+        ("wrapped", "positions"),
+        ("cell", "cell"),
+        ("order", "positions"),
+        ("elements", "elements"),
+    ],
 )
 def test_other_molecules(tmp_path: Path, own_cache: Any, edit: str, what: str) -> None:
     dataset = joined(tmp_path / "b.atp", own_cache, edit, fields=["features"])

@@ -273,7 +273,7 @@ def test_a_search_on_a_device_needs_the_cell(
     loader = apt.Loader(apt.AtpDataset(path, fields=["energy"]), 60, neighbors=VECTORS)
     made = to_device(loader._batches_of[:], torch.device("cpu"), VECTORS)
     assert_same_edges(made, dataset[:])
-    with pytest.raises(ValueError, match="neighbors: expected cell in batches.*exclude="):
+    with pytest.raises(ValueError, match=r"neighbors: expected cell in batches.*exclude="):
         apt.Loader(apt.AtpDataset(path, exclude=["cell"]), 60, neighbors=VECTORS)
 
 

@@ -55,13 +55,14 @@ bool are_of(Bytes numbers, const std::vector<std::string>& species) {
   });
 }
 
-bool has_geometry_of(const Structure& structure, const Likeness& likeness) {
-  thread_local std::vector<double> positions;
-  positions.resize(structure.positions.size());
-  load_doubles(positions.data(), likeness.geometry.positions.data(), likeness.geometry.positions_dtype,
-               positions.size());
+bool has_geometry_of(const Structure& structure, std::span<const double> positions, const Likeness& likeness) {
   return are_near(structure.positions, positions, kFloat32) &&
          (!structure.cell || !likeness.cell || are_near(*structure.cell, *likeness.cell, kFloat32));
+}
+
+std::string_view label_of(std::byte number) {
+  const auto known = static_cast<uint8_t>(number);
+  return known <= kLastElement ? symbol_of(known) : "?";
 }
 
 }  // namespace
@@ -167,8 +168,16 @@ void CacheSource::visit_structure(int64_t entry, MoleculeVisitor& visitor) const
 // Other programs may wrap or round positions, but leave energies as they are.
 void CacheSource::check_likeness(int64_t entry, const Likeness& likeness) const {
   thread_local StructureDecoder decoder;
+  thread_local std::vector<double> positions;
+  thread_local std::vector<std::string_view> species;
   Cache::forget_rows();
+  const Geometry& geometry = likeness.geometry;
+  positions.resize(static_cast<size_t>(3 * geometry.n_atoms));
+  load_doubles(positions.data(), geometry.positions.data(), geometry.positions_dtype, positions.size());
+  species.resize(geometry.numbers.size());
+  std::ranges::transform(geometry.numbers, species.begin(), label_of);
   const Bytes pickle = cache_->structure(entry);
+  if (holds_exactly(pickle, positions, species, likeness.cell)) return;
   const Structure structure = [&] {
     try {
       return decoder.decode(pickle);
@@ -182,8 +191,8 @@ void CacheSource::check_likeness(int64_t entry, const Likeness& likeness) const 
                          ", got others: a cache fits the molecules that it was made of, in their order; build_cache "
                          "makes one of these"));
   };
-  if (!are_of(likeness.geometry.numbers, structure.species)) refuse("elements");
-  if (has_geometry_of(structure, likeness)) return;
+  if (!are_of(geometry.numbers, structure.species)) refuse("elements");
+  if (has_geometry_of(structure, positions, likeness)) return;
   if (is_own_pickle(pickle)) refuse("positions and cell");
   const double energy = cache_->energy(entry);
   if (!likeness.energy || !are_near({&energy, 1}, {&*likeness.energy, 1}, kDecimals)) refuse("positions or energy");

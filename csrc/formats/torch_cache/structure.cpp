@@ -290,12 +290,22 @@ class Encoder {
 
   // numpy.ndarray over a bytearray: the array is writable, as torch requires.
   Encoder& array(std::initializer_list<int64_t> shape, std::string_view type, Bytes data) {
+    return array_head(shape, type, data.size()).put(data).op(Op::tuple).op(Op::reduce);
+  }
+  // All before the data, after which come kArrayEnd bytes.
+  Encoder& array_head(std::initializer_list<int64_t> shape, std::string_view type, uint64_t n_bytes) {
     global("numpy", "ndarray").op(Op::mark).op(Op::mark);
     for (const int64_t dim : shape) integer(dim);
-    op(Op::tuple).text(type).op(Op::byte_array8).put(static_cast<uint64_t>(data.size())).put(data);
-    return op(Op::tuple).op(Op::reduce);
+    return op(Op::tuple).text(type).op(Op::byte_array8).put(n_bytes);
+  }
+  static constexpr size_t kArrayEnd = 2;
+  Encoder& labels(const auto& species) {
+    op(Op::empty_list).op(Op::mark);
+    for (const auto& label : species) text(label);
+    return op(Op::appends);
   }
 
+  Bytes bytes() const { return bytes_; }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
@@ -307,6 +317,34 @@ void put_optional(Encoder& encoder, std::string_view name, const std::optional<T
   encoder.text(name);
   value ? write(*value) : void(encoder.op(Op::none));
 }
+
+void put_record_head(Encoder& encoder) {
+  encoder.op(Op::proto).put(uint8_t{5}).global(kClass.module, kClass.name).op(Op::empty_tuple).op(Op::new_object);
+  encoder.op(Op::empty_dict).op(Op::mark).text("positions");
+}
+
+// What is left to compare of a pickle.
+class Rest {
+ public:
+  explicit Rest(Bytes pickle) : bytes_(pickle) {}
+
+  bool skip(size_t n) {
+    if (n > bytes_.size()) return false;
+    bytes_ = bytes_.subspan(n);
+    return true;
+  }
+  bool skip(Bytes expected) {
+    const bool is_there =
+        bytes_.size() >= expected.size() && std::ranges::equal(bytes_.first(expected.size()), expected);
+    return is_there && skip(expected.size());
+  }
+  // Also skips a value of this size, or None.
+  bool skip_value(size_t n) { return skip(has_none() ? 1 : n); }
+  bool has_none() const { return !bytes_.empty() && bytes_[0] == static_cast<std::byte>(Op::none); }
+
+ private:
+  Bytes bytes_;
+};
 
 void check_sizes(const Structure& structure) {
   const size_t n = 3 * structure.n_atoms();
@@ -332,6 +370,30 @@ bool is_own_pickle(Bytes pickle) {
   return pickle.size() > 2 && pickle[1] == std::byte{5} && pickle[2] == static_cast<std::byte>(Op::global);
 }
 
+bool holds_exactly(Bytes pickle, std::span<const double> positions, std::span<const std::string_view> species,
+                   const std::optional<std::array<double, 9>>& cell) {
+  const auto n_atoms = static_cast<int64_t>(species.size());
+  const Bytes data = std::as_bytes(positions);
+  Encoder before, array, between;
+  put_record_head(before);
+  array.array_head({n_atoms, 3}, "<f8", data.size());
+  between.op(Op::tuple).op(Op::reduce).text("species").labels(species).text("energy");
+  Rest rest(pickle);
+  if (!rest.skip(before.bytes()) || !rest.skip(array.bytes()) || !rest.skip(data) || !rest.skip(between.bytes())) {
+    return false;
+  }
+  Encoder forces_key, cell_key, cell_value;
+  forces_key.text("forces");
+  cell_key.text("cell");
+  if (!rest.skip_value(1 + sizeof(double)) || !rest.skip(forces_key.bytes()) ||
+      !rest.skip_value(array.bytes().size() + data.size() + Encoder::kArrayEnd) || !rest.skip(cell_key.bytes())) {
+    return false;
+  }
+  if (!cell || rest.has_none()) return true;
+  cell_value.array({3, 3}, "<f8", std::as_bytes(std::span(*cell)));
+  return rest.skip(cell_value.bytes());
+}
+
 std::vector<std::byte> encode_structure(const Structure& structure) {
   check_sizes(structure);
   const auto n_atoms = static_cast<int64_t>(structure.n_atoms());
@@ -339,12 +401,9 @@ std::vector<std::byte> encode_structure(const Structure& structure) {
   const auto put_doubles = [&](std::initializer_list<int64_t> shape, std::span<const double> values) {
     encoder.array(shape, "<f8", std::as_bytes(values));
   };
-  encoder.op(Op::proto).put(uint8_t{5}).global(kClass.module, kClass.name).op(Op::empty_tuple).op(Op::new_object);
-  encoder.op(Op::empty_dict).op(Op::mark).text("positions");
+  put_record_head(encoder);
   put_doubles({n_atoms, 3}, structure.positions);
-  encoder.text("species").op(Op::empty_list).op(Op::mark);
-  for (const std::string& label : structure.species) encoder.text(label);
-  encoder.op(Op::appends);
+  encoder.text("species").labels(structure.species);
   put_optional(encoder, "energy", structure.energy, [&](double energy) { encoder.real(energy); });
   put_optional(encoder, "forces", structure.forces, [&](const auto& forces) { put_doubles({n_atoms, 3}, forces); });
   put_optional(encoder, "cell", structure.cell, [&](const auto& cell) { put_doubles({3, 3}, cell); });
