@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -189,16 +190,18 @@ def _voigt(stress: Any) -> Any:
     return np.array([stress[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))])
 
 
-def _drop_silently(what: str, why: str) -> None:
-    """Ignores a value that was left out."""
+def _warn_of_drop(what: str, why: str) -> None:
+    """Warns of a value that has no place; a loop over structures shows each text once."""
+    warnings.warn(f"ase.Atoms: dropped {what}: {why}", stacklevel=2)
 
 
-def parts_of(atoms: Any, drop: Callable[[str, str], None] = _drop_silently) -> Parts:
+def parts_of(atoms: Any, drop: Callable[[str, str], None] = _warn_of_drop) -> Parts:
     """Collects the contents of an ``ase.Atoms``.
 
     Args:
         atoms: the structure.
-        drop: called with the name of each value that is left out, and the reason.
+        drop: called with the name of each value that has no place, and the reason; warns by
+            default.
 
     Returns:
         The structure; absent labels have no entry.
@@ -252,8 +255,12 @@ def _take_results(
     """Collects results that the calculator holds for these positions; computes nothing."""
     if atoms.calc is None or not atoms.calc.results:
         return
-    if atoms.calc.check_state(atoms):
-        drop("results of a calculator", "they are of another state of the atoms")
+    if changed := atoms.calc.check_state(atoms):
+        drop(
+            "results of a calculator",
+            f"they are of another state of the atoms ({', '.join(sorted(changed))} changed); "
+            "atoms.calc = SinglePointCalculator(atoms, **atoms.calc.results) keeps what still holds",
+        )
         return
     for key, value in atoms.calc.results.items():
         if value is None:

@@ -231,8 +231,9 @@ class MoleculeBatch(ExportableFields):
         ``arrays`` atom properties. Of a calculator, only results that it already holds are taken;
         those without a label of their own become properties (``free_energy``, ``magmoms``, ...).
         A zero cell counts as absent. Stress keeps the sign of ASE and becomes 3 x 3; velocities
-        are momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). Strings per atom, nested
-        ``info`` and constraints are left out.
+        are momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). A warning names what has no
+        place: results of another state of the atoms (moved or wrapped since), strings per atom,
+        nested ``info``, constraints.
 
         Args:
             atoms: at least one structure.
