@@ -79,8 +79,8 @@ def split(
         The report of each file.
 
     Raises:
-        ValueError: there are not as many files as fractions, a fraction is negative, or they do not
-            add up to 1.
+        ValueError: there are not as many files as fractions, a fraction is negative, they do not
+            add up to 1, or a file would be empty, as there are too few structures or groups.
         FieldError: a structure lacks the value of ``by``.
         FileExistsError: a file exists already.
     """

@@ -117,6 +117,10 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
 
+    def __iter__(self) -> Iterator[Item]:
+        """Yields the items one by one, without ``transform``; a ``Loader`` yields batches."""
+        return (self[number] for number in range(len(self)))
+
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         return as_items(self.batch(indices))
@@ -182,7 +186,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         bytes per item.
 
         Args:
-            fractions: sizes of the parts, which add up to 1.
+            fractions: sizes of the parts, which add up to 1; 0 for an empty part.
             seed: the same seed gives the same parts.
             by: None; ``"name"`` or the name of another field with one string or number per
                 molecule, equal in a group; or ``"formula"`` for groups of equal composition (a
@@ -193,7 +197,8 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             their order here, else in random order.
 
         Raises:
-            ValueError: a fraction is negative, or they do not add up to 1.
+            ValueError: a fraction is negative, they do not add up to 1, or a part would be empty,
+                as there are too few items or groups.
             FieldError: there is no field ``by``, or an item lacks it, or it is NaN.
             TypeError: items have no fields to group by.
         """

@@ -26,15 +26,27 @@ def sizes_of(n: int, fractions: Sequence[float]) -> list[int]:
         Sizes that add up to ``n``.
 
     Raises:
-        ValueError: a fraction is negative, or they do not add up to 1.
+        ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
     """
     # Not a NaN either, which compares as False.
     if not (min(fractions, default=0) >= 0 and abs(sum(fractions) - 1) <= _ROUNDING):
         raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
     sizes = [int(n * fraction) for fraction in fractions]
+    parts = [part for part, fraction in enumerate(fractions) if fraction]
     for i in range(n - sum(sizes)):
-        sizes[i % len(sizes)] += 1
+        sizes[parts[i % len(parts)]] += 1
+    _check_parts(sizes, fractions, f"{n} items")
     return sizes
+
+
+def _check_parts(sizes: Sequence[int], fractions: Sequence[float], whole: str) -> None:
+    """Raises an error if a part is empty that is to have a fraction of something."""
+    for size, fraction in zip(sizes, fractions, strict=True):
+        if sum(sizes) and fraction and not size:
+            raise ValueError(
+                f"fractions: expected at least one item in each part, got none for {fraction} of "
+                f"{whole}: choose other fractions, or 0 for an empty part"
+            )
 
 
 def deal(groups: Array, fractions: Sequence[float], seed: int) -> list[Tensor]:
@@ -53,7 +65,7 @@ def deal(groups: Array, fractions: Sequence[float], seed: int) -> list[Tensor]:
         For each part the numbers of its items, int64, in ascending order.
 
     Raises:
-        ValueError: a fraction is negative, or they do not add up to 1.
+        ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
     """
     wanted = np.array(sizes_of(len(groups), fractions))
     _, group_of, counts = np.unique(groups, return_inverse=True, return_counts=True)
@@ -69,6 +81,8 @@ def deal(groups: Array, fractions: Sequence[float], seed: int) -> list[Tensor]:
         if best_error == 0:
             break
     assert best is not None
+    sizes = np.bincount(best, weights=counts, minlength=len(wanted)).astype(np.int64).tolist()
+    _check_parts(sizes, fractions, f"{len(counts)} groups, which stay together")
     of_items = best[group_of.reshape(-1)]
     return [torch.from_numpy(np.flatnonzero(of_items == part)) for part in range(len(wanted))]
 

@@ -140,9 +140,9 @@ def test_filter_of_every_data_set(kind: str, tmp_path: Path) -> None:
     assert sorted(found.batch(range(3)).energy.tolist()) == [1, 2, 3]
     assert len(dataset.filter("has(forces)")) == 2
     assert len(dataset.filter("max_force < 1")) == 1
-    for by, sizes in (("formula", {0, 4}), ("energy", {2})):
-        parts = dataset.split([0.5, 0.5], 0, by=by)
-        assert {len(part) for part in parts} == sizes
+    for by, fractions, sizes in (("formula", [1, 0], [4, 0]), ("energy", [0.5, 0.5], [2, 2])):
+        parts = dataset.split(fractions, 0, by=by)
+        assert [len(part) for part in parts] == sizes
 
 
 def test_shards_whose_first_example_lacks_a_label(tmp_path: Path) -> None:
@@ -308,7 +308,8 @@ def test_a_property_named_like_a_derived_value(tmp_path: Path) -> None:
     assert len(dataset.filter("formula == 'H'")) == 3
     assert len(dataset.filter("field('formula') == 'mine 1'")) == 1
     assert len(dataset.filter("field('properties/formula') == 'mine 1'")) == 1
-    assert {len(p) for p in dataset.split([0.5, 0.5], 0, by="formula")} == {0, 3}
+    with pytest.raises(ValueError, match=r"got none for 0\.5 of 1 groups"):
+        dataset.split([0.5, 0.5], 0, by="formula")
     assert {len(p) for p in dataset.split([0.5, 0.5], 0, by="properties/formula")} == {1, 2}
 
 
@@ -404,8 +405,22 @@ def test_a_group_larger_than_a_part(tmp_path: Path) -> None:
         parts = deal(groups, [0.9, 0.1], seed)
         assert [len(part) for part in parts] == [90, 10]
         assert 0 in parts[0]
-    only = deal(np.zeros(10, np.uint64), [0.6, 0.4], 0)
-    assert [len(part) for part in only] == [10, 0]
+
+
+@pytest.mark.parametrize(
+    ("n", "fractions", "sizes"),
+    [(2, [0.5, 0.5], [1, 1]), (3, [0, 0.5, 0.5], [0, 2, 1]), (0, [0.9, 0.1], [0, 0])],
+)
+def test_parts_are_empty_only_on_request(n: int, fractions: list[float], sizes: list[int]) -> None:
+    assert sizes_of(n, fractions) == sizes
+    assert [len(part) for part in deal(np.arange(n, dtype=np.uint64), fractions, 0)] == sizes
+
+
+def test_a_part_without_items_is_refused(dataset: apt.AtpDataset) -> None:
+    with pytest.raises(ValueError, match=r"got none for 0\.1 of 2 items: choose other fractions"):
+        dataset.subset([0, 1]).split([0.9, 0.1], 0)
+    with pytest.raises(ValueError, match=r"got none for 0\.4 of 1 groups, which stay together"):
+        deal(np.zeros(10, np.uint64), [0.6, 0.4], 0)
 
 
 def best_error(counts: list[int], wanted: list[int]) -> int:
