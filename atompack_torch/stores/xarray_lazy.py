@@ -109,6 +109,9 @@ class StackedArray(_LazyArray):
         chosen = self._datasets[start[0] : start[0] + counts[0]]
         if not chosen:
             return np.empty(counts, self.dtype)
+        if self._store._handle.is_writing:  # a scan would show the last flush
+            read = [self._store.read(name, self._array, start[1:], counts[1:]) for name in chosen]
+            return np.stack([host_values(each, self._dtype, counts[1:]) for each in read])
         scan = self._store.scan(self._array, chosen, start[1:], counts[1:])
         if scan.mask is not None and not bool(scan.mask.all()):
             raise FieldError(f"{self._store.path}: array {self._array!r} was removed from datasets")

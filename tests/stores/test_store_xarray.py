@@ -286,6 +286,22 @@ def test_several_datasets_are_stacked(grids: tuple[apt.AtlasStore, np.ndarray[An
         store.to_xarray(["a"], concat_dim="z")
 
 
+def test_stacked_datasets_show_pending_changes(tmp_path: Path) -> None:
+    with apt.AtlasStore(tmp_path / "s", "x") as store:
+        for name in ("a", "b"):
+            store.create_dataset(name)
+            store.define_array(name, "t", "float64", (3,))
+            store.define_array(name, "n", "string", (3,))
+            store.write(name, "t", np.zeros(3))
+        store.flush()
+        store.write("b", "t", np.arange(3.0))
+        store.write("b", "n", ["x", "y", "z"])
+        made = store.to_xarray(["b", "a", "b"])
+        assert made.t.values.tolist() == [[0, 1, 2], [0, 0, 0], [0, 1, 2]]
+        assert made.t[0, 1:].values.tolist() == store.to_xarray("b").t[1:].values.tolist()
+        assert made.n.values.tolist() == [[*"xyz"], [""] * 3, [*"xyz"]]
+
+
 def test_layouts_that_differ_cannot_be_stacked(tmp_path: Path) -> None:
     with apt.AtlasStore(tmp_path / "store", "x") as store:
         for name, n in (("a", 2), ("b", 3)):
