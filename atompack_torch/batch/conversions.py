@@ -259,7 +259,7 @@ def _take_results(
         drop(
             "results of a calculator",
             f"they are of another state of the atoms ({', '.join(sorted(changed))} changed); "
-            "atoms.calc = SinglePointCalculator(atoms, **atoms.calc.results) keeps what still holds",
+            "atoms.calc = SinglePointCalculator(atoms, **atoms.calc.results) keeps what holds",
         )
         return
     for key, value in atoms.calc.results.items():
