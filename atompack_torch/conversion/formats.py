@@ -131,6 +131,10 @@ def _detected(path: _Path) -> Format:
     found, named = formats.detect(path), formats.by_suffix(path)
     if found is not None and found.source:
         return found
+    if found is not None and found.advice:
+        raise UnsupportedFormatError(
+            f"{path}: expected a format that is converted, got {found.title}: {found.advice}"
+        )
     if found is not None and named is not None and named.source:
         raise UnsupportedFormatError(f"{path}: expected {named.title}, got {found.title}")
     return _named("ase")

@@ -69,11 +69,14 @@ def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
 def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
     """Returns the format of a file with these first and last bytes; None if nothing matches."""
     for known in FORMATS:
-        if any(head.startswith(magic, offset) for offset, magic in known.magics):
+        if any(head.startswith(magic, offset) for offset, magic in known.magics) and (
+            known.matches is None or known.matches(head)
+        ):
             return known
         if known.ends and end.endswith(known.ends):
             return known
-    return next((known for known in FORMATS if known.matches and known.matches(head)), None)
+    plain = (known for known in FORMATS if known.matches and not known.magics)
+    return next((known for known in plain if known.matches and known.matches(head)), None)
 
 
 def format_of_names(names: Iterable[str]) -> Format | None:
@@ -120,7 +123,7 @@ def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> 
         return found or named
     if found.is_compression:
         return named if named.is_stream else found
-    return found if found.matches is None or named.magics or named.ends else named
+    return found if found.magics or found.matches is None or named.magics or named.ends else named
 
 
 def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
@@ -135,6 +138,8 @@ def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str
         advice.append(f"{found.opens} opens it")
     if found.source and found.source != "atp" and not (is_url(path) or is_in_memory(path)):
         advice.append(f"`{conversion(path, found)}` converts it")
+    if found.advice:
+        advice.append(found.advice)
     text = f"expected {expected}, got {found.title}"
     return f"{text}: {'; '.join(advice)}" if advice else text
 

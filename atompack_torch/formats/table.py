@@ -25,7 +25,8 @@ class Format(NamedTuple):
         title: name with its article, for messages.
         magics: (offset, bytes) pairs; a file of this format has one of them.
         ends: last bytes of a file, for formats whose magic bytes are at the end.
-        matches: for formats without magic bytes: recognizes the first bytes of a file.
+        matches: recognizes the first bytes of a file, for formats without magic bytes, or whose
+            magic bytes others have too.
         holds: patterns; a folder of this format contains a file that matches one of them.
         opens: name of the Python function or class that opens it; "" if there is none.
         source: name of the format for ``convert``; "" if it cannot read it, "ase" if it is read by
@@ -41,6 +42,7 @@ class Format(NamedTuple):
             package cannot open it.
         converter: module with the functions of ``conversion.converter.Converter``; "" if ``entry``
             has them.
+        advice: how to use a file that nothing here reads.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Format(NamedTuple):
     is_read_from_bytes: bool = False
     entry: str = ""
     converter: str = ""
+    advice: str = ""
 
 
 def _is_text(head: bytes) -> bool:
@@ -78,6 +81,10 @@ def _is_mtp(head: bytes) -> bool:
     return head.lstrip().startswith(b"BEGIN_CFG")
 
 
+def _is_of_torch(head: bytes) -> bool:
+    return b"/data.pkl" in head[:512]
+
+
 def _is_pickle(head: bytes) -> bool:
     """True for pickles of protocols 2 to 5: the protocol opcode followed by another opcode."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
@@ -89,7 +96,7 @@ def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
 
 
 ATP_ENTRY = "atompack_torch.inspection.atp"
-_STORES = "atompack_torch.inspection.stores"
+STORES_ENTRY = "atompack_torch.inspection.stores"
 _CONVERSION = "atompack_torch.conversion"
 _ARRAYS, _ASE = f"{_CONVERSION}.arrays", f"{_CONVERSION}.ase_files"
 
@@ -161,6 +168,14 @@ FORMATS = [
         converter=f"{_CONVERSION}.pickled_lmdb",
     ),
     Format(
+        "torch-save",
+        "a file of torch.save",
+        ((0, b"PK\x03\x04"),),
+        matches=_is_of_torch,
+        suffixes=(".pt", ".pth"),
+        advice="load it with torch.load, and write what it holds with AtpWriter",
+    ),
+    Format(
         "zip",
         "a ZIP archive, such as an NPZ file",
         ((0, b"PK\x03\x04"), (0, b"PK\x05\x06")),
@@ -177,7 +192,13 @@ FORMATS = [
         suffixes=(".parquet",),
         converter=f"{_CONVERSION}.parquet",
     ),
-    Format("npy", "an NPY file: one array without names", ((0, b"\x93NUMPY"),)),
+    Format(
+        "npy",
+        "an NPY file: one array without names",
+        ((0, b"\x93NUMPY"),),
+        suffixes=(".npy",),
+        advice="numpy.savez writes arrays with names",
+    ),
     Format(
         "ulm",
         "an ASE trajectory",
@@ -203,13 +224,25 @@ FORMATS = [
         opens="ArrayFile",
         suffixes=(".af",),
         is_read_from_bytes=True,
-        entry=_STORES,
+        entry=STORES_ENTRY,
     ),
     _compression("gzip", "a gzip file", b"\x1f\x8b", ".gz"),
     _compression("xz", "an xz file", b"\xfd7zXZ\0", ".xz"),
     _compression("bzip2", "a bzip2 file", b"BZh", ".bz2"),
     Format("zstd", "a zstd file", ((0, b"\x28\xb5\x2f\xfd"),)),
-    Format("pickle", "a pickle", matches=_is_pickle),
+    Format(
+        "pickle",
+        "a pickle",
+        matches=_is_pickle,
+        suffixes=(".pkl", ".pickle"),
+        advice="pickles run code: load it yourself, and write what it holds with AtpWriter",
+    ),
+    Format(
+        "csv",
+        "a table of comma-separated values",
+        suffixes=(".csv",),
+        advice="read it with pandas, and write its columns with AtpWriter.write_arrays",
+    ),
     Format(
         "extxyz",
         "an extended XYZ file",
@@ -238,7 +271,7 @@ FORMATS = [
         holds=STORE_METADATA,
         opens="AtlasStore",
         is_read_from_bytes=True,
-        entry=_STORES,
+        entry=STORES_ENTRY,
     ),
     Format(
         "shards",

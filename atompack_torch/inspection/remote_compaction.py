@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.formats import detect
+from atompack_torch.formats.table import ATP_ENTRY, STORES_ENTRY
 from atompack_torch.inspection.entry import Compaction, CompactOptions
 from atompack_torch.options import bytes_at, is_url
 from atompack_torch.passes.atp_files import files_of
@@ -30,14 +33,33 @@ def compact_urls(
 
     Raises:
         ValueError: options or a target that do not suit the format.
+        UnsupportedFormatError: a source has another format.
+        FileNotFoundError: there is nothing at a source.
     """
-    if [*paths] == [target] and not target.rstrip("/").endswith(".atp"):
+    remote = RemoteFiles.checked(storage_options, None, None)
+    found = [detect(path, remote) for path in paths]
+    entries = {known.entry if known else ATP_ENTRY for known in found}
+    if entries == {STORES_ENTRY}:
+        if [*paths] != [target]:
+            raise ValueError(
+                f"{shown_url(target)}: expected {shown_url(paths[0])} itself: stores and array "
+                "files are compacted in place"
+            )
         return _in_place(target, options, storage_options)
+    for path, known in zip(paths, found, strict=True):
+        if known is not None and known.entry != ATP_ENTRY:
+            raise UnsupportedFormatError(
+                f"{shown_url(path)}: expected .atp files, an ATLAS store or an array file, got "
+                f"{known.title}: compact a local copy"
+            )
+    if options.shards is not None:
+        raise ValueError(f"{shown_url(paths[0])}: shards: expected none for .atp files")
     from atompack_torch.datasets.atp import AtpDataset
     from atompack_torch.writers.compaction import compact
 
-    remote = RemoteFiles.checked(storage_options, None, None)
     files = [file for path in paths for file in files_of(path, remote)]
+    if target in paths and target not in files:
+        raise ValueError(f"{shown_url(target)}: expected a new file, got a folder of .atp files")
     before = sum(_bytes_at(file, storage_options) for file in files)
     compact(
         files,
@@ -66,9 +88,6 @@ def _in_place(url: str, options: CompactOptions, storage_options: Options) -> Co
         with ArrayFile(url, "a", storage_options=storage_options) as file:
             file.compact()
             return Compaction(len(file.names), "datasets", before, _bytes_at(url, storage_options))
-    objects = RemoteObjects(url, storage_options)
-    if not objects.list(url.rstrip("/")):
-        raise FileNotFoundError(f"{shown_url(url)}: no ATLAS store and no .atp file there")
     before = _bytes_at(url, storage_options)
     with AtlasStore(url, "a", storage_options=storage_options) as store:
         store.compact()

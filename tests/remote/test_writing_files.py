@@ -107,6 +107,31 @@ def test_compaction_of_stores(objects: ObjectServer) -> None:
     assert "folder/v.1.af" not in objects.objects
 
 
+def test_other_formats_are_not_compacted(objects: ObjectServer, tmp_path: Path) -> None:
+    options = objects.options()
+    url = upload(objects, molecules(tmp_path / "a.atp"), "a.atp")
+    shards = f"{FOLDER}/shards"
+    with apt.ShardWriter(shards, 4, 2, storage_options=options) as writer:
+        writer.write(1)
+    objects.objects["folder/run.extxyz"] = Stored(XYZ.encode())
+    objects.objects["folder/unnamed"] = objects.objects["folder/a.atp"]
+    before = {*objects.objects}
+    for source, target in (
+        (shards, shards),
+        (shards, url),
+        (f"{FOLDER}/run.extxyz", f"{FOLDER}/b.atp"),
+    ):
+        with pytest.raises(apt.UnsupportedFormatError, match=r"expected \.atp files.* got a"):
+            apt.compact(source, target, storage_options=options)
+    with pytest.raises(ValueError, match=r"got a folder of \.atp files"):
+        apt.compact(FOLDER, FOLDER, storage_options=options)
+    with pytest.raises(FileNotFoundError):
+        apt.compact(f"{FOLDER}/none", f"{FOLDER}/none", storage_options=options)
+    apt.compact(f"{FOLDER}/unnamed", f"{FOLDER}/unnamed", storage_options=options)
+    assert {*objects.objects} == before
+    assert len(apt.ShardDataset(shards, storage_options=options)) == 1
+
+
 XYZ = """2
 Properties=species:S:1:pos:R:3:forces:R:3 energy=-1.5
 H 0 0 0 0 0 0.5
