@@ -158,8 +158,8 @@ def upload(
 ) -> str:
     """Uploads a data set in one commit: nobody sees a part of it.
 
-    All ``.atp`` records are verified before anything is sent, so that damage is not published; what
-    readers tolerate is a warning. Of a feature cache only its metadata are read. atompack's own
+    All records and rows are verified before anything is sent, so that damage is not published; what
+    readers tolerate is a warning. The rows of a feature cache are not recomputed. atompack's own
     ``hub.open`` reads what this uploads. Xet is used where huggingface_hub has it;
     ``HF_HUB_DISABLE_XET=1`` turns it off.
 
@@ -235,12 +235,22 @@ def _check_source(source: Path, replace: bool) -> None:
         raise ValueError(f"{source.name}: expected a file that ends with {' or '.join(suffixes)}")
     elif replace:
         raise ValueError("replace: expected a folder with it; a file replaces its namesake anyway")
-    if source.is_file() and source.suffix != ".atp":
-        info(source)  # raises an error if it does not open
-        return
-    found: Any = verify(source, max_faults=1)
+    from atompack_torch.caches.verification import verify_cache
+
+    is_cache = source.is_file() and source.suffix != ".atp"
+    if is_cache:
+        info(source)  # raises an error if it has another format
+    found: Any = (
+        verify_cache(source, recompute=False, max_faults=1)
+        if is_cache
+        else verify(source, max_faults=1)
+    )
     if not found.ok:
         raise CorruptFileError(f"{found.faults[0]} (atompack-torch verify lists all faults)")
+    if is_cache:
+        return
+    if found.n_molecules == 0 and found.warnings:  # the only commit is damaged
+        raise CorruptFileError(found.warnings[0])
     if found.n_molecules == 0:
         raise ValueError(f"{source}: expected molecules to upload, got none")
     for warning in found.warnings:

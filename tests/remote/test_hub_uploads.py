@@ -19,6 +19,7 @@ from molecule_files import same, write
 import atompack_torch as apt
 
 SHARDS = ["0.atp", "1.atp", "more/2.atp"]
+FEATURES = Path(__file__).parents[1] / "fixtures/torch_cache/v2_both_f64_two.h5"
 OURS, ORIGINAL = "import atompack_torch.hub as hub", "import atompack.hub as hub"
 
 
@@ -191,11 +192,16 @@ def test_nothing_is_sent_of_what_does_not_open(
     (damaged / "a/0.atp").write_bytes(content)
     (tmp_path / "short.atp").write_bytes((folder / "0.atp").read_bytes()[:-7])
     (tmp_path / "text.atp").write_text("no shard")
+    rows = bytearray(FEATURES.read_bytes())
+    address = rows.index(b"GCOL", len(rows) // 2)
+    rows[address : address + 4] = b"LOST"
+    (tmp_path / "rows.h5").write_bytes(rows)
     (tmp_path / "empty").mkdir()
     cases: list[tuple[Path, type[Exception], str]] = [
         (damaged, apt.CorruptFileError, "0.atp"),
         (damaged / "a/0.atp", apt.CorruptFileError, "0.atp"),
-        (tmp_path / "short.atp", ValueError, "expected molecules"),
+        (tmp_path / "short.atp", apt.CorruptFileError, "short.atp"),
+        (tmp_path / "rows.h5", apt.CorruptFileError, "rows.h5"),
         (tmp_path / "text.atp", apt.UnsupportedFormatError, "text.atp"),
         (tmp_path / "empty", FileNotFoundError, "expected .atp shards"),
         (tmp_path / "nothing", FileNotFoundError, "nothing"),
