@@ -244,6 +244,8 @@ class StagedFolder:
         url: the URL of the folder.
         last: name of the file without which readers see nothing; it is stored last.
         storage_options: options of the store.
+        replaced: names of files of objects that are deleted before the upload, wherever they are
+            below the URL; none: there may be no object.
         progress: show the progress of long transfers on terminals.
 
     Attributes:
@@ -251,16 +253,22 @@ class StagedFolder:
         path: the local folder, which the caller makes.
 
     Raises:
-        FileExistsError: there is an object below the URL.
+        FileExistsError: there is an object below the URL that is not replaced.
         OSError, UnsupportedFormatError, ValueError: as for ``StagedFile``.
     """
 
     def __init__(
-        self, url: str, last: str, storage_options: Options = None, *, progress: bool = True
+        self,
+        url: str,
+        last: str,
+        storage_options: Options = None,
+        *,
+        replaced: frozenset[str] = frozenset(),
+        progress: bool = True,
     ) -> None:
         self.url = url.rstrip("/")
         name = local_name(self.url)
-        self._last = last
+        self._last, self._replaced = last, replaced
         self._objects = RemoteObjects(url, storage_options)
         self._progress = progress
         self._stored: dict[str, ObjectState] = {}
@@ -270,16 +278,26 @@ class StagedFolder:
         self.path = self._folder.path / name
 
     def _check_empty(self) -> None:
-        if self._objects.state(f"{self.url}/{self._last}") is not None:
-            raise file_exists(shown_url(self.url), "choose another folder")
+        if not self._replaced and self._objects.state(f"{self.url}/{self._last}") is not None:
+            raise file_exists(shown_url(self.url), "mode='w' replaces it")
         found = self._objects.list(self.url)
-        if found:
-            name = next(iter(found))
+        name = next((n for n in found if n.rpartition("/")[2] not in self._replaced), None)
+        if name is not None:
             text = (
                 f"holds an object already, {name}, perhaps of an upload that was interrupted: "
-                "remove what is there, or choose another folder"
+                "mode='w' replaces shards; else remove what is there, or choose another folder"
             )
             raise FileExistsError(errno.EEXIST, text, shown_url(self.url))
+
+    def _clear(self) -> None:
+        """Deletes what is replaced, beginning with the object without which readers see nothing."""
+        if not self._replaced:
+            return
+        self._check_empty()
+        found = self._objects.list(self.url)
+        for name in sorted(found, key=lambda name: name != self._last):
+            if name not in self._stored:
+                self._objects.delete(f"{self.url}/{name}", found[name])
 
     def publish(self) -> None:
         """Uploads the folder and removes it. After an error it is kept, and this can be repeated.
@@ -300,6 +318,7 @@ class StagedFolder:
             transferring(label, total, enabled=self._progress) as report,
         ):
             try:
+                self._clear()
                 self._send(names, report)
             except BaseException as error:
                 self._withdraw(error)

@@ -25,6 +25,9 @@ from atompack_torch.remote.staging import StagedFolder
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.writers.base import WriterBase
 
+# Names of the files of a data set, in its folder and in those of shards.
+SHARD_FILES = frozenset(("meta.json", "index.npy", "data.bin", "zstd_dict.bin"))
+
 _PICKLE_PROTOCOL = 4  # read by every Python that torch supports
 _MOST_THREADS = 8  # maximum number of compression threads, unless more are asked for
 
@@ -84,7 +87,8 @@ class ShardWriter(WriterBase):
     folder (see ``TMPDIR``), which needs space for all of it, and uploaded when the writer is
     closed, the metadata last: readers see all of it or nothing. If the upload fails, the objects
     that were stored are deleted, and the error names the local folder, which is kept; ``close`` can
-    then be called again.
+    then be called again. ``mode="w"`` deletes the objects of the old data set, or those that a
+    killed writer has left, just before the upload; until that ends, readers find no data set.
 
     Args:
         root: the folder to create, a path or a URL; the parent of a path must exist.
@@ -101,7 +105,7 @@ class ShardWriter(WriterBase):
         dictionary: its size as a fraction of its training data.
         num_threads: maximum number of compression threads; None: one per core, at most eight.
         mode: ``"x"``: create a new data set; ``"w"``: replace an existing one when the writer is
-            closed; ``"a"``: append shards to it, or create it. Only ``"x"`` is for URLs.
+            closed; ``"a"``: append shards to it, or create it (not for URLs).
         codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
             says.
         storage_options: options of the store of a URL; see ``AtpDataset``.
@@ -151,10 +155,12 @@ class ShardWriter(WriterBase):
         self._staged: StagedFolder | None = None
         self._shown: Path | str
         if isinstance(root, str) and is_url(root):
-            if mode != "x":
-                raise ValueError(f"{shown_url(root)}: mode: expected 'x' for a URL, got {mode!r}")
-            self._staged = StagedFolder(root, "meta.json", storage_options)
+            if mode == "a":
+                raise ValueError(f"{shown_url(root)}: mode: expected 'x' or 'w' for a URL, got 'a'")
+            replaced = SHARD_FILES if mode == "w" else frozenset[str]()
+            self._staged = StagedFolder(root, "meta.json", storage_options, replaced=replaced)
             self._path, self._shown = str(self._staged.path), root
+            mode = "x"
         else:
             self._path = absolute_path(root)
             self._shown = Path(self._path)

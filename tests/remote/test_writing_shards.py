@@ -70,12 +70,33 @@ def test_an_exception_uploads_nothing(objects: ObjectServer, tmp_path: Path) -> 
 
 def test_existing_objects_are_refused_at_once(objects: ObjectServer, tmp_path: Path) -> None:
     writer(objects).close()
-    with pytest.raises(FileExistsError, match="exists already: choose another folder"):
+    with pytest.raises(FileExistsError, match="exists already: mode='w' replaces it"):
         writer(objects)
     del objects.objects[f"{PREFIX}meta.json"]
     with pytest.raises(FileExistsError, match="of an upload that was interrupted"):
         writer(objects)
     assert temporary_folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_is_there_is_replaced(objects: ObjectServer, tmp_path: Path, killed: bool) -> None:
+    with writer(objects) as made:
+        fill(made, 9)
+    if killed:  # before the last object
+        del objects.objects[f"{PREFIX}meta.json"]
+    with pytest.raises(RuntimeError, match="stop"), writer(objects, mode="w") as made:  # noqa: PT012
+        fill(made, 4)
+        raise RuntimeError("stop")
+    with writer(objects, mode="w") as made:
+        fill(made, 4)
+        assert f"{PREFIX}2/data.bin" in objects.objects
+    assert numbers(objects, tmp_path / "read") == list(range(4))
+    assert f"{PREFIX}2/data.bin" not in objects.objects
+    objects.objects[f"{PREFIX}mine.txt"] = objects.objects[f"{PREFIX}meta.json"]
+    with pytest.raises(FileExistsError, match=r"holds an object already, mine\.txt"):
+        writer(objects, mode="w")
+    with pytest.raises(ValueError, match="expected 'x' or 'w' for a URL, got 'a'"):
+        writer(objects, mode="a")
 
 
 def test_the_second_of_two_writers_leaves_the_first(objects: ObjectServer, tmp_path: Path) -> None:

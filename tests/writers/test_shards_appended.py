@@ -136,7 +136,7 @@ def test_refused_appends(tmp_path: Path) -> None:
     ):
         apt.ShardWriter(root, 5, 1, mode="a")
     del writer
-    with pytest.raises(ValueError, match="mode: expected 'x' for a URL"):
+    with pytest.raises(ValueError, match="mode: expected 'x' or 'w' for a URL"):
         apt.ShardWriter("s3://bucket/set", 5, 1, mode="a")
     with pytest.raises(FileExistsError, match="mode='a' appends"):
         apt.ShardWriter(root, 5, 1)
