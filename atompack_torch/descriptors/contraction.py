@@ -95,9 +95,10 @@ def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     rows = Rows(*found.values())  # type: ignore[arg-type]
     n_plain = rows.radial_grads.shape[1] + rows.grads_i.shape[1]
     spins = [spin for spin in (rows.radial_spin, rows.angular_spin) if spin is not None]
-    if not any(map(len, spins)) and weights.shape[1:] == (n_plain,):
+    # No len(): it would make a dynamic size constant in an exported program.
+    if all(spin.shape[0] == 0 for spin in spins) and weights.shape[1:] == (n_plain,):
         rows = rows._replace(radial_spin=None, angular_spin=None)  # files have empty arrays
-    expected = (len(batch.positions), n_plain if rows.radial_spin is None else 2 * n_plain)
+    expected = (batch.positions.shape[0], n_plain if rows.radial_spin is None else 2 * n_plain)
     if tuple(weights.shape) != expected:
         got = tuple(weights.shape)
         raise FieldError(f"dE_dfeatures: expected shape {expected}, got {got}")

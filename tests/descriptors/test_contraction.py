@@ -10,6 +10,7 @@ import torch
 from reference import gradients
 from reference.contraction import by_index_add
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils import _pytree as pytree
 
 import atompack_torch as apt
 from atompack_torch.descriptors.contraction import Rows
@@ -109,6 +110,37 @@ def test_training_on_forces() -> None:
         losses.append(float(apt.contract_forces(batch, weights).pow(2).sum()))
     assert gradient is not None
     assert float(gradient[3, 2]) == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=1e-5)
+
+
+class Contraction(torch.nn.Module):
+    """Forces of an energy that is linear in the features."""
+
+    def forward(self, batch: apt.MoleculeBatch) -> torch.Tensor:
+        return apt.contract_forces(batch, torch.ones_like(batch.features))
+
+
+@pytest.mark.parametrize("species", [["O"], ["O", "H"]])
+def test_an_exported_program_accepts_other_sizes(species: list[str]) -> None:
+    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6)
+    numbers = {"O": 8, "H": 1}
+    batches = []
+    for sizes in ((5, 7, 4), (6, 3, 9, 8)):
+        rng = np.random.default_rng(sizes[0])
+        molecules = [
+            apt.Molecule(
+                rng.uniform(0, 3, (n, 3)), [numbers[species[k % len(species)]] for k in range(n)]
+            )
+            for n in sizes
+        ]
+        batch = apt.MoleculeBatch.from_molecules(molecules)
+        batches.append(descriptor.compute(batch, derivatives=True))
+    automatic = [
+        dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO)
+        for leaf in pytree.tree_leaves(batches[0])
+    ]
+    program = torch.export.export(Contraction(), (batches[0],), dynamic_shapes=(automatic,))
+    for batch in batches:
+        assert torch.equal(program.module()(batch), Contraction()(batch))
 
 
 def test_threads_change_no_bit() -> None:
