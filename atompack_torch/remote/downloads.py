@@ -42,6 +42,11 @@ class ObjectVersion(NamedTuple):
     modified: str
     size: int
 
+    @property
+    def is_strong(self) -> bool:
+        """True if an object of this version has the same bytes, whenever it is opened."""
+        return bool(self.etag) and not self.etag.startswith("W/")
+
 
 def version_of(source: RemoteObject) -> ObjectVersion:
     """Returns the version of an object that is open."""

@@ -9,6 +9,7 @@ import atexit
 import errno
 import hashlib
 import os
+import re
 import threading
 import weakref
 from collections import defaultdict
@@ -32,6 +33,10 @@ class UnsupportedSchemeError(ValueError):
 _AT_ONCE = 256  # requests for one call
 # Of what file systems say about a file: what does not change with its bytes.
 _NOT_OF_VERSION = {"name", "type", "mode", "uid", "gid", "nlink", "islink", "time", "atime"}
+# Names of what no other bytes have; an inode comes with the time of its last change.
+_STRONG = re.compile(
+    r"etag|md5|crc|sha\d*$|checksum|hash|generation|version|revision|^(rev|ino|hex|blob_id)$", re.I
+)
 _PLAIN = (str, bytes, int, float, datetime, date, tuple)
 
 _readers: weakref.WeakKeyDictionary[threading.Thread, RequestQueue] = weakref.WeakKeyDictionary()
@@ -200,7 +205,7 @@ class FileSystems:
             raise _FileError(errno.ENOENT, "expected a file, got a folder")
         if not isinstance(size, int):
             raise _FileError(errno.EOPNOTSUPP, "the file system does not know the size of the file")
-        return size, _digest([_facts(info), self._version_behind(url)])
+        return size, _digest(_facts(info), self._version_behind(url))
 
     def _version_behind(self, url: str) -> str:
         """Returns the version of the file that holds an archive; empty if there is none."""
@@ -235,11 +240,17 @@ def _facts(info: Mapping[str, Any]) -> list[str]:
     return [f"{name}={facts[name]!r}" for name in sorted(facts) if isinstance(facts[name], _PLAIN)]
 
 
-def _digest(facts: list[Any]) -> str:
-    """Returns an ETag of facts; empty if there are none, so that nothing is kept on disk."""
-    if not any(facts):
+def _digest(facts: list[str], behind: str) -> str:
+    """Returns an ETag of facts; empty if there are none.
+
+    Facts that may be the same for other bytes, such as times, make a weak one, so that nothing is
+    kept on disk.
+    """
+    if not facts and not behind:
         return ""
-    return f'"{hashlib.sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()}"'
+    digest = hashlib.sha256(repr([facts, behind]).encode(errors="surrogatepass")).hexdigest()
+    is_strong = behind.startswith('"') or any(_STRONG.search(f.partition("=")[0]) for f in facts)
+    return f'"{digest}"' if is_strong else f'W/"{digest}"'
 
 
 _CODES = (

@@ -77,7 +77,8 @@ def local_copy(
     """Opens a local copy of an object, and downloads it if there is none.
 
     With a block cache the copy is kept in its folder, where several processes download it once.
-    Without one it is a temporary file, which is removed with the object that is returned.
+    Without one, or without a strong ETag, it is a temporary file, which is removed with the object
+    that is returned.
 
     Args:
         remote: access to remote files.
@@ -102,7 +103,7 @@ def local_copy(
     if version not in (None, present):
         text = "the file was replaced since it was opened; refresh() opens the new one"
         raise OSError(errno.ESTALE, text, shown_url(url))
-    if folder is not None and (present.etag or present.modified):
+    if folder is not None and present.is_strong:
         return LocalCopy(folder.fetch(source, url), present)
     return LocalCopy(_temporary(source, url), present, is_temporary=True)
 
@@ -191,10 +192,13 @@ class _Folder:
 
     def _lock(self, staged: Path) -> int | None:
         """Opens the staging file, whose lock shows that somebody is downloading."""
-        file = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(staged, flags, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            named, locked = staged.stat(), os.fstat(file)
+            named, locked = staged.lstat(), os.fstat(file)
+            if not stat.S_ISREG(locked.st_mode):
+                raise OSError(errno.EINVAL, "expected a regular file", staged)
             if (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino):
                 return file
         except (BlockingIOError, FileNotFoundError):

@@ -23,6 +23,8 @@ class FileServer:
     url: str = ""
     token: str | None = None  # that requests must bear
     fault: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)  # instead of an ETag
+    page: bytes = b""  # for whatever is asked for
     n_cuts: int = 0  # number of answers to break off
     requests: list[tuple[str, str]] = field(default_factory=list)  # path and range
     by_query: dict[str, Path] = field(default_factory=dict)  # files of certain queries
@@ -67,6 +69,8 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
             file = server.by_query.get(query, server.folder / name)
             if server.fault is not None:
                 return self._answer(server.fault, b"the reason")
+            if server.page:
+                return self._answer(200, server.page, Content_Type="text/html")
             if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
                 return self._answer(403)
             if name == "bucket":
@@ -85,7 +89,8 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
                 opened.seek(first)
                 part = opened.read(last + 1 - first)
             place = f"bytes {first}-{first + len(part) - 1}/{size}"
-            return self._answer(206, part, ETag=etag, Content_Range=place)
+            version = server.headers or {"ETag": etag}
+            return self._answer(206, part, **version, Content_Range=place)
 
         def _write(self, body: bytes) -> None:
             if server.n_cuts > 0 and body:

@@ -19,6 +19,8 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.remote import client
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.local_copies import local_copy
 
 COUNT = 3000
 BATCH = 50
@@ -205,6 +207,22 @@ def test_the_block_cache_serves_the_next_process(
     names = [str(path) for path in cache.rglob("*")]
     assert names
     assert not [name for name in names if "none" in name or "127.0.0.1" in name]
+
+
+@pytest.mark.parametrize("etag", [{}, {"ETag": 'W/"1"'}])
+def test_a_date_alone_is_no_version_for_the_next_opening(
+    tmp_path: Path, etag: dict[str, str]
+) -> None:
+    cache = tmp_path / "cache"
+    with serving(tmp_path) as server:
+        server.headers = {**etag, "Last_Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+        url, remote = f"{server.url}/a.atp", RemoteFiles.checked(None, cache, None)
+        for seed in (0, 1):
+            (tmp_path / "a.atp").unlink(missing_ok=True)
+            path = write(tmp_path / "a.atp", seed=seed)
+            assert same(apt.AtpDataset(url, block_cache=cache)[:], apt.AtpDataset(path)[:])
+            copied = local_copy(remote, url)
+            assert Path(copied.path).read_bytes() == path.read_bytes()
 
 
 def test_memory_is_bounded(server: FileServer) -> None:

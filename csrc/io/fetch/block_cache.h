@@ -43,8 +43,8 @@ class BlockCache {
   // written to is used for reading.
   BlockCache(std::string folder, uint64_t max_bytes, const BlockCacheOptions& options = {});
 
-  // One version of an object. Returns nullptr if it has neither a strong ETag nor a Last-Modified date, so that a
-  // change could not be noticed. Objects may outlive the cache.
+  // One version of an object. Returns nullptr if it has no strong ETag, so that a change could not be noticed. Objects
+  // may outlive the cache.
   std::shared_ptr<const CachedObject> object(std::string_view url, const ObjectVersion& version) const;
 
   BlockCacheStats stats() const;

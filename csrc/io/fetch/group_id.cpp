@@ -47,9 +47,9 @@ void append_hex(std::string& text, uint64_t value, size_t min_digits) {
 }  // namespace
 
 std::optional<ObjectKey> key_of(std::string_view url, const ObjectVersion& version) {
-  // A weak ETag stays the same when bytes change that the server finds unimportant.
-  const bool has_etag = !version.etag.empty() && !version.etag.starts_with("W/");
-  if (!has_etag && version.modified.empty()) return std::nullopt;
+  // A weak ETag stays the same when bytes change that the server finds unimportant, a date within a second and for
+  // files that keep theirs when they are copied.
+  if (version.etag.empty() || version.etag.starts_with("W/")) return std::nullopt;
   // Neither URLs nor headers contain NUL.
   const std::string text = cat("atompack pages 1", '\0', without_user(without_query(url)), '\0', version.size, '\0',
                                version.etag, '\0', version.modified);

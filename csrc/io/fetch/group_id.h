@@ -16,7 +16,7 @@ namespace atompack::io::fetch {
 using ObjectKey = std::array<uint64_t, 4>;
 
 // Without the query and the user of the URL, which may be secrets and differ for one object. Returns nullopt for an
-// object that has neither a strong ETag nor a date: a change of it could not be noticed.
+// object without a strong ETag: a change of it could not be noticed by the next that opens it.
 std::optional<ObjectKey> key_of(std::string_view url, const ObjectVersion& version);
 
 // A run of pages of one object, stored in one file.
