@@ -46,11 +46,11 @@ UniqueHandle<Scanner> start_scan(const Path& path, const Path& name, unsigned n_
   return in_file(name.bytes, [&] { return make_unique_handle<Scanner>(path.bytes, n_threads); });
 }
 
-// Throws the damage that ended the scan if `strict`.
+// Throws the damage that ended the scan if `strict`, or if nothing can be read.
 SharedIndex finish_scan(Scanner& scanner, const Path& name, bool strict) {
   extxyz::FrameScan scan = scanner.use([](extxyz::FrameScanner& s) { return s.take(); });
   auto index = make_shared_handle<Index>(std::move(scan.index));
-  if (!strict || scan.damage == nullptr) return index;
+  if (scan.damage == nullptr || (!strict && !scan.is_refused)) return index;
   try {
     std::rethrow_exception(scan.damage);
   } catch (DataError& error) {

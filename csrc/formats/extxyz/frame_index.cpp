@@ -102,7 +102,9 @@ class FrameParser {
 void parse_frames(const Group& group, size_t first, size_t last, ParsedFrames& out) {
   FrameParser parser;
   try {
-    for (size_t i = first; i < last; ++i) parser.add(group.frames[i], group.comment(i), out);
+    // Too many keys are found when surveys are joined.
+    for (size_t i = first; i < last && out.survey.fields().size() <= parsed::kMaxKeys; ++i)
+      parser.add(group.frames[i], group.comment(i), out);
   } catch (const DataError&) {
     out.damage = std::current_exception();
   }
@@ -159,8 +161,13 @@ class FrameScanner::Impl {
     for (const scanning::ParsedFrames& part : parts) {
       if (!part.entries.empty()) end_entry(result_.index.entries.size(), part.entries.front().place);
       result_.index.entries.insert(result_.index.entries.end(), part.entries.begin(), part.entries.end());
-      result_.index.survey.add(part.survey);
       result_.damage = part.damage;
+      try {
+        result_.index.survey.add(part.survey);
+      } catch (const DataError&) {
+        result_.damage = std::current_exception();
+        result_.is_refused = true;
+      }
       if (result_.damage != nullptr) return;
     }
   }

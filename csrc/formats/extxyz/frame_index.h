@@ -12,6 +12,7 @@ namespace atompack::extxyz {
 struct FrameScan {
   parsed::Index index;        // places are offsets in the file
   std::exception_ptr damage;  // the error that ended the scan; nullptr: the whole file was read
+  bool is_refused = false;    // the frames before it cannot be read either
 };
 
 // Finds all frames up to the first damage in a comment line or in the number of lines; reading the frames finds all

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error_context.h"
 #include "codec/inflate.h"
 #include "threads/parallel_for_each.h"
 
@@ -29,7 +30,7 @@ bool RowScanner::advance() {
   });
   for (const ParsedRows& part : parts) {
     index_.entries.insert(index_.entries.end(), part.entries.begin(), part.entries.end());
-    index_.survey.add(part.survey);
+    in_file(rows_.path(), [&] { index_.survey.add(part.survey); });
     for (const parsed::IndexEntry& entry : part.entries) bytes_read_ += entry.bytes;
   }
   return true;

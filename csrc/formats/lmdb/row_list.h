@@ -36,6 +36,7 @@ class RowList {
 
   int64_t size() const { return static_cast<int64_t>(ranges_.size()); }
   const ValueRange& range(int64_t row) const { return ranges_[static_cast<size_t>(row)]; }
+  const std::string& path() const { return path_; }
   const io::FileVersion& version() const { return file_->version(); }
   // Throws CorruptFileError with the number of the row.
   void read(int64_t row, Row& into, RowMemory& memory) const;

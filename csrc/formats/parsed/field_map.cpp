@@ -67,12 +67,13 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
   };
   if (has_cells) declare(Scope::builtin, "cell", builtin("cell"), Shape{3, 3});
   declare(Scope::builtin, "pbc", builtin("pbc"), Shape{3});
+  check_key_count(targets.size());  // of several files together
   for (const Target& target : targets) {
     places_.try_emplace({target.level, target.key}, rules_.size());
     keys_.emplace_back(target.level, target.key);
     rules_.push_back(rule_of(target));
   }
-  if (has_momenta_ && number_of(Scope::builtin, "velocities") >= 0) {
+  if (has_momenta_ && numbers_.contains({Scope::builtin, "velocities"})) {
     declare(Scope::atom_property, "velocities", number_type(Level::atom, DType::float64), Shape{3});
   }
   if (has_momenta_) {
@@ -80,6 +81,9 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
   }
   std::ranges::sort(schema_.fields, {},
                     [](const FieldDeclaration& field) { return std::pair(field.scope, field.key); });
+  for (size_t i = 0; i < schema_.fields.size(); ++i) {
+    numbers_[{schema_.fields[i].scope, schema_.fields[i].key}] = static_cast<int32_t>(i);
+  }
   for (Rule& rule : rules_) {
     if (rule.form == Form::left_out) continue;
     const bool is_label = rule.form == Form::label || rule.form == Form::text_label || rule.form == Form::momenta;
@@ -93,16 +97,13 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
   if (has_momenta_) other_velocities_ = number_of(Scope::atom_property, "velocities");
 }
 
-int32_t FieldMap::declare(Scope scope, const std::string& key, const FieldType& type, std::optional<Shape> row_shape) {
-  if (const int32_t known = number_of(scope, key); known >= 0) return known;
-  schema_.fields.push_back({scope, key, type, row_shape});
-  return static_cast<int32_t>(schema_.fields.size()) - 1;
+void FieldMap::declare(Scope scope, const std::string& key, const FieldType& type, std::optional<Shape> row_shape) {
+  if (numbers_.try_emplace({scope, key}).second) schema_.fields.push_back({scope, key, type, row_shape});
 }
 
-int32_t FieldMap::number_of(Scope scope, std::string_view key) const {
-  const auto found = std::ranges::find_if(
-      schema_.fields, [&](const FieldDeclaration& field) { return field.scope == scope && field.key == key; });
-  return found == schema_.fields.end() ? -1 : static_cast<int32_t>(found - schema_.fields.begin());
+int32_t FieldMap::number_of(Scope scope, const std::string& key) const {
+  const auto found = numbers_.find({scope, key});
+  return found == numbers_.end() ? -1 : found->second;
 }
 
 FieldMap::Rule FieldMap::rule_of(const Target& target) {

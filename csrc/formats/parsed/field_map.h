@@ -13,6 +13,7 @@
 
 #include "formats/parsed/array.h"
 #include "formats/parsed/record.h"
+#include "formats/parsed/survey.h"
 #include "model/molecule_source.h"
 
 namespace atompack::parsed {
@@ -70,10 +71,11 @@ class FieldMap {
 
  private:
   Rule rule_of(const Target& target);
-  int32_t declare(Scope scope, const std::string& key, const FieldType& type, std::optional<Shape> row_shape);
-  int32_t number_of(Scope scope, std::string_view key) const;
+  void declare(Scope scope, const std::string& key, const FieldType& type, std::optional<Shape> row_shape);
+  int32_t number_of(Scope scope, const std::string& key) const;
 
   MoleculeSchema schema_;
+  std::map<std::pair<Scope, std::string>, int32_t> numbers_;  // positions in the schema
   std::vector<std::pair<Level, std::string>> keys_;
   std::vector<Rule> rules_;
   std::map<std::pair<Level, std::string>, size_t, std::less<>> places_;

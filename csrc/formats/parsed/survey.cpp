@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace atompack::parsed {
+
+void check_key_count(size_t count) {
+  if (count > kMaxKeys)
+    throw UnsupportedFormatError(cat("keys: expected at most ", kMaxKeys, " different ones, got more"));
+}
 
 SurveyedField& Survey::field_of(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape,
                                 bool is_narrow) {
@@ -34,6 +41,7 @@ void Survey::add(const Survey& next) {
     add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()), field.is_narrow);
     if (!field.shape && field.kind != Kind::null) fields_[places_.at({field.level, field.key})].shape.reset();
   }
+  check_key_count(fields_.size());
   has_cells_ = has_cells_ || next.has_cells_;
   for (const auto& [key, count] : next.left_out_) leave_out(key, count);
 }

@@ -23,11 +23,16 @@ struct SurveyedField {
   bool is_narrow = false;                     // all values have the same kind, and a type of 32 bits
 };
 
+// Batches have a column for each key of a file.
+inline constexpr size_t kMaxKeys = 1 << 16;
+// Throws UnsupportedFormatError if there are more.
+void check_key_count(size_t count);
+
 // Not thread-safe.
 class Survey {
  public:
   void add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow = false);
-  // Adds the fields of molecules that follow those of this survey.
+  // Adds the fields of molecules that follow those of this survey. Throws UnsupportedFormatError for too many keys.
   void add(const Survey& next);
   void set_has_cells() { has_cells_ = true; }
   // Counts values that no field can hold.

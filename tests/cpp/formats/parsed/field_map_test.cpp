@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -41,6 +42,19 @@ class Shown final : public MoleculeVisitor {
   }
   std::string text;
 };
+
+TEST(FieldMap, ManyKeys) {
+  std::vector<Target> targets;
+  for (size_t i = 0; i < kMaxKeys; ++i) {
+    const std::string key = cat("k", i);
+    targets.push_back({Level::molecule, key, Scope::molecule_property, key, Kind::real, std::vector<int64_t>()});
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(FieldMap(targets, false, {}).schema().fields.size(), kMaxKeys + 1);   // and pbc
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));  // by the square: a minute
+  targets.push_back(targets.back());
+  EXPECT_THROW(FieldMap(targets, false, {}), UnsupportedFormatError);
+}
 
 class MoleculeBuilding : public ::testing::Test {
  protected:
