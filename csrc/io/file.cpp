@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -35,6 +37,15 @@ void check_is_regular(const struct stat& status, const std::string& path) {
 bool is_made_up(const struct statfs& system) {
   return system.f_type == PROC_SUPER_MAGIC || system.f_type == TRACEFS_MAGIC || system.f_type == DEBUGFS_MAGIC ||
          system.f_type == SYSFS_MAGIC;
+}
+
+// Raises the soft limit of descriptors to the hard one when half of it is in use, so that everyone finds room.
+void leave_room_for_more(int fd) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(fd) < limit.rlim_cur / 2) return;
+  constexpr rlim_t kEnough = 1 << 20;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kEnough));
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if that fails, opening reports it
 }
 
 }  // namespace
@@ -72,7 +83,11 @@ UniqueFd open_for_reading(const std::string& path) {
   check_regular_file(path);  // opening a device can have side effects
   // O_NONBLOCK: the path may have become a pipe since the check.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!fd && errno == EMFILE) {
+    throw IoError(EMFILE, "too many open files: raise the limit (`ulimit -n`), or join the files by `convert`", path);
+  }
   if (!fd) throw_errno(path);
+  leave_room_for_more(fd.get());
   identify(fd.get(), path);
   if (::fcntl(fd.get(), F_SETFL, 0) != 0) throw_errno(path);
   return fd;

@@ -51,7 +51,7 @@ DAMAGE = [
     ("1\na=1\nH 0 0 1_0\n", "atom line: expected a number, got '1_0'", 12),
     (one_atom(COLUMNS + ":i:I:1", "H 0 0 0 1.5"), "an integer, got '1.5' .*field 'i'", 47),
     (one_atom(COLUMNS + ":l:L:1", "H 0 0 0 2"), "expected T or F, got '2'", 47),
-    (one_atom(COLUMNS, "H 0 0 0 2"), "atom line: expected 4 words, got more", 41),
+    (one_atom(COLUMNS, "H 0 0 0 2"), "atom line: expected 4 words, as many .* got 5", 41),
     (
         one_atom("Properties=species:S:1:pos:R"),
         "Properties: expected name:type:width for each column, got 5",
@@ -85,7 +85,7 @@ DAMAGE = [
     ),
     (one_atom(COLUMNS + ":a:R:1:a:R:1"), "Properties: duplicate column 'a'", 2),
     (one_atom(COLUMNS + "::R:1"), "Properties: expected the name of a column, got none", 2),
-    (one_atom("Properties="), "Properties: expected name:type:width for each column, got 1", 2),
+    (one_atom("Properties="), "Properties: expected name:type:width for each column, got ''", 2),
     (one_atom('Lattice="1 2 3"'), "Lattice: expected nine numbers, got '1 2 3'", 2),
     (one_atom('Lattice="1 2 3 4 5 6 7 8 x"'), "Lattice: expected nine numbers", 2),
     (one_atom('a=1 pbc="T F"'), "pbc: expected three flags, got 'T F'", 6),

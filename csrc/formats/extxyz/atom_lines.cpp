@@ -47,6 +47,13 @@ class AtomLine {
     return at_ != end_;
   }
 
+  // Skips the other words, and counts them.
+  int64_t count() {
+    int64_t n = 0;
+    for (; has_more(); ++n) take_token(at_, end_);
+    return n;
+  }
+
   uint64_t offset() const { return static_cast<uint64_t>(at_ - begin_); }
 
  private:
@@ -141,7 +148,11 @@ void read_line(std::string_view line, const Layout& layout, std::span<Target> ta
     return;
   }
   if (layout.declared) {
-    throw CorruptFileError(cat("atom line: expected ", layout.n_words, " words, got more"), words.offset());
+    const uint64_t offset = words.offset();
+    throw CorruptFileError(cat("atom line: expected ", layout.n_words, " words, as many as Properties names, got ",
+                               layout.n_words + words.count(),
+                               ": complete Properties, or convert with --from ase, which drops the others"),
+                           offset);
   }
   atoms.has_unnamed_words = true;
 }

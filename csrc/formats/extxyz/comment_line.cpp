@@ -11,6 +11,8 @@
 namespace atompack::extxyz {
 namespace {
 
+constexpr size_t kMaxEntries = 1 << 16;
+
 char closing_of(char opening) {
   switch (opening) {
     case '"':
@@ -25,7 +27,8 @@ char closing_of(char opening) {
   }
 }
 
-// Parses in one pass. Quotes and brackets may begin anywhere in a word; spaces may surround '='.
+// Parses in one pass. Quotes and brackets may begin anywhere in a word; spaces may surround '=',
+// unless the word after it is the next key.
 class LineParser {
  public:
   explicit LineParser(std::string_view line) : line_(line) {}
@@ -80,11 +83,24 @@ class LineParser {
       entries_.back().text.clear();
     }
     has_value_ = has_values_ = true;
-    state_ = State::before_value;
+    state_ = is_before_key(at_ + 1) ? State::between : State::before_value;
+  }
+
+  // True where blanks and `KEY=` follow: a value ends there, even an empty one.
+  bool is_before_key(size_t at) const {
+    const auto skip = [&](const auto& is_skipped) {
+      const size_t begin = at;
+      while (at < line_.size() && is_skipped(line_[at])) ++at;
+      return at > begin;
+    };
+    if (!skip(is_space) || !skip(is_plain)) return false;
+    skip(is_space);
+    return at < line_.size() && line_[at] == '=';
   }
 
   void enter_word() {
     if (state_ == State::between) {
+      if (entries_.size() == kMaxEntries) check_is_remark();
       entries_.push_back({"", "T", at_});
       has_value_ = false;
       state_ = State::key;
@@ -92,6 +108,14 @@ class LineParser {
       state_ = State::value;
       entries_.back().bracketed = entries_.back().text.empty() && (line_[at_] == '[' || line_[at_] == '{');
     }
+  }
+
+  // Words of a remark, however many, are not kept.
+  void check_is_remark() {
+    if (has_values_ || line_.find('=', at_) != std::string_view::npos) {
+      throw CorruptFileError(cat("comment line: expected at most ", kMaxEntries, " keys, got more"), at_);
+    }
+    entries_.clear();
   }
 
   std::string& word() { return state_ == State::key ? entries_.back().key : entries_.back().text; }

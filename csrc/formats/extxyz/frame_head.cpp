@@ -42,11 +42,11 @@ void check_room(const FrameHead& head, const LineReader& lines) {
   throw CorruptFileError(cat(entry.key, ": expected ", expected, ", got ", excerpt(entry.text)), entry.offset);
 }
 
-std::array<double, 9> parse_lattice(const Entry& entry) {
+std::optional<std::array<double, 9>> parse_lattice(const Entry& entry) {
   Array value;
   infer_value(entry, value);
   if (value.kind == Kind::integer) value.widen(Kind::real);
-  if (value.kind != Kind::real || value.reals.size() != 9) fail_value(entry, "nine numbers");
+  if (value.kind != Kind::real || value.reals.size() != 9) return std::nullopt;
   if (!std::ranges::all_of(value.reals, [](double x) { return std::isfinite(x); })) fail_value(entry, "finite numbers");
   std::array<double, 9> lattice;
   std::ranges::copy(value.reals, lattice.begin());
@@ -54,23 +54,42 @@ std::array<double, 9> parse_lattice(const Entry& entry) {
 }
 
 // One flag may apply to all three directions.
-std::array<uint8_t, 3> parse_pbc(const Entry& entry) {
+std::optional<std::array<uint8_t, 3>> parse_pbc(const Entry& entry) {
   Array value;
   infer_value(entry, value);
   if (value.kind == Kind::flag) value.widen(Kind::integer);
-  if (value.kind != Kind::integer || (value.size() != 1 && value.size() != 3)) fail_value(entry, "three flags");
+  if (value.kind != Kind::integer || (value.size() != 1 && value.size() != 3)) return std::nullopt;
   std::array<uint8_t, 3> pbc;
   for (size_t i = 0; i < 3; ++i) pbc[i] = value.integers[value.size() == 1 ? 0 : i] != 0 ? 1 : 0;
   return pbc;
 }
 
-// Removes and returns the entry with this key.
-std::optional<Entry> take(std::vector<Entry>& entries, std::string_view key) {
-  const auto found = std::ranges::find(entries, key, &Entry::key);
+// Only columns have colons: another key of this name may hold any text.
+std::optional<std::string> parse_columns(const Entry& entry) {
+  return entry.text.find(':') == std::string::npos ? std::nullopt : std::optional(entry.text);
+}
+
+bool is_same_but_for_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+// Removes the entry with this key and returns its value. Spelled with letters of another case, as some programs do, the
+// key counts if its value fits; otherwise it is a property.
+template <typename T>
+std::optional<T> take(std::vector<Entry>& entries, std::string_view key, std::optional<T> (*parse)(const Entry&),
+                      std::string_view expected, Entry* taken = nullptr) {
+  auto found = std::ranges::find(entries, key, &Entry::key);
+  if (found == entries.end()) {
+    found = std::ranges::find_if(
+        entries, [&](const Entry& entry) { return is_same_but_for_case(entry.key, key) && parse(entry); });
+  }
   if (found == entries.end()) return std::nullopt;
-  std::optional<Entry> entry = std::move(*found);
+  std::optional<T> value = parse(*found);
+  if (!value) fail_value(*found, expected);
+  if (taken != nullptr) *taken = std::move(*found);
   entries.erase(found);
-  return entry;
+  return value;
 }
 
 }  // namespace
@@ -105,16 +124,13 @@ const FrameHead& FrameHeadReader::parse(int64_t n_atoms, std::string_view commen
 void FrameHeadReader::read_comment(std::string_view line) {
   head_.entries = parse_comment_line(line);
   head_.comment_is_plain = head_.entries.empty() && !trim(line).empty();
-  head_.lattice.reset();
-  head_.pbc.reset();
-  if (const auto entry = take(head_.entries, "Lattice")) head_.lattice = parse_lattice(*entry);
-  if (const auto entry = take(head_.entries, "pbc")) {
-    head_.pbc = parse_pbc(*entry);
-    const bool is_periodic = std::ranges::any_of(*head_.pbc, [](uint8_t flag) { return flag != 0; });
-    if (is_periodic && !head_.lattice) fail_value(*entry, "a Lattice with it, or F F F");
+  head_.lattice = take(head_.entries, "Lattice", &parse_lattice, "nine numbers");
+  Entry entry;
+  head_.pbc = take(head_.entries, "pbc", &parse_pbc, "three flags", &entry);
+  if (!head_.lattice && head_.pbc && std::ranges::count(*head_.pbc, 0) < 3) {
+    fail_value(entry, "a Lattice with it, or F F F");
   }
-  if (const auto entry = take(head_.entries, "Properties")) return set_layout(entry->text);
-  set_layout(std::nullopt);
+  set_layout(take(head_.entries, "Properties", &parse_columns, "name:type:width for each column"));
 }
 
 void FrameHeadReader::set_layout(const std::optional<std::string>& properties) {

@@ -25,7 +25,14 @@ LineReader::LineReader(std::string path)
       fd_(io::open_for_reading(path_)),
       file_bytes_(io::identify(fd_.get(), path_).size),
       buffer_(static_cast<size_t>(std::min<uint64_t>(file_bytes_ + 1, kBufferBytes))),
-      data_(buffer_.data()) {}
+      data_(buffer_.data()) {
+  refill();
+  const std::string_view text(data_, end_);
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+    throw UnsupportedFormatError("text: expected UTF-8, got UTF-16: save the file as UTF-8");
+  }
+  if (text.starts_with("\xEF\xBB\xBF")) begin_ = 3;  // a mark that some editors put there
+}
 
 LineReader::LineReader(Bytes text, uint64_t offset)
     : file_bytes_(offset + text.size()),

@@ -27,6 +27,21 @@ TEST(CommentLine, KeysAndValues) {
   EXPECT_EQ(parse("a=1 =2"), "a<1=2>");
   EXPECT_EQ(parse("a="), "a<>");
   EXPECT_EQ(parse("a=\"\" b=1"), "a<> b<1>");
+  EXPECT_EQ(parse("a= \t x y"), "a<x> y<T>");
+}
+
+TEST(CommentLine, AnEmptyValueEndsBeforeTheNextKey) {
+  EXPECT_EQ(parse("a= b=1"), "a<> b<1>");
+  EXPECT_EQ(parse("a = b = \"1 2\" c"), "a<> b<1 2> c<T>");
+  EXPECT_EQ(parse("a=x== b=1"), "a<x==> b<1>");
+  EXPECT_EQ(parse("a= b= c="), "a<> b<> c<>");
+}
+
+TEST(CommentLine, ManyKeys) {
+  std::string words, keys;
+  for (int i = 0; i < 70'000; ++i) words += cat("w", i, ' '), keys += cat("k", i, "=1 ");
+  EXPECT_EQ(parse(words), "");
+  EXPECT_EQ(corrupt([&] { parse(keys); }).substr(0, 48), "comment line: expected at most 65536 keys, got m");
 }
 
 TEST(CommentLine, QuotesAndBrackets) {

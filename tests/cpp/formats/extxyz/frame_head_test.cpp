@@ -72,6 +72,19 @@ TEST(FrameHead, Pbc) {
             "pbc: expected three flags, got '" + std::string(40, 'x') + "...' (offset 2)");
 }
 
+TEST(FrameHead, KeysInLettersOfAnotherCase) {
+  const FrameHead head = commented("lattice=\"1 2 3 4 5 6 7 8 9\" PBC=\"T F T\" properties=species:S:1:pos:R:3:q:R:1");
+  EXPECT_EQ(head.lattice, (std::array<double, 9>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(head.pbc, (std::array<uint8_t, 3>{1, 0, 1}));
+  EXPECT_EQ(head.layout.n_words, 5);
+  EXPECT_TRUE(head.entries.empty());
+  // Words of somebody's own, and values of what is there under its own name.
+  EXPECT_EQ(commented("lattice=fcc PBC=often properties=many").entries.size(), 3U);
+  const FrameHead both = commented("LATTICE=\"9 9 9 9 9 9 9 9 9\" Lattice=\"1 2 3 4 5 6 7 8 9\"");
+  EXPECT_EQ(both.lattice, (std::array<double, 9>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(both.entries.size(), 1U);
+}
+
 TEST(FrameHead, AClaimedCountNeedsRoom) {
   EXPECT_NO_THROW(head_of("2\n\nH 0 0 0\nH 0 0 0"));
   EXPECT_NO_THROW(head_of("1\n\n1234567"));
@@ -94,7 +107,7 @@ TEST(FrameHead, RefusedCounts) {
 TEST(FrameHead, OffsetsCountFromTheStartOfTheFile) {
   EXPECT_EQ(refused_head("0\na=1 b=\"\n"), "comment line: expected a closing \", got none (offset 8)");
   EXPECT_EQ(refused_head("0\nProperties=x\n"),
-            "Properties: expected name:type:width for each column, got 1 parts (offset 2)");
+            "Properties: expected name:type:width for each column, got 'x' (offset 2)");
 }
 
 }  // namespace

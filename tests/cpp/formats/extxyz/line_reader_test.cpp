@@ -32,6 +32,20 @@ TEST(LineReader, Ends) {
   EXPECT_EQ(lines_of("a\rb\n"), Lines{"a\rb"});
 }
 
+TEST(LineReader, MarksOfByteOrder) {
+  const TemporaryFile file(ByteString("\xEF\xBB\xBF"
+                                      "2\n")
+                               .bytes());
+  LineReader lines(file.path());
+  EXPECT_EQ(lines.next(), "2");
+  EXPECT_EQ(lines.line_offset(), 3U);
+  const TemporaryFile other(ByteString("\xFF\xFE"
+                                       "2")
+                                .bytes());
+  EXPECT_EQ(test::unsupported([&] { LineReader(other.path()); }),
+            "text: expected UTF-8, got UTF-16: save the file as UTF-8");
+}
+
 TEST(LineReader, Offsets) {
   const TemporaryFile file(ByteString("ab\r\nc\nd").bytes());
   LineReader lines(file.path());

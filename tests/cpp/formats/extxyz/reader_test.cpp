@@ -132,7 +132,8 @@ TEST(Reader, WordsWithoutColumn) {
   EXPECT_EQ(read(one_atom("words only", "H 0 0 0 1 2") + one_atom("")).n_unnamed_words, 1);
   EXPECT_EQ(read(one_atom("words only") + one_atom("a=1")).n_plain_comments, 1);
   EXPECT_EQ(refused(one_atom("Properties=species:S:1:pos:R:3", "H 0 0 0 1")),
-            "atom line: expected 4 words, got more (molecule 0, offset 41)");
+            "atom line: expected 4 words, as many as Properties names, got 5: complete Properties, or convert with "
+            "--from ase, which drops the others (molecule 0, offset 41)");
 }
 
 TEST(Reader, BlocksEndAtFramesOrBytes) {
