@@ -133,7 +133,16 @@ class ParsedFiles(MoleculeFiles):
         masses = masses_of(np.arange(256)).tolist() if has_momenta else []
         fields = FieldMap(self._targets, self._has_cells, masses, self._keeps_nan, self._ignored)
         opened = zip(self._files, self._versions, self._loaded_indexes(), strict=True)
-        return [self._open_file(file, version, index, fields) for file, version, index in opened]
+        parts = []
+        for file, version, index in opened:
+            try:
+                parts.append(self._open_file(file, version, index, fields))
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                text = "too many open files: raise the limit (`ulimit -n`), or join the files"
+                raise OSError(error.errno, f"{text} by `convert`", file) from None
+        return parts
 
     def _identity(self) -> Any:
         return [self._files, [list(version) for version in self._versions]]

@@ -1,17 +1,21 @@
 """Indexes of files whose molecules are parsed when they are read, and where they are kept.
 
 An index holds the place and the number of atoms of each molecule, and a survey of all fields. It is
-made in one pass over the file and kept as ``.NAME.idx`` beside it or, where that is impossible, in
+made in one pass over the file and kept as ``.NAME.idx`` next to it or, where that is impossible, in
 the folder ``indexes`` of the cache folder of the user. It is used as long as size and time of the
 file are those that it was made for.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Callable
+import stat
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +27,8 @@ from atompack_torch.progress import Progress
 # Device, inode, size, seconds and nanoseconds.
 FileVersion = tuple[int, int, int, int, int]
 
+# Magic bytes, version and checksum; size, seconds and nanoseconds of the file.
+_HEAD = struct.Struct("<16xQqq")
 _SILENT_BYTES = 256 << 20  # scans of smaller files take less than a second
 
 
@@ -63,15 +69,14 @@ def open_index(
         OSError: the file cannot be read.
     """
     version = file_version(place)
-    places = _places_of(place) if keep else []
-    for kept in places:
-        index = _read(kept)
-        if index is not None and index.stamp == version[2:]:
+    for kept in _places_of(place) if keep else ():
+        index = _read(kept, version)
+        if index is not None:
             return index, version
     index = scan(start(), name, strict=True)
     if index.stamp != version[2:] or file_version(place) != version:
         raise OSError(f"{name}: the file was changed while it was indexed")
-    for kept in places:
+    for kept in _places_of(place) if keep else ():
         if _write(kept, index.encode()):
             break
     return index, version
@@ -100,10 +105,41 @@ def scan(scanner: Scanner, name: str, *, strict: bool) -> ParsedIndex:
     return scanner.finish(name, strict)
 
 
-def cache_folder() -> Path:
-    """Returns the folder for what is kept of files in folders that cannot be written to."""
+def kept_place(folder: str, name: str) -> Path | None:
+    """Returns where a file is kept for the user, or can be made.
+
+    Args:
+        folder: folder in the cache folder of the user or, where that cannot be written to, in one
+            of the temporary folder.
+        name: name of the file.
+
+    Returns:
+        Its path; None if neither folder can be written to.
+    """
+    for base in (_cache_folder, _temporary_folder):
+        with suppress(OSError, RuntimeError):  # RuntimeError: a user without a home
+            place = base() / folder / name
+            if place.is_file():
+                return place
+            place.parent.mkdir(0o700, parents=True, exist_ok=True)
+            if os.access(place.parent, os.W_OK | os.X_OK):
+                return place
+    return None
+
+
+def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "atompack_torch"
+
+
+def _temporary_folder() -> Path:
+    """Returns a folder that nobody but this user can write to."""
+    folder = Path(tempfile.gettempdir()) / f"atompack_torch-{os.getuid()}"
+    folder.mkdir(0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise OSError(errno.EPERM, "expected a folder of this user alone", folder)
+    return folder
 
 
 def hidden_name(place: str) -> str:
@@ -111,18 +147,33 @@ def hidden_name(place: str) -> str:
     return hashlib.sha256(os.fsencode(Path(place).resolve())).hexdigest()[:32]
 
 
-def _places_of(place: str) -> list[Path]:
+def _places_of(place: str) -> Iterator[Path]:
     path = Path(place)
-    return [
-        path.with_name(f".{path.name}.idx"),
-        cache_folder() / "indexes" / f"{hidden_name(place)}.idx",
-    ]
+    yield path.with_name(f".{path.name}.idx")
+    kept = kept_place("indexes", f"{hidden_name(place)}.idx")
+    if kept is not None:
+        yield kept
 
 
-def _read(kept: Path) -> ParsedIndex | None:
-    """Reads an index; None if there is none, or it is damaged or of another version."""
+def _read(kept: Path, version: FileVersion) -> ParsedIndex | None:
+    """Reads the index of this version of a file; None if there is none, or it is damaged.
+
+    Whoever made the folder may have put anything there: pipes, devices and links are not opened,
+    and no more is read than an index of such a file can have.
+    """
+    n_bytes = version[2]
     try:
-        return ParsedIndex.decode(kept.read_bytes(), os.fspath(kept))
+        if not stat.S_ISREG(kept.lstat().st_mode):
+            return None
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(kept, flags), "rb") as file:  # noqa: PTH123  # by its descriptor
+            found = os.fstat(file.fileno())
+            is_sound = stat.S_ISREG(found.st_mode) and found.st_size <= 65536 + 16 * n_bytes
+            head = file.read(_HEAD.size) if is_sound else b""
+            if len(head) < _HEAD.size or _HEAD.unpack(head) != version[2:]:
+                return None
+            rest = file.read(found.st_size - _HEAD.size)
+        return ParsedIndex.decode(head + rest, os.fspath(kept))
     except (OSError, AtompackError):
         return None
 

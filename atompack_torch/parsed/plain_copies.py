@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from atompack_torch.parsed.indexes import cache_folder, hidden_name
+from atompack_torch.parsed.indexes import hidden_name, kept_place
 from atompack_torch.parsed.text_files import is_compressed, plain_pieces
 from atompack_torch.progress import Progress
 
 _SILENT_BYTES = 16 << 20
+_END_BYTES = 64 << 10  # of a compressed file, which hold the checksum of all that is packed
 
 
 def plain_path(path: str) -> str:
     """Returns the path of a text file that is not compressed: the file itself, or its copy.
 
     A compressed file (gzip, bzip2, xz) is unpacked once, into the folder ``plain`` of the cache
-    folder (``XDG_CACHE_HOME``, or ``~/.cache``), which keeps the copy until its user removes it.
-    The copy is used as long as the file has the same size and time.
+    folder (``XDG_CACHE_HOME``, or ``~/.cache``; the temporary folder where that cannot be written
+    to), which keeps the copy until its user removes it. The copy is used as long as the file has
+    the same inode, size, times of modification and of change, and the same bytes at its ends.
 
     Args:
         path: the file.
@@ -31,21 +35,37 @@ def plain_path(path: str) -> str:
     Raises:
         CorruptFileError: compressed data is damaged or cut.
         UnsupportedFormatError: the content is not text.
-        OSError: the file cannot be read, or there is no room for the copy.
+        OSError: the file cannot be read or is changed meanwhile, or there is no room for the copy.
     """
     if not is_compressed(path):
         return path
-    found = Path(path).stat()
-    name = f"{hidden_name(path)}-{found.st_size}-{found.st_mtime_ns}.txt"
-    copy = cache_folder() / "plain" / name
-    if not copy.exists():
-        copy.parent.mkdir(parents=True, exist_ok=True)
+    version = _version(path)
+    copy = kept_place("plain", f"{hidden_name(path)}-{version}.txt")
+    if copy is None:
+        text = "unpacked copy: expected a cache folder that can be written to, got none"
+        raise OSError(errno.EACCES, f"{text}: XDG_CACHE_HOME names another", path)
+    if not copy.is_file():
         _remove_older(copy)
-        _unpack(path, copy)
+        _unpack(path, copy, version)
     return os.fspath(copy)
 
 
-def _unpack(path: str, copy: Path) -> None:
+def _version(path: str) -> str:
+    """Returns a digest that differs between versions of a file: what is replaced has other times.
+
+    The ends are for file systems whose times are coarse: the formats keep checksums there.
+    """
+    with Path(path).open("rb") as file:
+        found = os.fstat(file.fileno())
+        times = found.st_mtime_ns, found.st_ctime_ns
+        digest = hashlib.sha256(repr((found.st_ino, found.st_size, *times)).encode())
+        digest.update(file.read(_END_BYTES))
+        file.seek(max(0, found.st_size - _END_BYTES))
+        digest.update(file.read(_END_BYTES))
+    return digest.hexdigest()[:32]
+
+
+def _unpack(path: str, copy: Path, version: str) -> None:
     hidden = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}.part")
     size = Path(path).stat().st_size
     label = f"unpacking {Path(path).name}"
@@ -57,10 +77,17 @@ def _unpack(path: str, copy: Path) -> None:
             for piece, n_read in plain_pieces(path):
                 file.write(piece)
                 bar.update(n_read - bar.done)
+            file.flush()
+            os.fsync(file.fileno())  # after a loss of power the copy is whole, or there is none
+        if _version(path) != version:
+            raise OSError(f"{path}: the file was changed while it was unpacked")
         hidden.replace(copy)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             hidden.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            text = f"unpacked copy in {copy.parent} (XDG_CACHE_HOME names another)"
+            raise OSError(error.errno, f"{text}: {error.strerror}", path) from None
         raise
 
 

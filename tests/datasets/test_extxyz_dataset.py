@@ -8,6 +8,9 @@ import lzma
 import os
 import pickle
 import random
+import subprocess
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +58,9 @@ TEXTS = {
     "virial": frame("virial='1 2 3 4 5 6 7 8 9.5'", *ATOMS) + frame("x=1", *ATOMS),
     "types": frame("a=1 b=T c=x d=1 e='1 2' g='T F'", *ATOMS)
     + frame("a=2.5 b=3 c=7 d=T e='1.5 2' g='F F'", *ATOMS),
+    "other case": frame(f"{LATTICE.lower()} PBC='T F T' {FORCES.replace('P', 'p')} energy=2", *ONE)
+    + frame(f"{LATTICE} lattice=fcc {PLAIN}", *ATOMS),
+    "empty values": frame(f"a= {LATTICE} b= {PLAIN} c= energy=-9 d=", *ATOMS),
     "text": frame("name=first config=bulk", *ATOMS) + frame("name='no 2' config=5", *ATOMS),
     "null": frame('a=1 c=x d="_JSON null"', *ATOMS) + frame('c="_JSON null" d=y', *ATOMS),
     "shapes": frame('m="_JSON [[1,2],[3,4]]"', *ATOMS)
@@ -183,8 +189,10 @@ def test_several_files_and_folders(tmp_path: Path) -> None:
     target = tmp_path / "all.atp"
     convert(paths, target, progress=False)
     expected = apt.AtpDataset(target)
+    convert(tmp_path / "set", tmp_path / "folder.atp", progress=False)
     for got in (apt.ExtxyzDataset(paths), apt.ExtxyzDataset(tmp_path / "set"), apt.open(paths)):
         assert_same_batches(expected[:], got[:])
+        assert_same_batches(expected[:], apt.AtpDataset(tmp_path / "folder.atp")[:])
         assert got.block_sizes.tolist() == [2, 2, 1]
     assert len(apt.open(tmp_path / "set")) == 5
     with pytest.raises(ValueError, match="got an empty list"):
@@ -231,6 +239,103 @@ def test_compressed(
     assert not list((tmp_path / "cache/atompack_torch/plain").glob("*.part"))
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_compressed_file_is_not_mixed_up_with_one_of_equal_size_and_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pack: Callable[[bytes], bytes],
+    in_place: bool,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path, other = tmp_path / "x.xyz.packed", tmp_path / "other"
+    for energy in (-1.0, -8.0):
+        written = path if in_place else other
+        written.write_bytes(pack(frame(f"energy={energy}", *ATOMS).encode()).ljust(500, b"\0"))
+        os.utime(written, ns=(0, 0))
+        written.replace(path)
+        assert apt.ExtxyzDataset(path)[:].energy.tolist() == [energy]
+
+
+@pytest.mark.parametrize("base", ["/dev/null/x", "no home", "not writable"])
+def test_compressed_without_a_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str
+) -> None:
+    path = tmp_path / "x.xyz.gz"
+    path.write_bytes(gzip.compress(TEXTS["labels"].encode()))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "" if base == "no home" else base)
+    if base == "no home":
+        monkeypatch.setenv("HOME", "/dev/null")
+    if base == "not writable":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        (tmp_path / "cache").touch()
+    assert len(apt.ExtxyzDataset(path)) == len(apt.ExtxyzDataset(path)) == 2
+    (made,) = (tmp_path / "temporary").iterdir()
+    assert len(list((made / "plain").glob("*.txt"))) == 1
+    made.chmod(0o777)  # others may have put anything there
+    with pytest.raises(PermissionError, match=r"unpacked copy: .*XDG_CACHE_HOME") as e:
+        apt.ExtxyzDataset(path)
+    assert e.value.filename == str(path)
+
+
+def test_keys_in_other_letters_and_after_empty_values(tmp_path: Path) -> None:
+    path = tmp_path / "x.xyz"
+    path.write_text(TEXTS["other case"] + TEXTS["empty values"])
+    got = apt.ExtxyzDataset(path)
+    assert got[0].forces is not None
+    assert [bool(molecule.cell.any()) for molecule in got] == [True] * 3
+    assert got[0].pbc.tolist() == [True, False, True]
+    assert (got[1]["lattice"], got[2]["a"], got[2]["c"], got[2].energy) == ("fcc", "", "", -9)
+
+
+def test_a_mark_of_byte_order_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.xyz"
+    path.write_bytes(TEXTS["labels"].encode("utf-8-sig"))
+    assert apt.open(path)[:].energy.tolist() == [-1.5, 2]
+    convert(path, tmp_path / "x.atp", progress=False)
+    assert_same_batches(apt.AtpDataset(tmp_path / "x.atp")[:], apt.open(path)[:])
+    path.write_bytes(TEXTS["labels"].encode("utf-16"))
+    for opened in (apt.open, apt.ExtxyzDataset):
+        with pytest.raises(apt.UnsupportedFormatError, match=r"UTF-16: save .* as UTF-8"):
+            opened(path)
+    with pytest.raises(apt.UnsupportedFormatError, match=r"x\.xyz: text: .*UTF-16"):
+        convert(path, tmp_path / "y.atp", progress=False)
+    path.write_bytes(b"")
+    with pytest.raises(apt.UnsupportedFormatError, match=r"x\.xyz: .* got an empty file"):
+        apt.open(path)
+
+
+def test_too_many_keys(tmp_path: Path) -> None:
+    path = tmp_path / "x.xyz"
+    keys = (" ".join(f"k{i}_{j}=1" for j in range(35_000)) for i in range(2))
+    path.write_text("".join(frame(line, "H 0 0 0") for line in keys))
+    limit = r"x\.xyz: keys: expected at most 65536 different ones, got more"
+    with pytest.raises(apt.UnsupportedFormatError, match=limit):
+        apt.ExtxyzDataset(path)
+    with pytest.raises(apt.UnsupportedFormatError, match=limit):
+        convert(path, tmp_path / "x.atp", progress=False, on_error="skip")
+
+
+def test_more_files_than_descriptors(tmp_path: Path) -> None:
+    for i in range(150):
+        (tmp_path / f"{i}.xyz").write_text(frame("energy=1", *ATOMS))
+    code = (
+        "import resource, sys\nimport atompack_torch as apt\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (128, int(sys.argv[2])))\n"
+        "try: print(apt.open(sys.argv[1])[:].energy.sum().item())\n"
+        "except OSError as error: print(error)"
+    )
+
+    def output(hard: int) -> str:
+        command = [sys.executable, "-c", code, str(tmp_path), str(hard)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert output(4096) == "150.0\n"
+    assert "too many open files: raise the limit (`ulimit -n`)" in output(128)
+
+
 class TestIndex:
     def test_is_kept_and_used(self, tmp_path: Path) -> None:
         path, kept = tmp_path / "x.xyz", tmp_path / ".x.xyz.idx"
@@ -264,6 +369,26 @@ class TestIndex:
             kept.write_bytes(sound[:i] + bytes([sound[i] ^ 1]) + sound[i + 1 :])
             assert apt.ExtxyzDataset(path)[:].energy.tolist() == [-1.5, 2.0]
             assert kept.read_bytes() == sound
+
+    @pytest.mark.parametrize("kind", ["pipe", "device", "link", "sparse", "too large"])
+    def test_what_is_no_index_is_not_read(self, tmp_path: Path, kind: str) -> None:
+        path, kept = tmp_path / "x.xyz", tmp_path / ".x.xyz.idx"
+        path.write_text(TEXTS["labels"])
+        apt.ExtxyzDataset(path)
+        sound = kept.read_bytes()
+        kept.rename(tmp_path / "moved")
+        if kind == "pipe":
+            os.mkfifo(kept)
+        elif kind == "device":
+            kept.symlink_to("/dev/zero")
+        elif kind == "link":
+            kept.symlink_to(tmp_path / "moved")
+        else:
+            kept.write_bytes(b"" if kind == "sparse" else sound)
+            os.truncate(kept, 1 << 40)
+        assert len(apt.ExtxyzDataset(path)) == 2
+        assert not kept.is_symlink()
+        assert kept.read_bytes() == sound
 
     def test_is_in_the_cache_folder_where_the_folder_is_not_writable(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -405,7 +530,7 @@ def test_damage_that_the_index_finds(tmp_path: Path, name: str) -> None:
         ("H 0.000 0", "expected a number, got the end of the line"),
         ("H 0 0 x", "expected a number, got 'x'"),
         ("Q 0 0 0", "expected an element's symbol, got 'Q'"),
-        ("H 0 0 0 0", "expected 4 words, got more"),
+        ("H 0 0 0 0", "expected 4 words, as many as Properties names, got 5: complete Properties"),
     ],
 )
 def test_damage_of_one_frame(tmp_path: Path, atom: str, message: str) -> None:
