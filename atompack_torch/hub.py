@@ -20,6 +20,7 @@ from atompack_torch import formats
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.inspection.dispatch import info, verify
 from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.options import files_in, has_suffix, is_hidden
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import relative_names
 from atompack_torch.remote.urls import HubUrl
@@ -229,15 +230,15 @@ def _check_source(source: Path, replace: bool) -> None:
     if not source.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
     if source.is_dir():
-        if not any(file.is_file() for file in source.rglob("*.atp")):
+        if not files_in(source, ".atp"):
             raise FileNotFoundError(f"{source}: expected .atp shards in the folder, got none")
-    elif source.suffix not in (suffixes := _uploaded_suffixes()):
+    elif source.suffix.lower() not in (suffixes := _uploaded_suffixes()):
         raise ValueError(f"{source.name}: expected a file that ends with {' or '.join(suffixes)}")
     elif replace:
         raise ValueError("replace: expected a folder with it; a file replaces its namesake anyway")
     from atompack_torch.caches.verification import verify_cache
 
-    is_cache = source.is_file() and source.suffix != ".atp"
+    is_cache = source.is_file() and source.suffix.lower() != ".atp"
     if is_cache:
         info(source)  # raises an error if it has another format
     found: Any = (
@@ -302,7 +303,8 @@ def _checked_repository(repo_id: str) -> str:
 def _only_place(remote: RemoteFiles, repository: HubUrl) -> str:
     """Returns the only file, or the only folder with files, of a repository."""
     names = relative_names(remote, repository.with_path(""))
-    files = [PurePosixPath(name) for name in names if PurePosixPath(name).suffix in _suffixes()]
+    suffixes = tuple(_suffixes())
+    files = [PurePosixPath(n) for n in names if has_suffix(n, suffixes) and not is_hidden(n)]
     if not files:
         raise FileNotFoundError(f"{repository.repo}: no {' or '.join(_suffixes())} file in it")
     return str(_one_of(files, PurePosixPath(".")))
@@ -350,7 +352,7 @@ def _place(snapshot: Path, inside: PurePosixPath | None, repo_id: str) -> Path:
         return place
     suffixes = _suffixes()
     kinds = " or ".join(suffixes)
-    files = [file for file in place.rglob("*") if file.suffix in suffixes and file.is_file()]
+    files = list(map(Path, files_in(place, *suffixes)))
     if not files:
         raise FileNotFoundError(f"{repo_id}: no {kinds} file in the snapshot {place}")
     if inside is not None:

@@ -6,7 +6,7 @@ import inspect
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
@@ -370,7 +370,50 @@ def shown_path(
     return tuple(p if isinstance(p, str) and is_url(p) else Path(p) for p in path)
 
 
-def bytes_at(path: Path, pattern: str = "*") -> int:
-    """Returns the size on disk; for a folder, that of the files whose names match."""
-    files = path.rglob(pattern) if path.is_dir() else [path]
+def bytes_at(path: Path, suffix: str = "") -> int:
+    """Returns the size on disk; for a folder, that of the files with this suffix, or of all."""
+    if path.is_dir():
+        files = [Path(file) for file in files_in(path, suffix)] if suffix else path.rglob("*")
+    else:
+        files = [path]
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def is_hidden(name: str) -> bool:
+    """True if a relative path has a name that begins with a dot: of the system, not data."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def has_suffix(name: str, suffixes: str | tuple[str, ...]) -> bool:
+    """True if a name ends with a suffix, in letters of any case."""
+    return name.lower().endswith(suffixes)
+
+
+def names_below(folder: PathLike, *, is_deep: bool = True) -> Iterator[str]:
+    """Yields the paths of the files in a folder, relative to it, but for hidden ones.
+
+    Args:
+        folder: the folder.
+        is_deep: also those in its folders.
+    """
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if is_deep and not name.startswith(".")]
+        below = os.path.relpath(root, folder)
+        for name in names:
+            if not name.startswith("."):
+                yield name if below == "." else f"{below}/{name}"
+
+
+def files_in(folder: PathLike, *suffixes: str, is_deep: bool = True) -> list[str]:
+    """Lists the data files of a folder: not hidden, with one of the suffixes in any case.
+
+    Args:
+        folder: the folder.
+        suffixes: the suffixes, in lower case.
+        is_deep: also those in its folders.
+
+    Returns:
+        The paths, sorted.
+    """
+    names = (name for name in names_below(folder, is_deep=is_deep) if has_suffix(name, suffixes))
+    return list(filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names))))  # noqa: PTH118

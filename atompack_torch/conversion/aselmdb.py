@@ -41,6 +41,7 @@ from atompack_torch.conversion.staged_outputs import staged_folder, staged_outpu
 from atompack_torch.datasets._row_blocks import RowBlock, RowBlocks
 from atompack_torch.datasets.aselmdb import AseLmdbDataset
 from atompack_torch.errors import AtompackError
+from atompack_torch.options import files_in
 from atompack_torch.writers.columns import Array, Columns
 
 TARGET = TargetTraits(makes_folder=True)
@@ -57,7 +58,8 @@ def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a database, a folder of them, or another kind of LMDB file."""
     if Path(path).is_file() and pickled_lmdb.is_pickled(path):
         return pickled_lmdb.open_source(path, options)
-    files = sorted(Path(path).glob(f"*{_SUFFIX}")) if Path(path).is_dir() else [Path(path)]
+    names = files_in(path, _SUFFIX, is_deep=False) if Path(path).is_dir() else [path]
+    files = [Path(name) for name in names]
     rows = [RowBlocks(file) for file in files]
     count = sum(map(len, rows))
 

@@ -11,7 +11,7 @@ from atompack_torch.conversion.converter import Source, SourceOptions, TargetOpt
 from atompack_torch.conversion.forwarding import ForwardingWriter, blocks_of, example_of
 from atompack_torch.conversion.report import Report
 from atompack_torch.datasets.atp import AtpDataset
-from atompack_torch.options import bytes_at, is_url
+from atompack_torch.options import bytes_at, has_suffix, is_hidden, is_url
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
 from atompack_torch.remote.urls import shown_url
@@ -46,7 +46,7 @@ def open_target(path: str, options: TargetOptions) -> Writer:
 
 
 def _local_bytes(path: str, _: Options) -> int:
-    return bytes_at(Path(path), "*.atp")
+    return bytes_at(Path(path), ".atp")
 
 
 def _remote_bytes(url: str, storage_options: Options) -> int:
@@ -55,7 +55,8 @@ def _remote_bytes(url: str, storage_options: Options) -> int:
     if state is not None:
         return state.size
     found = objects.list(url.rstrip("/"))
-    return sum(state.size for name, state in found.items() if name.endswith(".atp"))
+    names = (name for name in found if has_suffix(name, ".atp") and not is_hidden(name))
+    return sum(found[name].size for name in names)
 
 
 def count(path: _Path, storage_options: Options = None) -> int:

@@ -29,6 +29,7 @@ from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.options import files_in, names_below
 from atompack_torch.writers.columns import Array, Column, Columns
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
@@ -65,8 +66,8 @@ class _System(NamedTuple):
     def files(self, folder: Path) -> dict[str, Path]:
         """Returns the files of arrays of a set, by their names."""
         suffix = ".raw" if folder == self.folder else ".npy"
-        paths = sorted(each for each in folder.glob(f"*{suffix}") if each.name not in _ABOUT_TYPES)
-        return {each.stem: each for each in paths if not each.name.startswith(".")}
+        paths = map(Path, files_in(folder, suffix, is_deep=False))
+        return {each.stem: each for each in paths if each.name not in _ABOUT_TYPES}
 
     def arrays(self, folder: Path) -> dict[str, Rows]:
         """Opens the arrays of a set, with an axis of frames."""
@@ -165,7 +166,11 @@ def read(
 
 def _systems(path: str | os.PathLike[str]) -> list[_System]:
     root = Path(path)
-    return [_system(root, types.parent) for types in sorted(root.rglob(_TYPES))]
+    return [_system(root, types.parent) for types in _types_below(root)]
+
+
+def _types_below(root: Path) -> list[Path]:
+    return [root / name for name in sorted(names_below(root)) if name.rpartition("/")[2] == _TYPES]
 
 
 def _system(root: Path, folder: Path) -> _System:

@@ -24,6 +24,7 @@ from atompack_torch.conversion.converter import (
 from atompack_torch.conversion.forwarding import readable
 from atompack_torch.conversion.records import BLOCK_STRUCTURES
 from atompack_torch.conversion.report import Report
+from atompack_torch.datasets.extxyz import extxyz_files
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.formats import Format
 from atompack_torch.options import is_url
@@ -102,6 +103,27 @@ def open_source(
     if name is None and not is_remote and named is not None and named.source != known.source:
         source.note = f"{path}: read as {known.title} by its content, not by its suffix"
     return source
+
+
+def sources_at(path: _Path, name: str | None) -> list[_Path]:
+    """Returns the files of a folder of extended XYZ files, which are sources each, or the path.
+
+    Args:
+        path: the file or folder.
+        name: name of the format; None: it is detected.
+
+    Returns:
+        The paths.
+
+    Raises:
+        FileNotFoundError: there is no such file in the folder.
+    """
+    if name not in (None, "extxyz") or is_url(path) or not Path(path).is_dir():
+        return [path]
+    found = formats.recognize(path)
+    if found is None or found.name != "extxyz-folder":
+        return [path]
+    return [*extxyz_files(os.fspath(path))]
 
 
 def _named(name: str) -> Format:

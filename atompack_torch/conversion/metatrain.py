@@ -25,6 +25,7 @@ from atompack_torch.conversion.rows import NpyRows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
+from atompack_torch.options import files_in
 from atompack_torch.writers.columns import Array, Column, Columns
 
 __all__ = ["TARGET", "Folder", "open_source", "open_target"]
@@ -81,7 +82,7 @@ class Folder:
         self._ptr = self._index()
         self.n_structures = len(self._ptr) - 1
         self._n_atoms = int(self._ptr[-1])
-        names = sorted(file.stem for file in self._path.glob("*.bin"))
+        names = sorted(Path(file).stem for file in files_in(path, ".bin", is_deep=False))
         self._absent = sorted({*self._keys} - {*names})
         for name, n_rows, width in (("x", self._n_atoms, 3), ("a", self._n_atoms, 1)):
             self._check_size(name, n_rows, width)

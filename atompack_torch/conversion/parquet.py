@@ -22,13 +22,13 @@ from atompack_torch.conversion.report import Report, described
 from atompack_torch.conversion.systems import BLOCK_STRUCTURES
 from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
 from atompack_torch.fields import PREFIXES
-from atompack_torch.options import bytes_at
+from atompack_torch.options import bytes_at, files_in
 from atompack_torch.writers.columns import Columns
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 
 _T = TypeVar("_T")
-_PATTERN = "**/*.parquet"
+_SUFFIX = ".parquet"
 _BUFFER_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 22  # of all columns
 
@@ -56,7 +56,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
         path,
         lambda report: read(path, keys=keys, report=report),
         partial(count, path, keys=keys),
-        lambda: bytes_at(Path(path), _PATTERN),
+        lambda: bytes_at(Path(path), _SUFFIX),
         maps_keys=True,
         is_arrays=True,
         read_range=lambda report, first, last: read(
@@ -78,7 +78,7 @@ def _is_own(path: str) -> bool:
 
 def _files(path: str) -> list[str]:
     place = Path(path)
-    return sorted(map(str, place.glob(_PATTERN))) if place.is_dir() else [path]
+    return files_in(place, _SUFFIX) if place.is_dir() else [path]
 
 
 def _names(path: str, keys: Mapping[str, str]) -> set[str]:
@@ -224,7 +224,6 @@ def _rows_of_block(metadata: Any) -> int:
 
 def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
     """Returns the interpretation of each file that has structures."""
-    place = Path(path)
     plans, seen = [], set()
     for name in _files(path):
         with _opened(name) as file:

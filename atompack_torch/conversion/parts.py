@@ -15,7 +15,7 @@ import numpy as np
 from atompack_torch.conversion.records import select
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
-from atompack_torch.options import checked_part, is_url, part_range
+from atompack_torch.options import checked_part, files_in, is_url, part_range
 from atompack_torch.writers.columns import Columns
 
 Part = tuple[int, int]  # number of the part, from 0, and number of parts
@@ -136,7 +136,7 @@ def check_folder(folder: Path, part: Part) -> None:
         if folder.exists():
             raise NotADirectoryError(f"{folder}: expected a folder for the parts, got a file")
         return
-    for path in sorted(folder.rglob("*.atp")):
+    for path in map(Path, files_in(folder, ".atp")):
         found = _NAME.fullmatch(path.name)
         if path.parent != folder or found is None or int(found[1]) != part[1]:
             raise ValueError(
@@ -160,7 +160,7 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
         ValueError: the folder was begun with another plan.
     """
     folder.mkdir(exist_ok=True)
-    replace = replace or not any(folder.glob("*.atp"))
+    replace = replace or not files_in(folder, ".atp", is_deep=False)
     path, own = folder / PLAN, folder / f".{PLAN}.{part[0]:05}.new"
     text = json.dumps(plan, indent=1, sort_keys=True) + "\n"
     known = _text_of(path)
@@ -237,7 +237,7 @@ def warn_of_types(folder: Path, report: Report) -> None:
         folder: the folder.
         report: receives the warning.
     """
-    clash = type_clash(sorted(folder.glob("*.atp")))
+    clash = type_clash([Path(file) for file in files_in(folder, ".atp", is_deep=False)])
     if clash is not None:
         names = " and ".join(sorted(path.name for path in clash.paths))
         report.warn(

@@ -11,7 +11,7 @@ from atompack_torch.conversion.additions import Addition, Values
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.converter import Mode, TargetTraits
 from atompack_torch.conversion.edits import Edit
-from atompack_torch.conversion.formats import open_source, target_format, traits_of
+from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.job import Job, count_structures
 from atompack_torch.conversion.part_reports import forget_report, keep_report, whole_report
 from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_path, warn_of_types
@@ -254,7 +254,7 @@ def convert_edited(
             )
             for output, known in zip(outputs, formats, strict=True)
         ]
-        paths = [remote.source(path, format) for path in paths]
+        paths = [file for path in paths for file in sources_at(remote.source(path, format), format)]
         for end in (
             *(path for path in paths if not is_url(path)),
             *(each.path for each in targets),

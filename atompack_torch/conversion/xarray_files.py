@@ -65,14 +65,18 @@ def datasets_at(path: _Path) -> list[Path]:
     found = Path(path)
     if _is_dataset(found):
         return [found]
-    return sorted(filter(_is_dataset, found.iterdir())) if found.is_dir() else []
+    return sorted(filter(_is_seen_dataset, found.iterdir())) if found.is_dir() else []
+
+
+def _is_seen_dataset(path: Path) -> bool:
+    return not path.name.startswith(".") and _is_dataset(path)
 
 
 def _is_dataset(path: Path) -> bool:
     marks = (".zgroup", "zarr.json", ".zmetadata")
     if path.is_dir():
-        return path.suffix == ".zarr" or any((path / mark).is_file() for mark in marks)
-    return path.suffix in SUFFIXES
+        return path.suffix.lower() == ".zarr" or any((path / mark).is_file() for mark in marks)
+    return path.suffix.lower() in SUFFIXES
 
 
 def convert_datasets(

@@ -23,8 +23,8 @@ from atompack_torch.datasets._parsed_files import NativeTarget, ParsedFiles, loc
 from atompack_torch.datasets._request import Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.options import PathLike, threads_or_cores
+from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
+from atompack_torch.options import PathLike, files_in, threads_or_cores
 from atompack_torch.parsed.ase_keys import fields_of_rows
 from atompack_torch.parsed.extxyz_keys import FoundKey
 from atompack_torch.parsed.indexes import FileVersion, open_index
@@ -152,6 +152,11 @@ class AseLmdbDataset(ParsedFiles):
                 return open_index(
                     file, file, lambda: LmdbRowScanner(file, threads), keep=self._keeps_index
                 )
+        except CorruptFileError as error:
+            if "(molecule " not in str(error):
+                raise
+            rest = "`atompack-torch convert --on-error skip` keeps the other rows"
+            raise CorruptFileError(f"{error}: {rest}") from None
         except UnsupportedFormatError as error:
             found = formats.recognize(file)
             if found is None or "nextid" not in str(error):
@@ -188,8 +193,8 @@ class AseLmdbDataset(ParsedFiles):
 
 
 def _files_in(folder: str) -> list[str]:
-    files = sorted(file for file in Path(folder).glob("*.aselmdb") if file.is_file())
+    files = files_in(folder, ".aselmdb", is_deep=False)
     if not files:
         with formats.opening(folder, "a folder of .aselmdb databases", "databases"):
             raise FileNotFoundError(f"{folder}: no .aselmdb file in this folder")
-    return [os.fspath(file) for file in files]
+    return files

@@ -24,15 +24,13 @@ from atompack_torch.datasets._request import Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.options import PathLike, threads_or_cores
+from atompack_torch.options import PathLike, files_in, threads_or_cores
 from atompack_torch.parsed.extxyz_keys import FoundKey, targets_of
 from atompack_torch.parsed.indexes import FileVersion, open_index
 from atompack_torch.parsed.plain_copies import plain_path
 
-_PATTERNS = tuple(
-    f"**/*{suffix}{packed}"
-    for suffix in (".xyz", ".extxyz")
-    for packed in ("", ".gz", ".xz", ".bz2")
+_SUFFIXES = tuple(
+    f"{suffix}{packed}" for suffix in (".xyz", ".extxyz") for packed in ("", ".gz", ".xz", ".bz2")
 )
 
 
@@ -145,7 +143,7 @@ class ExtxyzDataset(ParsedFiles):
     def _find_files(self) -> list[str]:
         files: list[str] = []
         for path in local_paths(self._path, "extended XYZ"):
-            files += _files_in(path) if Path(path).is_dir() else [path]
+            files += extxyz_files(path) if Path(path).is_dir() else [path]
         return files
 
     def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
@@ -192,10 +190,20 @@ class _Warnings:
         warnings.warn(text, stacklevel=7)
 
 
-def _files_in(folder: str) -> list[str]:
-    found = {file for pattern in _PATTERNS for file in Path(folder).glob(pattern)}
-    files = sorted((file for file in found if file.is_file()), key=lambda file: file.as_posix())
+def extxyz_files(folder: str) -> list[str]:
+    """Lists the extended XYZ files of a folder, in the order of their paths.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        The paths, at least one.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    files = files_in(folder, *_SUFFIXES)
     if not files:
         with formats.opening(folder, "a folder of extended XYZ files", "extxyz-folder"):
             raise FileNotFoundError(f"{folder}: no .xyz or .extxyz file in this folder")
-    return [os.fspath(file) for file in files]
+    return files

@@ -25,7 +25,7 @@ from atompack_torch.formats.table import (
     STORE_METADATA,
     Format,
 )
-from atompack_torch.options import is_in_memory, is_url
+from atompack_torch.options import is_hidden, is_in_memory, is_url, names_below
 
 __all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format"]
 
@@ -63,7 +63,16 @@ def recognize(path: str | os.PathLike[str], remote: RemoteAccess | None = None) 
 
 
 def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
-    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
+    for pattern in patterns:
+        is_deep = pattern.startswith("**/")
+        if not is_deep and "*" not in pattern:
+            found = (folder / pattern).exists()
+        else:
+            names = names_below(folder, is_deep=is_deep)
+            found = any(name_matches(name, pattern) for name in names)
+        if found:
+            return True
+    return False
 
 
 def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
@@ -80,18 +89,27 @@ def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
 
 
 def format_of_names(names: Iterable[str]) -> Format | None:
-    """Returns the format of a folder of files with these relative paths; None if nothing matches.
-
-    ``**/`` in a pattern stands for any folders, and for none.
-    """
+    """Returns the format of a folder of files with these relative paths; None if none matches."""
     paths = list(names)
     for known in FORMATS:
-        for pattern in known.holds:
-            last = pattern.removeprefix("**/")
-            found = [name.rpartition("/")[2] for name in paths] if last != pattern else paths
-            if any("/" not in name and fnmatchcase(name, last) for name in found):
-                return known
+        if any(name_matches(name, pattern) for pattern in known.holds for name in paths):
+            return known
     return None
+
+
+def name_matches(name: str, pattern: str) -> bool:
+    """True if a relative path matches a pattern of ``Format.holds``.
+
+    ``**/`` stands for any folders, and for none. ``*`` matches letters of any case, and no hidden
+    files.
+    """
+    last = pattern.removeprefix("**/")
+    folders, _, own = name.rpartition("/")
+    if is_hidden(folders) or (folders and last == pattern):
+        return False
+    if "*" in last:
+        return not own.startswith(".") and fnmatchcase(own.lower(), last)
+    return own == last
 
 
 def by_suffix(path: str | os.PathLike[str]) -> Format | None:
@@ -109,7 +127,7 @@ def by_suffix(path: str | os.PathLike[str]) -> Format | None:
 
 
 def _of_suffix(suffix: str) -> Format | None:
-    return next((known for known in FORMATS if suffix in known.suffixes), None)
+    return next((known for known in FORMATS if suffix.lower() in known.suffixes), None)
 
 
 def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
@@ -126,9 +144,14 @@ def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> 
     return found if found.magics or found.matches is None or named.magics or named.ends else named
 
 
-def foreign(path: str | os.PathLike[str], expected: str, names: tuple[str, ...]) -> str | None:
+def foreign(
+    path: str | os.PathLike[str],
+    expected: str,
+    names: tuple[str, ...],
+    remote: RemoteAccess | None = None,
+) -> str | None:
     """Returns a message about a path of another format than ``names``; None if it is unknown."""
-    found = recognize(path)
+    found = recognize(path, remote)
     return None if found is None or found.name in names else _mismatch(path, expected, found)
 
 
@@ -151,10 +174,23 @@ def unknown(
     shown = remote.shown(os.fspath(path)) if remote is not None else os.fspath(path)
     expected = ", ".join(known.title for known in FORMATS if known.entry)
     found = detect(path, remote)
-    text = f"expected {expected}; got none of them"
-    if found is not None:
+    unread = _unread(path)
+    if unread or found is None:
+        text = f"expected {expected}; got {unread or 'none of them'}"
+    else:
         text = _mismatch(shown, f"one of {expected}", found)
     return UnsupportedFormatError(f"{shown}: {text}")
+
+
+def _unread(path: str | os.PathLike[str]) -> str:
+    """Says why the content of a local file has no format, whatever its suffix; else empty."""
+    if is_url(path) or is_in_memory(path) or not Path(path).is_file():
+        return ""
+    with Path(path).open("rb") as file:
+        head = file.read(2)
+    if head in (b"\xff\xfe", b"\xfe\xff"):
+        return "text in UTF-16: save it as UTF-8"
+    return "" if head else "an empty file"
 
 
 def conversion(path: str | os.PathLike[str], found: Format) -> str:
@@ -169,7 +205,10 @@ def conversion(path: str | os.PathLike[str], found: Format) -> str:
 
 @contextmanager
 def opening(
-    path: str | os.PathLike[str], expected: str = "an .atp file", *names: str
+    path: str | os.PathLike[str],
+    expected: str = "an .atp file",
+    *names: str,
+    remote: RemoteAccess | None = None,
 ) -> Iterator[None]:
     """Replaces errors on opening a foreign file by one that names its format and a remedy.
 
@@ -177,24 +216,27 @@ def opening(
         path: the path opened in the block.
         expected: what the caller opens, with its article.
         *names: names of the formats that it opens; empty: ``"atp"``.
+        remote: access to URLs, which are not looked at without it.
 
     Raises:
         UnsupportedFormatError: the block failed, and the path holds another format.
         OSError: likewise, if the block raised an OSError (for instance, a folder instead of a
             file); of the same class.
     """
-    if is_url(path) or is_in_memory(path):
+    is_local = not (is_url(path) or is_in_memory(path))
+    if not is_local and remote is None:
         yield
         return
     try:
         yield
     except (CorruptFileError, FieldError, UnsupportedFormatError):
-        message = foreign(path, expected, names or ("atp",))
+        message = foreign(path, expected, names or ("atp",), remote)
         if message is None:
             raise
-        raise UnsupportedFormatError(f"{os.fspath(path)}: {message}") from None
+        shown = os.fspath(path) if remote is None else remote.shown(os.fspath(path))
+        raise UnsupportedFormatError(f"{shown}: {message}") from None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        message = foreign(path, expected, names or ("atp",))
+        message = foreign(path, expected, names or ("atp",)) if is_local else None
         if message is None:
             raise
         raise type(error)(error.errno or errno.ENOENT, message, os.fspath(path)) from None

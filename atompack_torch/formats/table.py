@@ -73,7 +73,12 @@ def _is_json(head: bytes) -> bool:
     return _is_text(head) and head.lstrip()[:1] in (b"{", b"[")
 
 
+def _is_html(head: bytes) -> bool:
+    return head.lstrip().lower().startswith((b"<!doctype html", b"<html"))
+
+
 def _is_extxyz(head: bytes) -> bool:
+    head = head.removeprefix(b"\xef\xbb\xbf")  # a mark that some editors put there
     return _is_text(head) and bool(_EXTENDED.match(head) or _FRAME.match(head))
 
 
@@ -339,5 +344,6 @@ FORMATS = [
         source="parquet",
         converter=f"{_CONVERSION}.parquet",
     ),
+    Format("html", "a page of HTML", matches=_is_html),
     Format("text", "a text file", matches=_is_text, source="ase", converter=_ASE),
 ]

@@ -13,7 +13,9 @@ from atompack_torch.inspection.atp import count_labels, schema_of
 from atompack_torch.inspection.atp_text import labels_text
 from atompack_torch.inspection.entry import Description, Head, Summary, WrongOptionError
 from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.inspection.sources import listed
 from atompack_torch.inspection.text import printable
+from atompack_torch.options import is_url
 from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
 from atompack_torch.passes.verification import Fault, Verification
 
@@ -33,8 +35,10 @@ class ParsedEntry:
         self._class: Any = dataset_class
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> ParsedFiles:
-        """Opens a file, a list of files or a folder of them."""
-        dataset: ParsedFiles = self._class(path, **options)
+        """Opens a file, a list of files or a folder of them; of URLs, the class says more."""
+        local = {name: value for name, value in options.items() if name != "storage_options"}
+        has_urls = any(map(is_url, listed(path)))
+        dataset: ParsedFiles = self._class(path, **(local if has_urls else options))
         return dataset
 
     def _open(self, paths: Sequence[str], **options: Any) -> ParsedFiles:

@@ -10,6 +10,7 @@ from typing import Any
 
 from atompack_torch.inspection import atp
 from atompack_torch.inspection.entry import Summary
+from atompack_torch.options import files_in
 from atompack_torch.passes.partial_statistics import PartialStatistics, merge
 from atompack_torch.passes.sweeping import Report
 from atompack_torch.remote.files import RemoteFiles
@@ -75,7 +76,7 @@ def merged_statistics(paths: Sequence[str]) -> Summary:
     files = [
         file
         for path in map(Path, paths)
-        for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])
+        for file in (map(Path, files_in(path, ".json", is_deep=False)) if path.is_dir() else [path])
     ]
     parts = [PartialStatistics.of_json(file.read_text(), str(file)) for file in files]
     return atp.summary_of(*merge(parts))

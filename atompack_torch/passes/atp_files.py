@@ -11,7 +11,7 @@ from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import AtpSnapshot
-from atompack_torch.options import absolute_path, is_url
+from atompack_torch.options import absolute_path, files_in, has_suffix, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import is_root, path_of
@@ -35,7 +35,7 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
         UnsupportedFormatError: the version is not supported, or the file is of another format.
     """
     access = remote or RemoteFiles()  # to be alive until the file was read
-    with formats.opening(file):
+    with formats.opening(file, remote=remote):
         return AtpSnapshot.take(*access.location(file))
 
 
@@ -81,7 +81,7 @@ def warn_of_missing_parts(path: Any, files: list[str]) -> None:
 
 def _files_behind(url: str, remote: RemoteFiles) -> list[str]:
     """Takes a URL with another suffix for that of a folder, unless there is a file alone."""
-    if path_of(url).endswith(".atp"):
+    if has_suffix(path_of(url), ".atp"):
         return [url]
     try:
         return remote.files_in(url, ".atp")
@@ -93,8 +93,8 @@ def _files_behind(url: str, remote: RemoteFiles) -> list[str]:
 
 
 def _shards_of(folder: Path) -> list[str]:
-    files = [file for file in folder.rglob("*.atp") if file.is_file()]
+    files = files_in(folder, ".atp")
     if not files:
         with formats.opening(folder, "a folder of .atp files", "atp-folder"):
             raise FileNotFoundError(f"{folder}: no .atp file in this folder")
-    return [str(file) for file in sorted(files, key=lambda file: file.as_posix())]
+    return files

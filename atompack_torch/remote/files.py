@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from atompack_torch.options import absolute_path, checked_integer, is_url
+from atompack_torch.options import absolute_path, checked_integer, has_suffix, is_hidden, is_url
 from atompack_torch.remote.urls import (
     FSSPEC,
     StorageOptions,
@@ -292,7 +292,8 @@ class RemoteFiles:
         """
         from atompack_torch.remote.listing import relative_names
 
-        names = sorted(name for name in relative_names(self, url) if name.endswith(suffix))
+        found = (name for name in relative_names(self, url) if has_suffix(name, suffix))
+        names = sorted(name for name in found if not is_hidden(name))
         files = [join_url(url, name) for name in names]
         if not files:
             text = f"no {suffix} file in this folder" if suffix else "no such folder"

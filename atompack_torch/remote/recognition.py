@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from atompack_torch.formats import END_BYTES, FORMATS, HEAD_BYTES, Format, format_of_bytes
+from atompack_torch.formats import (
+    END_BYTES,
+    FORMATS,
+    HEAD_BYTES,
+    Format,
+    format_of_bytes,
+    name_matches,
+)
 from atompack_torch.remote.listing import can_list, list_names, relative_names
 from atompack_torch.remote.urls import join_url
 
@@ -34,7 +41,7 @@ def recognize(remote: RemoteFiles, url: str) -> Format | None:
         except PermissionError as error:  # servers refuse folders so
             refusal = error
         found = None if ends is None else format_of_bytes(*ends)
-        is_page = found is not None and found.name == "text"  # or describe them
+        is_page = found is not None and found.name in ("html", "text")  # or describe them
         if ends is not None and not (is_page and not can_list(url)):
             return found
     folder = _of_listed(remote, url) if can_list(url) else _of_probed(remote, url)
@@ -47,11 +54,8 @@ def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
     names = list_names(remote, url)
     for known in FORMATS if names else ():
         for pattern in known.holds:
-            last = pattern.rpartition("/")[2]
-            if any(fnmatchcase(name, last) for name in names):
-                return known
             files = relative_names(remote, url) if pattern.startswith("**/") else ()
-            if any(fnmatchcase(name, f"*/{last}") for name in files):
+            if any(name_matches(name, pattern) for name in chain(names, files)):
                 return known
     return None
 
@@ -66,7 +70,10 @@ def _of_probed(remote: RemoteFiles, url: str) -> Format | None:
 
 
 def _has_file(remote: RemoteFiles, url: str) -> bool:
+    """True if there is a file, and not a page that says that there is none."""
     try:
-        return remote.has_file(url)
+        ends = remote.ends(url, HEAD_BYTES, 0)
     except PermissionError:
         return False
+    found = None if ends is None else format_of_bytes(ends[0])
+    return ends is not None and (found is None or found.name != "html")

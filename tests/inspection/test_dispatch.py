@@ -66,6 +66,28 @@ def test_open(files: dict[str, Path]) -> None:
     assert isinstance(apt.open(frames), apt.ExtxyzDataset)
 
 
+@pytest.mark.parametrize("suffix", ["xyz", "extxyz", "atp", "aselmdb", "parquet"])
+def test_hidden_files_of_folders_are_no_data(
+    files: dict[str, Path], tmp_path: Path, suffix: str
+) -> None:
+    folder, inner = tmp_path / "mixed", tmp_path / "mixed" / ".trash"
+    inner.mkdir(parents=True)
+    apt.convert(files["atp"], folder / f"a.{suffix}", progress=False)
+    content = (folder / f"a.{suffix}").read_bytes()
+    (folder / f"a.{suffix}").rename(folder / f"A.{suffix.upper()}")
+    for name in (f"._A.{suffix}", f".A.{suffix.upper()}", f".trash/A.{suffix}"):
+        (folder / name).write_bytes(b"left by the system")
+    if suffix == "parquet":
+        apt.convert(folder, tmp_path / "out.atp", progress=False)
+        assert len(apt.AtpDataset(tmp_path / "out.atp")) == 2
+    else:
+        assert len(apt.open(folder)) == 2
+    (folder / f".A.{suffix}").write_bytes(content)
+    (folder / f"A.{suffix.upper()}").unlink()
+    with pytest.raises(apt.UnsupportedFormatError):
+        apt.open(folder)
+
+
 def test_what_open_refuses(files: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"arrays: expected names of arrays of the store \('x'\)"):
         apt.open(files["store"])

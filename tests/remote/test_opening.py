@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from file_server import FileServer, serving
@@ -70,6 +71,28 @@ def test_what_cannot_be_opened_is_an_error(server: FileServer) -> None:
     server.fault = 403
     with pytest.raises(PermissionError, match=re.escape(server.url)):
         apt.open(f"{server.url}/a.atp")
+
+
+@pytest.mark.parametrize("opened", [apt.open, apt.AtpDataset])
+def test_a_page_of_html_is_named(server: FileServer, opened: Any) -> None:
+    server.page = b"<!DOCTYPE html><html>please log in</html>" * 200
+    with pytest.raises(apt.AtompackError, match="got a page of HTML"):
+        opened(f"{server.url}/a.atp")
+
+
+def test_text_is_read_from_files(server: FileServer, folder: Path) -> None:
+    (folder / "a.xyz").write_text("1\nenergy=1\nH 0 0 0\n")
+    for opened in (apt.open, apt.info):
+        with pytest.raises(ValueError, match="expected a local path of extended XYZ, got a URL"):
+            opened(f"{server.url}/a.xyz")
+
+
+def test_hidden_objects_are_no_data(server: FileServer, folder: Path) -> None:
+    write(folder / "mixed/A.ATP")
+    for name in (".a.atp", ".trash/a.atp"):
+        write(folder / "mixed" / name, seed=1)
+    found = apt.open("s3://bucket/mixed", storage_options=server.s3)
+    assert same(found[:], apt.AtpDataset(folder / "mixed/A.ATP")[:])
 
 
 def test_options_reach_the_store(server: FileServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -209,8 +210,7 @@ def _matching(path: str) -> str | list[str]:
     """Returns the path, or the files that match it if it is a pattern."""
     if Path(path).exists():
         return path
-    start = Path(Path(path).anchor)
-    return sorted(map(str, start.glob(str(Path(path).relative_to(start))))) or path
+    return sorted(glob.glob(path, recursive=True)) or path  # noqa: PTH207  # no hidden files
 
 
 def _checked(option: str, given: Mapping[str, Any] | None, known: Any) -> dict[str, Any]:

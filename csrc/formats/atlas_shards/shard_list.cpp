@@ -67,9 +67,11 @@ class Lister {
 
 // In a store, names of files are among them.
 std::vector<std::string> Lister::folders() const {
-  if (!root_.is_remote()) return io::folders_in(root_.path());
-  if (auto listed = io::list_names(root_)) {
-    std::erase_if(*listed, [](const std::string& name) { return name == kMetaFile || name == kDictionaryFile; });
+  auto listed = root_.is_remote() ? io::list_names(root_) : std::optional(io::folders_in(root_.path()));
+  if (listed) {
+    std::erase_if(*listed, [](const std::string& name) {
+      return name.starts_with('.') || name == kMetaFile || name == kDictionaryFile;
+    });
     return std::move(*listed);
   }
   const uint64_t n = meta_.shard_sizes.size();
