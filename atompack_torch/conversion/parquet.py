@@ -233,7 +233,7 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
         seen |= plan.seen
         if plan.has_positions:
             plans.append(_Plan(name, n_rows, plan.fields(), plan.known))
-        elif place.is_dir():
+        elif Path(path).is_dir():
             report.skip(f"file {Path(name).name!r}", "it has no column of positions")
     for key in sorted({*keys} - seen):
         report.miss_key(key, FieldError(f"{path}: key_map: no column {key!r}"))

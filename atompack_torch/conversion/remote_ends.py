@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from atompack_torch.conversion.converter import Mode
-from atompack_torch.options import is_url
+from atompack_torch.options import has_suffix, is_hidden, is_url
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
@@ -100,7 +100,7 @@ class RemoteEnds:
             return path
         if path in self._urls:
             raise ValueError(f"{shown_url(path)}: is a source itself")
-        if shown_url(path).endswith(".atp"):
+        if has_suffix(shown_url(path), ".atp"):
             return path
         objects = RemoteObjects(path, self._options)
         url = path.rstrip("/")
@@ -108,7 +108,9 @@ class RemoteEnds:
         names = {"": found} if found is not None else dict(objects.list(url))
         if not names:
             raise FileNotFoundError(f"{shown_url(path)}: no such object or folder")
-        if format in (None, "atp") and any(name.endswith(".atp") for name in names):
+        if format in (None, "atp") and any(
+            has_suffix(name, ".atp") and not is_hidden(name) for name in names
+        ):
             return path
         folder = TemporaryFolder()
         self._stack.callback(folder.remove)

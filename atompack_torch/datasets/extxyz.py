@@ -47,14 +47,15 @@ class ExtxyzDataset(ParsedFiles):
     of strings are left out, with a warning.
 
     The first time, one pass over each file (about a second per GB) makes an index, which is kept
-    beside it as ``.NAME.idx`` or, where that is impossible, in the folder
+    next to it as ``.NAME.idx`` or, where that is impossible, in the folder
     ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or ``~/.cache``. An index of another size or
     time of change is replaced. A file compressed with gzip, bzip2 or xz is unpacked once, into the
     folder ``atompack_torch/plain`` there, and the plain text is kept.
 
     Args:
         path: a file, a list of files, or a folder whose ``**/*.xyz`` and ``**/*.extxyz``
-            (compressed or not) are read in the order of their paths.
+            (compressed or not) are read in the order of their paths; suffixes count in any case,
+            and names that begin with a dot are not read.
         key_map: key in the file → label or name of a custom property, for instance
             ``{"REF_energy": "energy", "REF_forces": "forces"}``; takes precedence over the names
             that are known: ``energy``, ``forces``, ``force``, ``stress``, ``charge``, ``charges``,
@@ -84,7 +85,7 @@ class ExtxyzDataset(ParsedFiles):
         ValueError: an option does not have one of its values.
         CorruptFileError: a comment line or the number of lines violates the format; other damage is
             found when the frame is read.
-        UnsupportedFormatError: a file has another format.
+        UnsupportedFormatError: a file has another format, or more than 65,536 different keys.
         FieldError: a key of ``key_map`` or a name in ``fields`` does not occur, or two keys denote
             one field.
         OSError: a file cannot be opened.

@@ -37,7 +37,7 @@ SCOPES: dict[FileLevel, int] = {"molecule": MOLECULE_PROPERTY, "atom": ATOM_PROP
 
 # Other keys that readers treat specially: a property of that name gets a prefix.
 _TAKEN: dict[FileLevel, frozenset[str]] = {
-    "molecule": frozenset({"Lattice", "pbc", "Properties"}),
+    "molecule": frozenset({"lattice", "pbc", "properties"}),  # in letters of any case
     "atom": frozenset({"pos", "positions", "species", "symbols", "Z", "numbers", MOMENTA}),
 }
 _UNWRITABLE: dict[FileLevel, re.Pattern[str]] = {
@@ -212,7 +212,9 @@ def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]
     key, prefix = field.key, PREFIXES[field.scope]
     if _UNWRITABLE[level].search(key):
         return None
-    needs_prefix = not key or key in _taken(level) or key.startswith(prefix)
+    name = key.lower() if level == "molecule" else key
+    is_taken = name in _TAKEN[level] or any(key in sources for sources in LABELS[level].values())
+    needs_prefix = not key or is_taken or key.startswith(prefix)
     return prefix + key if needs_prefix or _changes(level, key, shapes) else key
 
 
@@ -221,7 +223,3 @@ def _changes(level: FileLevel, key: str, shapes: Iterable[Shape | None]) -> bool
     if level == "molecule" and key == "virial":
         return any(shape != (3, 3) for shape in shapes)
     return level == "molecule" and key.lower() == "uid" and any(s is not None for s in shapes)
-
-
-def _taken(level: FileLevel) -> frozenset[str]:
-    return _TAKEN[level].union(*LABELS[level].values())

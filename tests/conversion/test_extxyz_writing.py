@@ -45,7 +45,7 @@ KEYS = st.text(st.sampled_from("ab5 =,.;#\"'\\[]{}()-\u00e9\u4e2d"), max_size=5)
     [
         *("energy", "forces", "force", "Lattice", "pbc", "Properties", "virial", "stress", "name"),
         *("charge", "Z", "species", "pos", "momenta", "masses", "uid"),
-        *("properties/x", "atom_properties/x"),
+        *("properties/x", "atom_properties/x", "lattice", "PBC", "properties"),
     ]
 )
 
@@ -141,6 +141,8 @@ def test_special_keys_stay_properties(tmp_path: Path) -> None:
         Column(MOLECULE_PROPERTY, "energy", np.array([3.0, 4.0])),
         Column(MOLECULE_PROPERTY, "", np.array([5, 6])),
         Column(MOLECULE_PROPERTY, "uid", np.array([7, 8])),
+        Column(MOLECULE_PROPERTY, "lattice", np.arange(18.0).reshape(2, 9)),
+        Column(MOLECULE_PROPERTY, "PBC", np.array([2, 3])),
         Column(ATOM_PROPERTY, "forces", np.arange(9.0).reshape(3, 3)),
         Column(ATOM_PROPERTY, "Z", np.array([0.5, 1.5, 2.5])),
         Column(BUILTIN, "pbc", np.zeros((2, 3), dtype=bool)),
@@ -150,7 +152,9 @@ def test_special_keys_stay_properties(tmp_path: Path) -> None:
         assert_same(frame, expected)
     atoms = ase.io.read(path, "0")
     assert atoms.get_potential_energy() == 1
-    assert atoms.info == {"properties/energy": 3.0, "properties/": 5, "properties/uid": 7}
+    assert atoms.info.pop("properties/lattice").tolist() == [*range(9)]
+    own = {"energy": 3.0, "": 5, "uid": 7, "PBC": 2}
+    assert atoms.info == {f"properties/{key}": value for key, value in own.items()}
     assert atoms.arrays["atom_properties/Z"].tolist() == [0.5]
     assert atoms.get_atomic_numbers().tolist() == [1]
 

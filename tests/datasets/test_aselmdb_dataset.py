@@ -339,6 +339,7 @@ def test_damaged_rows(tmp_path: Path, stored: bytes, kind: type[Exception], mess
         apt.AseLmdbDataset(path)
     assert f"{path}: " in str(error.value)
     assert "molecule 2" in str(error.value)
+    assert "convert --on-error skip` keeps the other rows" in str(error.value)
     assert not apt.verify(path).ok
     report = convert(path, tmp_path / "out.atp", progress=False, on_error="skip")
     assert report.structures_written in (3, 4)  # ASE takes some of them
