@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,16 +17,15 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
 from atompack_torch.conversion.ase_files import LABELS, converted, labelled_parts, take_label
 from atompack_torch.conversion.ase_rows import row_of
-from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
+from atompack_torch.conversion.converter import Source, SourceOptions, Target, TargetOptions
 from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.conversion.report import Report, described
-from atompack_torch.errors import AtompackError, CorruptFileError, file_exists
+from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
-from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Columns
-from atompack_torch.writers.hidden_parts import hidden_part
+from atompack_torch.writers.hidden_parts import published
 
 _Path = str | os.PathLike[str]
 _TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE
@@ -35,9 +37,11 @@ def open_source(path: str, options: SourceOptions) -> Source:
     return Source(path, lambda report: read(path, report=report), partial(count, path))
 
 
-def open_target(path: str, options: TargetOptions) -> Writer:
+@contextmanager
+def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new database."""
-    return Writer(path, report=options.report, overwrite=True)
+    with published(Path(path)) as made:
+        yield Writer(made, options.report)
 
 
 def count(path: _Path) -> int:
@@ -126,10 +130,14 @@ def _rows(database: Any, path: str) -> Iterator[Any]:
                 rows = [row.id for row in bare]
             except Exception as error:  # whatever the database stumbles over
                 raise CorruptFileError(f"{path}: {described(error)}") from error
+        for row in rows:
+            found = row if isinstance(row, int) else row.id
+            if found <= last:
+                raise CorruptFileError(f"{path}: ids: expected one above {last}, got {found}")
+            yield row
+            last = found
         if not rows:
             return
-        yield from rows
-        last = rows[-1] if isinstance(rows[-1], int) else rows[-1].id
 
 
 def _connect(path: _Path) -> Any:
@@ -199,38 +207,37 @@ def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
         target[own] = plain
 
 
-class Writer(WriterBase):
-    """Writes structures as rows of a new database; a context manager.
+@contextmanager
+def _system_errors() -> Iterator[None]:
+    """Raises errors of files as SQLite describes them."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        is_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
+        raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error)) from error
 
-    Fields are placed by ``ase_rows.row_of``. Each block is one transaction. The file appears under
-    its name when the ``with`` block ends without an error.
+
+class Writer:
+    """Writes structures as rows of a new database, each block in one transaction.
+
+    Fields are placed by ``ase_rows.row_of``.
 
     Args:
         path: the SQLite database to create.
         report: receives what a row cannot represent.
-        overwrite: replace an existing file.
-
-    Raises:
-        FileExistsError: the file exists.
     """
 
-    def __init__(self, path: _Path, *, report: Report, overwrite: bool = False) -> None:
-        self._path = Path(path)
-        self._report = report
-        if self._path.exists() and not overwrite:
-            raise file_exists(path, "mode='w' replaces it")
-        self._temporary = hidden_part(self._path)
-
-    def __enter__(self) -> Writer:
+    def __init__(self, path: Path, report: Report) -> None:
         import ase.db
 
-        self._database = ase.db.connect(os.fspath(self._temporary), "db", use_lock_file=False)
-        len(self._database)  # creates the tables, even for a database without rows
-        return self
+        self._report = report
+        self._database = ase.db.connect(os.fspath(path), "db", use_lock_file=False)
+        with _system_errors():
+            len(self._database)  # creates the tables, even for a database without rows
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""
-        with self._database:
+        with _system_errors(), self._database:
             for parts in records_of(columns):
                 self._write_row(parts)
 
@@ -238,17 +245,3 @@ class Writer(WriterBase):
         row = row_of(parts, self._report, holds_nan=False)
         atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, row.labels, {}, row.arrays))
         self._database.write(atoms, key_value_pairs=row.pairs, data=row.data)
-
-    def close(self) -> None:
-        """Publishes the database under its name."""
-        del self._database
-        self._temporary.replace(self._path)
-
-    def discard(self) -> None:
-        """Removes everything written so far."""
-        del self._database
-        for left in self._temporary.parent.glob(f"{self._temporary.name}*"):
-            left.unlink()
-
-    def _is_unfinished(self) -> bool:
-        return hasattr(self, "_database")

@@ -8,6 +8,7 @@ counts in ``metadata.npz``, where fairchem looks for them.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -37,12 +38,13 @@ from atompack_torch.conversion.forwarding import example_of, readable
 from atompack_torch.conversion.json_arrays import array_text, number_texts
 from atompack_torch.conversion.records import is_per_atom, records_of
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_folder, staged_output
+from atompack_torch.conversion.staged_outputs import staged_folder
 from atompack_torch.datasets._row_blocks import RowBlock, RowBlocks
 from atompack_torch.datasets.aselmdb import AseLmdbDataset
 from atompack_torch.errors import AtompackError
 from atompack_torch.options import files_in
 from atompack_torch.writers.columns import Array, Columns
+from atompack_torch.writers.hidden_parts import published
 
 TARGET = TargetTraits(makes_folder=True)
 _SUFFIX = ".aselmdb"
@@ -136,7 +138,7 @@ def _why_left_out(key: str) -> str:
 def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new database; a path without the suffix ``.aselmdb`` becomes a folder with one."""
     is_folder = Path(path).suffix != _SUFFIX
-    with staged_folder(path, "aselmdb") if is_folder else staged_output(path) as made:
+    with staged_folder(path, "aselmdb") if is_folder else published(Path(path)) as made:
         file = made / f"data.0000{_SUFFIX}" if is_folder else made
         writer = Writer(file, report=options.report)
         try:
@@ -146,6 +148,21 @@ def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
             writer.close()
         if is_folder:
             np.savez(made / "metadata.npz", natoms=writer.n_atoms())
+
+
+@contextmanager
+def _system_errors() -> Iterator[None]:
+    """Raises system errors, of which LMDB keeps the text alone."""
+    import lmdb
+
+    try:
+        yield
+    except lmdb.Error as error:
+        reason = str(error).rpartition(": ")[2]
+        code = next((code for code in errno.errorcode if os.strerror(code) == reason), None)
+        if code is None:
+            raise
+        raise OSError(code, reason) from error
 
 
 class Writer:
@@ -161,9 +178,10 @@ class Writer:
     def __init__(self, path: Path, *, report: Report) -> None:
         import lmdb
 
-        self._environment = lmdb.open(
-            os.fspath(path), map_size=_MAX_MAP_BYTES, subdir=False, lock=False, sync=False
-        )
+        with _system_errors():
+            self._environment = lmdb.open(
+                os.fspath(path), map_size=_MAX_MAP_BYTES, subdir=False, lock=False, sync=False
+            )
         self._report = report
         self._next_id = 1
         self._n_atoms: list[Array] = []
@@ -175,7 +193,7 @@ class Writer:
     def write(self, columns: Columns) -> None:
         """Adds a block."""
         texts = _Texts(columns)
-        with self._environment.begin(write=True) as transaction:
+        with _system_errors(), self._environment.begin(write=True) as transaction:
             for i, parts in enumerate(records_of(columns)):
                 row = row_of(parts, self._report, holds_nan=True)
                 text = _row_text(parts, row, texts.of(i, parts))
@@ -186,10 +204,11 @@ class Writer:
     def finish(self) -> None:
         """Adds the entries that describe the database."""
         entries: dict[bytes, Any] = {b"nextid": self._next_id, b"deleted_ids": [], b"metadata": {}}
-        with self._environment.begin(write=True) as transaction:
-            for key, value in entries.items():
-                transaction.put(key, zlib.compress(json.dumps(value).encode()))
-        self._environment.sync(True)
+        with _system_errors():
+            with self._environment.begin(write=True) as transaction:
+                for key, value in entries.items():
+                    transaction.put(key, zlib.compress(json.dumps(value).encode()))
+            self._environment.sync(True)
 
     def close(self) -> None:
         """Closes the file."""

@@ -39,7 +39,7 @@ from atompack_torch.parsed.indexes import scan
 from atompack_torch.parsed.text_files import STDIN, Text
 from atompack_torch.writers.base import WriterBase
 from atompack_torch.writers.columns import Array, Column, Columns, of_batch
-from atompack_torch.writers.hidden_parts import hidden_part
+from atompack_torch.writers.hidden_parts import hidden_part, naming_errors
 
 
 class Reader(Iterator[Columns]):
@@ -382,7 +382,8 @@ class Writer(WriterBase):
         self._mode = mode
         self._report = _Warnings() if report is None else report
         self._part = hidden_part(self._path)
-        self._file = self._part.open("xb")
+        with naming_errors(self._path, self._part):
+            self._file = self._part.open("xb")
         self.n_frames = 0
 
     def write(self, molecules: Columns | MoleculeBatch) -> None:
@@ -395,7 +396,8 @@ class Writer(WriterBase):
             FieldError: columns differ in length, or an atomic number is not from 0 to 255.
         """
         columns = of_batch(molecules) if isinstance(molecules, MoleculeBatch) else molecules
-        self._file.write(text_of(columns, self._report))
+        with naming_errors(self._path, self._part):
+            self._file.write(text_of(columns, self._report))
         self.n_frames += len(columns.ptr) - 1
 
     def close(self) -> None:
@@ -403,22 +405,26 @@ class Writer(WriterBase):
         if self._file.closed:
             return
         try:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            if self._mode == "x" and self._path.exists():
-                raise file_exists(self._path, "mode='w' replaces it")
-            self._part.replace(self._path)
+            with naming_errors(self._path, self._part):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+                if self._mode == "x" and self._path.exists():
+                    raise file_exists(self._path, "mode='w' replaces it")
+                self._part.replace(self._path)
         except BaseException:
-            self.discard()
+            self._remove()
             raise
-        self._file.close()
 
     def discard(self) -> None:
         """Removes everything written so far."""
         if not self._file.closed:
-            self._part.unlink()
-            with contextlib.suppress(OSError):  # unflushed data is discarded anyway
-                self._file.close()
+            self._remove()
+
+    def _remove(self) -> None:
+        self._part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # unflushed data is discarded anyway
+            self._file.close()
 
     def _is_unfinished(self) -> bool:
         return not getattr(getattr(self, "_file", None), "closed", True)

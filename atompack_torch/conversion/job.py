@@ -33,6 +33,7 @@ from atompack_torch.options import bytes_at, short_list
 from atompack_torch.parsed.text_files import STDIN
 from atompack_torch.writers.atp import Codec
 from atompack_torch.writers.columns import Column, Columns
+from atompack_torch.writers.hidden_parts import naming_errors
 
 
 class Job(NamedTuple):
@@ -280,16 +281,19 @@ class Job(NamedTuple):
     def _read(self, source: Source, span: Span, report: Report) -> Iterator[Block]:
         """Yields the blocks of a source: those of the span alone where the source can seek."""
         if self.part is None:
-            return span.cut(_until_fault(source.read(report), report))
+            return span.cut(_until_fault(source, source.read(report), report))
         if source.read_range is None:
             own = Report(report.on_error, report.options)
-            return span.cut(_of_span(_until_fault(source.read(own), own), span, own, report))
+            return span.cut(
+                _of_span(_until_fault(source, source.read(own), own), span, own, report)
+            )
         count = self.counts[self.sources.index(source)]
         assert count is not None
         first, last = span.first, count if span.last is None else span.last
         if first == last:
             return iter(())
-        return Span().cut(_until_fault(source.read_range(report, first, last), report), first)
+        blocks = source.read_range(report, first, last)
+        return Span().cut(_until_fault(source, blocks, report), first)
 
 
 def count_structures(sources: list[Source], on_error: OnError, *, exact: bool) -> list[int | None]:
@@ -308,17 +312,18 @@ def count_structures(sources: list[Source], on_error: OnError, *, exact: bool) -
         return counts
     report = Report(on_error, n_sources=len(sources))
     return [
-        sum(len(columns.ptr) - 1 for columns in _until_fault(source.read(report), report))
+        sum(len(columns.ptr) - 1 for columns in _until_fault(source, source.read(report), report))
         if count is None
         else count
         for source, count in zip(sources, counts, strict=True)
     ]
 
 
-def _until_fault(blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
+def _until_fault(source: Source, blocks: Iterator[Columns], report: Report) -> Iterator[Columns]:
     """Yields blocks up to a fault that the reader cannot recover from; it skips others itself."""
     try:
-        yield from blocks
+        with naming_errors(source.path):
+            yield from blocks
     except CorruptFileError as error:
         if report.on_error == "raise":
             raise

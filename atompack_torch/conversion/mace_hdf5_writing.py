@@ -9,9 +9,10 @@ other values are beside the positions, where MACE does not look, with an attribu
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion.converter import Target, TargetOptions
 from atompack_torch.conversion.records import records_of
 from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_output
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.writers.columns import Columns
+from atompack_torch.writers.hidden_parts import published
 
 FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values beside MACE's
 DEFAULT_TYPE = "Default"  # of structures without a type
@@ -39,10 +40,47 @@ def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new file."""
     import h5py
 
-    with staged_output(path) as made, h5py.File(os.fspath(made), "w") as file:
+    with (
+        published(Path(path)) as made,
+        _Image(made, "xb+") as image,
+        h5py.File(image, "w") as file,
+    ):
         file.attrs["drop_last"] = False
         file.attrs[FIELD] = True
-        yield Writer(file.create_group("config_batch_0"), options.report)
+        yield Writer(file.create_group("config_batch_0"), image, options.report)
+
+
+class _Image(io.FileIO):
+    """File for libhdf5, which loses errors of objects that are closed: keeps the first of them."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Writes all of the data, unless a write has failed before."""
+        rest = memoryview(data)
+        try:
+            while rest and self.error is None:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Changes the size, unless a write has failed before."""
+        try:
+            return super().truncate(size) if self.error is None else 0
+        except OSError as error:
+            self.error = error
+            return 0
+
+    def check(self) -> None:
+        """Raises the error of a write that has failed."""
+        if self.error is not None:
+            raise self.error
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.check()
 
 
 class Writer:
@@ -50,11 +88,12 @@ class Writer:
 
     Args:
         group: the group, of h5py.
+        image: the file.
         report: receives what the file cannot represent.
     """
 
-    def __init__(self, group: Any, report: Report) -> None:
-        self._group, self._report = group, report
+    def __init__(self, group: Any, image: _Image, report: Report) -> None:
+        self._group, self._image, self._report = group, image, report
         self._n_structures = 0
 
     def write(self, columns: Columns) -> None:
@@ -62,6 +101,7 @@ class Writer:
         for parts in records_of(columns):
             self._write(self._group.create_group(f"config_{self._n_structures}"), parts)
             self._n_structures += 1
+        self._image.check()
 
     def _write(self, group: Any, parts: Parts) -> None:
         labels, properties = dict(parts.labels), dict(parts.properties)

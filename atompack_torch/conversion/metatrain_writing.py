@@ -10,6 +10,7 @@ read, has the field, the level and the shape of the rows of each array.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -118,7 +119,9 @@ class Writer:
     def finish(self) -> None:
         """Completes the files."""
         self._index.finish()
-        np.save(self._folder / "ns.npy", self._n_structures)
+        n_structures = io.BytesIO()  # NumPy's own writes to files keep no error numbers
+        np.save(n_structures, self._n_structures)
+        (self._folder / "ns.npy").write_bytes(n_structures.getvalue())
         described = {
             name: {
                 "field": info.field,

@@ -30,9 +30,9 @@ from atompack_torch.conversion.parquet_columns import (
     type_of,
     with_masked,
 )
-from atompack_torch.conversion.staged_outputs import staged_output
 from atompack_torch.fields import BUILTIN, RESERVED, FieldId, prefixed_id
 from atompack_torch.writers.columns import Column, Columns
+from atompack_torch.writers.hidden_parts import published
 
 TARGET = TargetTraits(has_schema=True, codecs=("zstd", "lz4", "none"))
 _METADATA = "atompack_torch"
@@ -60,7 +60,7 @@ def fields_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any
 @contextmanager
 def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new file."""
-    with staged_output(path) as made:
+    with published(Path(path)) as made:
         writer = Writer(made, options)
         try:
             yield writer
@@ -143,7 +143,7 @@ class Writer:
     def close(self) -> None:
         """Closes the file, and removes intermediate ones."""
         if self._file is not None:
-            self._file.close()
+            self._close()
         for part in self._parts:
             part.unlink(missing_ok=True)
 
@@ -201,10 +201,11 @@ class Writer:
 
     def _opened(self, schema: Any) -> Any:
         writer = importlib.import_module("pyarrow.parquet").ParquetWriter
+        self._sink = self._path.open("wb")  # its errors keep their numbers
         plain = [f.name for f in schema if not f.type.num_fields]
         words = [f.name for f in schema if f.type == _arrow().string()]
         return writer(
-            self._path,
+            self._sink,
             schema,
             use_dictionary=[*words, "atomic_numbers.list.element"],
             write_statistics=plain,
@@ -221,9 +222,13 @@ class Writer:
             self._file.write_table(table, row_group_size=table.num_rows)
         self._group = []
 
+    def _close(self) -> None:
+        with self._sink:
+            self._file.close()
+
     def _end_part(self) -> None:
         """Completes the file as one with fewer columns."""
-        self._file.close()
+        self._close()
         self._file = None
         part = self._path.with_name(f"{self._path.name}.{len(self._parts)}")
         self._path.rename(part)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from atompack_torch.conversion.report import Report
+from atompack_torch.writers.hidden_parts import published
 
 _FOLDER = ".reports"
 
@@ -21,13 +20,8 @@ def keep_report(part_file: Path, report: Report) -> None:
     """
     kept = _place_of(part_file)
     kept.parent.mkdir(exist_ok=True)
-    hidden = kept.with_name(f".{kept.name}.{secrets.token_hex(8)}")
-    try:
+    with published(kept) as hidden:
         hidden.write_text(json.dumps(report.as_dict()))
-        hidden.replace(kept)
-    finally:
-        with suppress(OSError):
-            hidden.unlink(missing_ok=True)
 
 
 def forget_report(part_file: Path) -> None:

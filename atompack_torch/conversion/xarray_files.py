@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +15,7 @@ from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
 from atompack_torch.stores.atlas_store import AtlasStore
-from atompack_torch.writers.hidden_parts import hidden_part
+from atompack_torch.writers.hidden_parts import published
 
 if TYPE_CHECKING:
     import xarray
@@ -148,32 +146,8 @@ def staged_target(path: Path, mode: str) -> Iterator[Path]:
         return
     if mode == "x" and path.exists():
         raise file_exists(path, "mode='w' replaces it, mode='a' adds to it")
-    made = hidden_part(path)
-    try:
+    with published(path) as made:
         yield made
-        if path.is_dir():
-            _replace(path, made)
-        else:
-            made.rename(path)
-    finally:
-        if made.is_dir():
-            shutil.rmtree(made, ignore_errors=True)
-        made.unlink(missing_ok=True)
-
-
-def _replace(folder: Path, made: Path) -> None:
-    """Gives the name of a folder to what was made; the folder has the other name then, or none."""
-    from atompack_torch._native import exchange_names
-
-    try:
-        exchange_names(os.fspath(made), os.fspath(folder))
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS):
-            raise
-        old = made.with_suffix(".old")  # these file systems cannot do it in one step
-        folder.rename(old)
-        made.rename(folder)
-        shutil.rmtree(old)
 
 
 def _add_all(store: AtlasStore, sources: Sequence[Path], bar: Progress) -> tuple[Counter[str], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from atompack_torch.options import files_in
 from atompack_torch.passes.partial_statistics import PartialStatistics, merge
 from atompack_torch.passes.sweeping import Report
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.writers.hidden_parts import published
 
 
 def write_partial_statistics(
@@ -50,12 +50,8 @@ def write_partial_statistics(
     if target.suffix != ".json":
         target.mkdir(exist_ok=True)
         target = target / f"part-{part[0]:05}-of-{part[1]:05}.json"
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(8)}.new")
-    try:
+    with published(target) as hidden:
         hidden.write_text(found.as_json())
-        hidden.replace(target)
-    finally:
-        hidden.unlink(missing_ok=True)
     return target
 
 

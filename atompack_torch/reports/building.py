@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +25,7 @@ from atompack_torch.reports.findings import Findings
 from atompack_torch.reports.neighborhoods import search
 from atompack_torch.reports.page import page_of
 from atompack_torch.reports.summary import document_of
+from atompack_torch.writers.hidden_parts import published
 
 _ATOMS, _STRUCTURES = 65_536, 4096  # at once
 _EXAMPLES = 256  # of a data set that does not know their numbers of atoms
@@ -58,18 +57,8 @@ class Report:
             OSError: the file cannot be written.
         """
         target = Path(checked_path(path))
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        staged = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.html)
-            mask = os.umask(0)
-            os.umask(mask)
-            staged.chmod(0o666 & ~mask)
-            staged.replace(target)
-        except BaseException:
-            staged.unlink(missing_ok=True)
-            raise
+        with published(target) as hidden:
+            hidden.write_text(self.html, encoding="utf-8")
         return target
 
     def as_dict(self) -> dict[str, object]:

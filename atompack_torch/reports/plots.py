@@ -10,7 +10,7 @@ from atompack_torch.batch.elements import symbol
 from atompack_torch.display.charts import integer_bins
 from atompack_torch.fields import with_usual_unit
 from atompack_torch.passes.statistics import Statistics
-from atompack_torch.writers.hidden_parts import hidden_part
+from atompack_torch.writers.hidden_parts import published
 
 _MOST_BARS = 40
 
@@ -127,9 +127,5 @@ def _plain(text: str) -> str:
 
 def _save(figure: Any, path: str) -> None:
     target = Path(path)
-    staged = hidden_part(target)
-    try:
-        figure.savefig(staged, dpi=130, format=target.suffix.removeprefix("."))
-        staged.replace(target)
-    finally:
-        staged.unlink(missing_ok=True)
+    with published(target) as hidden:
+        figure.savefig(hidden, dpi=130, format=target.suffix.removeprefix("."))

@@ -1,10 +1,11 @@
 """Hidden names for outputs that libraries write, and removal of those that killed processes left.
 
-Such outputs cannot hold a lock, so their names tell the process that writes them.
+Such outputs cannot hold a lock, so their names contain the process that writes them.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
 import glob
 import hashlib
@@ -12,7 +13,100 @@ import os
 import secrets
 import shutil
 import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_REMOVALS = 20  # as threads of a library that has failed may still write
+
+
+@contextmanager
+def published(target: Path) -> Iterator[Path]:
+    """Provides a hidden path, whose file or folder gets its name when the block ends.
+
+    It is on disk by then, and replaces what has the name. After an error nothing is left of it.
+
+    Args:
+        target: the path that the output gets.
+
+    Yields:
+        The hidden path, at which the block makes a file or folder.
+
+    Raises:
+        OSError: the output cannot be written or renamed; names the target.
+    """
+    hidden = hidden_part(target)
+    try:
+        with naming_errors(target, hidden):
+            yield hidden
+            for path in [*hidden.rglob("*"), hidden]:
+                _sync(path)
+            if target.is_dir() and hidden.is_dir():
+                _exchange(target, hidden)
+            else:
+                hidden.replace(target)
+            _sync(target.parent)
+    finally:
+        for path in target.parent.glob(f"{glob.escape(hidden.name)}*"):
+            _remove(path)
+
+
+@contextmanager
+def naming_errors(path: str | os.PathLike[str], hidden: Path | None = None) -> Iterator[None]:
+    """Names a path in system errors that name no file, or one at a hidden path.
+
+    Args:
+        path: the path that the user knows.
+        hidden: the hidden path, if any.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        OSError: the error, with its number.
+    """
+    try:
+        yield
+    except OSError as error:
+        name = error.filename
+        is_named = isinstance(name, (str, bytes, os.PathLike)) and not (
+            hidden is not None and os.fsdecode(name).startswith(os.fspath(hidden))
+        )
+        if error.errno is None or is_named:
+            raise
+        reason = error.strerror or os.strerror(error.errno)
+        raise OSError(error.errno, reason, os.fspath(path)) from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # some file systems do not support it for folders
+        if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(folder: Path, made: Path) -> None:
+    """Gives the name of a folder to what was made; the folder has the other name then, or none."""
+    from atompack_torch._native import exchange_names
+
+    try:
+        exchange_names(os.fspath(made), os.fspath(folder))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        old = made.with_suffix(".old")  # these file systems cannot do it in one step
+        folder.rename(old)
+        try:
+            made.rename(folder)
+        except OSError:
+            old.rename(folder)
+            raise
+        shutil.rmtree(old)
 
 
 def hidden_part(target: Path) -> Path:
@@ -59,7 +153,11 @@ def _is_running(pid: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    for _ in range(_REMOVALS):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        if not path.exists():
+            return
+        time.sleep(0.01)

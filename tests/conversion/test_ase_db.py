@@ -17,7 +17,8 @@ from ase.calculators.singlepoint import SinglePointCalculator
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.ase_db import Writer, count, read
+from atompack_torch.conversion.ase_db import count, open_target, read
+from atompack_torch.conversion.converter import TargetOptions
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, columns_of, records_of
 from atompack_torch.errors import CorruptFileError
 
@@ -142,7 +143,7 @@ def test_what_a_row_cannot_hold_is_named(tmp_path: Path) -> None:
     labels = {"energy": np.nan, "cell": np.zeros((3, 3)), "velocities": np.ones((1, 3))}
     record = Parts(np.zeros((1, 3)), np.array([1]), labels, {}, {})
     report = Report()
-    with Writer(tmp_path / "x.db", report=report) as writer:
+    with open_target(str(tmp_path / "x.db"), TargetOptions(report)) as writer:
         writer.write(columns_of([record]))
     assert {what for what, _ in report.skipped} == {"energy", "cell"}
     assert any("velocities" in note for note in report.notes)
@@ -164,7 +165,7 @@ def test_values_that_clash_are_named(tmp_path: Path) -> None:
 
 def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail() -> None:
-        with Writer(tmp_path / "x.db", report=Report()) as writer:
+        with open_target(str(tmp_path / "x.db"), TargetOptions(Report())) as writer:
             writer.write(columns_of([Parts(np.zeros((1, 3)), np.array([1]), {}, {}, {})]))
             raise KeyError
 
@@ -174,7 +175,7 @@ def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_an_empty_database(tmp_path: Path) -> None:
-    with Writer(tmp_path / "x.db", report=Report()):
+    with open_target(str(tmp_path / "x.db"), TargetOptions(Report())):
         pass
     assert count(tmp_path / "x.db") == 0
     report = convert(tmp_path / "x.db", tmp_path / "x.atp", progress=False)
@@ -196,6 +197,20 @@ def test_a_row_that_cannot_be_read(tmp_path: Path) -> None:
     (block,) = read(path, report=report)
     assert len(block.ptr) - 1 == 2
     assert sum(report.skipped.values()) == 1
+
+
+def test_ids_that_do_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.db"
+    with ase.db.connect(path, use_lock_file=False) as database:
+        for _ in range(3):
+            database.write(ase.Atoms("H"))
+    rows = [*database.select()]
+    monkeypatch.setattr(type(database), "select", lambda *_, **__: rows)  # as of a damaged file
+    with pytest.raises(CorruptFileError, match=rf"{path}: ids: expected one above 3, got 1"):
+        list(read(path, report=Report()))
+    report = convert(path, tmp_path / "x.atp", on_error="skip", progress=False)
+    assert report.structures_written == 3
+    assert any("ids: expected" in why for _, why in report.skipped)
 
 
 def test_no_database(tmp_path: Path) -> None:
