@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
 
 _MAX_PAGE_BYTES = 16 << 20  # a page has at most 1,000 keys of 1,024 bytes; of Azure 5,000
+_MAX_PAGES, _MAX_EMPTY_PAGES = 100_000, 1000
 _NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
 
 
@@ -45,6 +46,41 @@ class ObjectEntry:
     url: str
     size: int
     etag: str
+
+
+class _Pages:
+    """Pages of a listing, which are limited in number.
+
+    Args:
+        url: the URL of the folder, for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = shown_url(url)
+        self._seen: set[str] = set()
+        self._n_empty = 0
+
+    def check(self, following: str, n_entries: int) -> None:
+        """Checks that a listing makes progress.
+
+        Args:
+            following: what names the next page.
+            n_entries: number of entries of the page before it.
+
+        Raises:
+            CorruptFileError: that page was read already, or there are too many.
+        """
+        self._n_empty += not n_entries
+        if not following or following in self._seen:
+            raise CorruptFileError(
+                f"{self._url}: a listing: expected another page, got none or an old one"
+            )
+        if len(self._seen) >= _MAX_PAGES or self._n_empty > _MAX_EMPTY_PAGES:
+            raise CorruptFileError(
+                f"{self._url}: a listing: expected at most {_MAX_PAGES} pages and "
+                f"{_MAX_EMPTY_PAGES} empty ones, got more"
+            )
+        self._seen.add(following)
 
 
 def can_list(url: str) -> bool:
@@ -141,6 +177,7 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
     bucket, _, prefix = rest.partition("/")
     root = f"{scheme}://{bucket}"
     token: str | None = None
+    pages = _Pages(url)
     while True:
         query = [("list-type", "2"), ("encoding-type", "url"), ("prefix", prefix)]
         if by_folder:
@@ -157,19 +194,19 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
                 return key
             return unquote(key.replace("+", " "), errors="surrogateescape")
 
-        for item in page.findall("Contents"):
+        contents, folders = page.findall("Contents"), page.findall("CommonPrefixes/Prefix")
+        for item in contents:
             key = item.findtext("Key")
             size = item.findtext("Size", "")
             if key is None or not size.isdecimal():
                 raise CorruptFileError(f"{url}: a listing: expected a key and a size")
             yield ObjectEntry(f"{root}/{decoded(key)}", int(size), item.findtext("ETag", ""))
-        for item in page.findall("CommonPrefixes/Prefix"):
+        for item in folders:
             yield ObjectEntry(f"{root}/{decoded(item.text or '')}", 0, "")
         if page.findtext("IsTruncated") != "true":
             return
-        last, token = token, page.findtext("NextContinuationToken")
-        if not token or token == last:
-            raise CorruptFileError(f"{url}: a listing: expected another continuation token")
+        token = page.findtext("NextContinuationToken", "")
+        pages.check(token, len(contents) + len(folders))
 
 
 def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
@@ -178,6 +215,7 @@ def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
     prefix = f"{folder.rstrip('/')}/" if folder.rstrip("/") else ""
     address = azure_address(container, remote.options, os.environ)
     marker = ""
+    pages = _Pages(url)
     while True:
         query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
         if marker:
@@ -186,18 +224,18 @@ def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
         response = client.request("GET", address, query=query, max_response=_MAX_PAGE_BYTES)
         response.check(url)
         page = parse_xml(response.body, shown_url(url), "EnumerationResults")
-        for item in page.findall("Blobs/Blob"):
+        blobs = page.findall("Blobs/Blob")
+        for item in blobs:
             name, size = item.find("Name"), item.findtext("Properties/Content-Length", "")
             if name is None or not name.text or not size.isdecimal():
                 raise CorruptFileError(f"{shown_url(url)}: a listing: expected a name and a size")
             key = unquote(name.text) if name.get("Encoded") == "true" else name.text
             etag = item.findtext("Properties/Etag", "")
             yield ObjectEntry(f"az://{container}/{key}", int(size), etag)
-        last, marker = marker, page.findtext("NextMarker") or ""
+        marker = page.findtext("NextMarker") or ""
         if not marker:
             return
-        if marker == last:
-            raise CorruptFileError(f"{shown_url(url)}: a listing: expected another marker")
+        pages.check(marker, len(blobs))
 
 
 def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
@@ -207,16 +245,18 @@ def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
     tree = f"{endpoint}/api/{where.kind}/{where.repo}/tree/{remote.commit_of(url)}"
     address: str | None = f"{tree}/{quote(where.path)}" if where.path else tree
     query = [("recursive", "1")]
-    seen = set()
+    pages = _Pages(url)
+    is_first = True
     while address is not None:
-        seen.add(address)
         response = remote.objects(url).request(
             "GET", address, query=query, max_response=_MAX_PAGE_BYTES
         )
-        if response.status == 404 and len(seen) == 1:
+        if response.status == 404 and is_first:
             return
+        is_first = False
         response.check(url)
-        for item in parse_json(response.body, url, list):
+        items = parse_json(response.body, url, list)
+        for item in items:
             if not isinstance(item, dict) or not isinstance(item.get("path"), str):
                 raise CorruptFileError(f"{shown_url(url)}: a listing: expected files with paths")
             if item.get("type") == "file":
@@ -225,8 +265,8 @@ def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
                     raise CorruptFileError(f"{shown_url(url)}: a listing: expected a size")
                 yield ObjectEntry(where.with_path(item["path"]), size, "")
         address, query = _next_page(dict(response.headers).get("link", ""), address, url), []
-        if address in seen:
-            raise CorruptFileError(f"{shown_url(url)}: a listing: expected another page")
+        if address is not None:
+            pages.check(address, len(items))
 
 
 def _next_page(link: str, address: str, url: str) -> str | None:

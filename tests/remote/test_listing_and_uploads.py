@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from atompack_torch import CorruptFileError
+from atompack_torch.remote import listing
 from atompack_torch.remote.client import RemoteStore
 from atompack_torch.remote.listing import list_objects, parse_xml
 from atompack_torch.remote.uploads import MIN_PART_BYTES, upload_bytes, upload_file
@@ -77,16 +79,39 @@ def test_pages_are_joined_and_keys_decoded() -> None:
         (page("<Contents><Key>a</Key></Contents>"), "a key and a size"),
         (page("<Contents><Key>a</Key><Size>-1</Size></Contents>"), "a key and a size"),
         (page("<Contents><Size>1</Size></Contents>"), "a key and a size"),
-        (page("<IsTruncated>true</IsTruncated>"), "another continuation token"),
+        (page("<IsTruncated>true</IsTruncated>"), "another page"),
         (
             page("<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"),
-            "another continuation token",
+            "another page",
         ),
     ],
 )
 def test_damaged_listings_are_errors(body: str, message: str) -> None:
     with pytest.raises(CorruptFileError, match=message):
         list(list_objects(store(lambda *_, **__: Answer(body)), "s3://b/p"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "has_keys", "message"),
+    [
+        (itertools.cycle("ab"), True, "another page, got none or an old one"),
+        (map(str, itertools.count()), True, "at most 20 pages"),
+        (map(str, itertools.count()), False, "5 empty ones"),
+    ],
+)
+def test_listings_that_never_end(
+    monkeypatch: pytest.MonkeyPatch, tokens: Iterator[str], has_keys: bool, message: str
+) -> None:
+    monkeypatch.setattr(listing, "_MAX_PAGES", 20)
+    monkeypatch.setattr(listing, "_MAX_EMPTY_PAGES", 5)
+    key = "<Contents><Key>p/a</Key><Size>3</Size></Contents>" if has_keys else ""
+
+    def answer(*_: object, **__: object) -> Answer:
+        token = f"<NextContinuationToken>{next(tokens)}</NextContinuationToken>"
+        return Answer(page(f"{key}<IsTruncated>true</IsTruncated>{token}"))
+
+    with pytest.raises(CorruptFileError, match=rf"s3://b/p/: a listing: .*{message}"):
+        list(list_objects(store(answer), "s3://b/p/"))
 
 
 def test_namespaces_are_dropped() -> None:
