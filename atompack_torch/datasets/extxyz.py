@@ -24,7 +24,7 @@ from atompack_torch.datasets._request import Transform
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.options import PathLike, files_in, threads_or_cores
+from atompack_torch.options import PathLike, checked_integer, files_in, threads_or_cores
 from atompack_torch.parsed.extxyz_keys import FoundKey, targets_of
 from atompack_torch.parsed.indexes import FileVersion, open_index
 from atompack_torch.parsed.plain_copies import plain_path
@@ -61,6 +61,8 @@ class ExtxyzDataset(ParsedFiles):
             that are known: ``energy``, ``forces``, ``force``, ``stress``, ``charge``, ``charges``,
             ``velocities``, ``momenta`` (divided by the masses), ``name``.
         index: keep the index; False: make it again each time, also in workers that are spawned.
+        max_unpacked_bytes: limit on the text of a compressed file; None: 256 MiB, or 64 times the
+            size of the file.
         fields: as for ``AtpDataset``.
         exclude: likewise.
         dtype: likewise.
@@ -91,12 +93,15 @@ class ExtxyzDataset(ParsedFiles):
         OSError: a file cannot be opened.
     """
 
+    _max_unpacked_bytes: int | None = None
+
     def __init__(
         self,
         path: PathLike | Sequence[PathLike],
         *,
         key_map: Mapping[str, str] | None = None,
         index: bool = True,
+        max_unpacked_bytes: int | None = None,
         fields: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         dtype: DTypes | None = None,
@@ -136,6 +141,8 @@ class ExtxyzDataset(ParsedFiles):
         )
         self._path = path
         self._keeps_index = index
+        if max_unpacked_bytes is not None:
+            self._max_unpacked_bytes = checked_integer("max_unpacked_bytes", max_unpacked_bytes, 0)
         self._key_map = dict(key_map or {})
         self._take_options(options)
         self._take_files(*self._index_files())
@@ -153,7 +160,7 @@ class ExtxyzDataset(ParsedFiles):
             found = formats.recognize(file)
             if found is not None and found.magics and not found.is_compression:
                 raise UnsupportedFormatError(f"{file}: expected extended XYZ")
-            place = plain_path(file)
+            place = plain_path(file, self._max_unpacked_bytes)
             threads = threads_or_cores(self._request.num_threads)
 
             def start() -> ExtxyzScanner:
@@ -177,7 +184,7 @@ class ExtxyzDataset(ParsedFiles):
     def _open_file(
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
     ) -> MoleculeSource:
-        place = plain_path(file)
+        place = plain_path(file, self._max_unpacked_bytes)
         return ExtxyzSource(place, file, version, index, fields, self._access, self._populate)
 
 

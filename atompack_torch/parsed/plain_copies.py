@@ -18,7 +18,7 @@ _SILENT_BYTES = 16 << 20
 _END_BYTES = 64 << 10  # of a compressed file, which hold the checksum of all that is packed
 
 
-def plain_path(path: str) -> str:
+def plain_path(path: str, max_bytes: int | None = None) -> str:
     """Returns the path of a text file that is not compressed: the file itself, or its copy.
 
     A compressed file (gzip, bzip2, xz) is unpacked once, into the folder ``plain`` of the cache
@@ -28,12 +28,13 @@ def plain_path(path: str) -> str:
 
     Args:
         path: the file.
+        max_bytes: limit on the plain text, see ``plain_pieces``.
 
     Returns:
         The path of the plain text.
 
     Raises:
-        CorruptFileError: compressed data is damaged or cut.
+        CorruptFileError: compressed data is damaged or cut, or has more text; no copy is kept.
         UnsupportedFormatError: the content is not text.
         OSError: the file cannot be read or is changed meanwhile, or there is no room for the copy.
     """
@@ -46,7 +47,7 @@ def plain_path(path: str) -> str:
         raise OSError(errno.EACCES, f"{text}: XDG_CACHE_HOME names another", path)
     if not copy.is_file():
         _remove_older(copy)
-        _unpack(path, copy, version)
+        _unpack(path, copy, version, max_bytes)
     return os.fspath(copy)
 
 
@@ -65,7 +66,7 @@ def _version(path: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def _unpack(path: str, copy: Path, version: str) -> None:
+def _unpack(path: str, copy: Path, version: str, max_bytes: int | None) -> None:
     hidden = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}.part")
     size = Path(path).stat().st_size
     label = f"unpacking {Path(path).name}"
@@ -74,7 +75,7 @@ def _unpack(path: str, copy: Path, version: str) -> None:
             hidden.open("xb") as file,
             Progress(size, "bytes", label=label, enabled=size >= _SILENT_BYTES) as bar,
         ):
-            for piece, n_read in plain_pieces(path):
+            for piece, n_read in plain_pieces(path, max_bytes):
                 file.write(piece)
                 bar.update(n_read - bar.done)
             file.flush()

@@ -22,6 +22,8 @@ from atompack_torch.formats import format_of_bytes
 STDIN = "-"
 _PIECE_BYTES = 1 << 20
 _HEAD_BYTES = 4096
+# Unpacked bytes that a compressed input may have: this many, or as many times those that were read.
+_ALWAYS_BYTES, _MAX_RATIO = 256 << 20, 64
 _GZIP = b"\x1f\x8b"
 
 
@@ -64,7 +66,7 @@ class Text:
         self._copy = copy
         source = _Resumed(stream, head)
         is_first = True
-        for piece in _plain_pieces(source, head, self.name):
+        for piece in _plain_pieces(source, head, self.name, None):
             if is_first:
                 _check_is_text(self.name, piece)
                 is_first = False
@@ -94,24 +96,25 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
         return _is_compressed(stream.read(_HEAD_BYTES))
 
 
-def plain_pieces(path: str) -> Iterator[tuple[bytes, int]]:
+def plain_pieces(path: str, max_bytes: int | None = None) -> Iterator[tuple[bytes, int]]:
     """Yields the decompressed content of a regular file in pieces.
 
     Args:
         path: the file.
+        max_bytes: limit on its content; None: 256 MiB, or 64 times the size of the file.
 
     Yields:
         A piece, and the number of bytes of the file that were read so far.
 
     Raises:
-        CorruptFileError: compressed data is damaged or cut.
+        CorruptFileError: compressed data is damaged or cut, or has more content.
         UnsupportedFormatError: the content is not text.
     """
     with Path(path).open("rb") as stream:
         head = stream.read(_HEAD_BYTES)
         source = _Resumed(stream, head)
         is_first = True
-        for piece in _plain_pieces(source, head, path):
+        for piece in _plain_pieces(source, head, path, max_bytes):
             if is_first:
                 _check_is_text(path, piece)
                 is_first = False
@@ -197,18 +200,30 @@ def _decoder_of(head: bytes) -> Callable[[], Any] | None:
     return lzma.LZMADecompressor if head.startswith(b"\xfd7zXZ\0") else None
 
 
-def _plain_pieces(source: _Resumed, head: bytes, name: str) -> Iterator[bytes]:
+def _plain_pieces(
+    source: _Resumed, head: bytes, name: str, max_bytes: int | None
+) -> Iterator[bytes]:
     """Yields the decompressed content of the source.
 
     Raises:
-        CorruptFileError: compressed data is damaged or cut.
+        CorruptFileError: compressed data is damaged or cut, or has more content than it may.
     """
     if not _is_compressed(head):
         yield from source.pieces()
         return
     decoder = _decoder_of(head)
+    n_bytes = 0
     try:
-        yield from _inflated(source) if decoder is None else _decompressed(source, decoder)
+        for piece in _inflated(source) if decoder is None else _decompressed(source, decoder):
+            n_bytes += len(piece)
+            justified = max(_ALWAYS_BYTES, _MAX_RATIO * source.n_bytes)
+            limit = justified if max_bytes is None else max_bytes
+            if n_bytes > limit:
+                raise ValueError(
+                    f"expected at most {limit} bytes of text, got more: unpack it first, or raise "
+                    "max_unpacked_bytes= of ExtxyzDataset"
+                )
+            yield piece
     except Exception as error:  # each compression has its own errors
         if isinstance(error, OSError) and error.errno is not None:
             raise

@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import convert
+from atompack_torch.parsed import text_files
 
 PLAIN = "Properties=species:S:1:pos:R:3"
 LATTICE = 'Lattice="4 0 0 0.5 4 0 0 0 4"'
@@ -334,6 +335,28 @@ def test_more_files_than_descriptors(tmp_path: Path) -> None:
 
     assert output(4096) == "150.0\n"
     assert "too many open files: raise the limit (`ulimit -n`)" in output(128)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_bombs_leave_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(text_files, "_ALWAYS_BYTES", 1 << 20)
+    path = tmp_path / "y.xyz"
+    text = frame("", *ATOMS) + " " * (2 << 20)
+    path.write_bytes(pack(text.encode()))
+    with pytest.raises(apt.CorruptFileError, match=r"at most 1048576 bytes .* max_unpacked_bytes"):
+        apt.ExtxyzDataset(path)
+    with pytest.raises(apt.CorruptFileError, match="at most 1048576 bytes"):
+        convert(path, tmp_path / "a.atp", format="extxyz", progress=False)
+    with pytest.raises(ValueError, match="max_unpacked_bytes"):
+        apt.ExtxyzDataset(path, max_unpacked_bytes=-1)
+    assert not [*(tmp_path / "cache/atompack_torch/plain").iterdir()]
+    assert len(apt.open(path, max_unpacked_bytes=len(text))) == 1
+    path.write_bytes(pack(TEXTS["labels"].encode()))  # smaller than the limit, above the ratio
+    with pytest.raises(apt.CorruptFileError, match="at most 9 bytes"):
+        apt.ExtxyzDataset(path, max_unpacked_bytes=9)
 
 
 class TestIndex:
