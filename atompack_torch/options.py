@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 
 CODECS = ("none", "lz4", "zstd")
-MAX_METADATA_BYTES = 1 << 30
+MAX_METADATA_BYTES = 256 << 20
 _LONGEST_NAME = 60
 # Of one library or of several in a row: s3://bucket/key, simplecache::s3://bucket/key.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")

@@ -27,18 +27,23 @@ libdeflate_decompressor* decompressor_of_thread() {
 }  // namespace
 
 Bytes inflate_whole(Bytes stream, std::vector<std::byte>& memory) {
-  const size_t max_bytes = stream.size() * kMaxInflateRatio;
+  const size_t max_bytes = std::min(stream.size() * kMaxInflateRatio, kMaxInflatedBytes);
   if (memory.size() < kSmallest) memory.resize(kSmallest);
-  if (memory.size() < stream.size() * kFirstRatio) memory.resize(stream.size() * kFirstRatio);
+  if (const size_t first = std::min(stream.size() * kFirstRatio, max_bytes); memory.size() < first) memory.resize(first);
   for (;;) {
     size_t n_out = 0;
     const libdeflate_result result = libdeflate_zlib_decompress(decompressor_of_thread(), stream.data(), stream.size(),
                                                                 memory.data(), memory.size(), &n_out);
     if (result == LIBDEFLATE_SUCCESS) return Bytes(memory).first(n_out);
+    if (result == LIBDEFLATE_INSUFFICIENT_SPACE && memory.size() >= kMaxInflatedBytes) {
+      throw CorruptFileError(cat("zlib stream: expected at most ", kMaxInflatedBytes, " bytes, got more"));
+    }
     if (result != LIBDEFLATE_INSUFFICIENT_SPACE || memory.size() >= max_bytes) {
       throw CorruptFileError("zlib stream: expected a complete one, got damaged bytes");
     }
-    memory.resize(std::min(4 * memory.size(), max_bytes));
+    const size_t larger = std::min(4 * memory.size(), max_bytes);
+    memory.clear();  // decoded again from the beginning: nothing to copy
+    memory.resize(larger);
   }
 }
 

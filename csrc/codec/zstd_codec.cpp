@@ -106,19 +106,20 @@ void check_decompressed(size_t got, size_t expected) {
   if (got != expected) throw CorruptFileError(cat("zstd: expected ", expected, " bytes, got ", got));
 }
 
-// Streaming decompression allocates the window that a frame claims; the bound limits it to what the frame justifies.
+// Streaming decompression allocates the window that a frame claims; the bound limits it to what the frame justifies. Of
+// larger windows the system provides what was decompressed.
 int window_log(uint64_t bound) {
-  constexpr int kMin = 10, kMax = 26;
-  return std::clamp(static_cast<int>(std::bit_width(bound)), kMin, kMax);
+  constexpr int kMin = 10, kLarge = 26, kMax = 31;
+  const int log = std::bit_width(bound);
+  return log > kLarge ? kMax : std::max(log, kMin);
 }
 
-// Used if the window is too large for that.
+// Used if the window is too large for that, and the content is not.
 void copy_front(Bytes stored, uint64_t bound, std::span<std::byte> out) {
-  std::vector<std::byte> whole(bound);
-  const size_t got =
-      ZSTD_decompressDCtx(decompression_context(), whole.data(), whole.size(), stored.data(), stored.size());
+  const auto whole = std::make_unique_for_overwrite<std::byte[]>(bound);
+  const size_t got = ZSTD_decompressDCtx(decompression_context(), whole.get(), bound, stored.data(), stored.size());
   check_decompressed(ZSTD_isError(got) ? got : std::min(got, out.size()), out.size());
-  store(out.data(), Bytes(whole).first(out.size()));
+  store(out.data(), {whole.get(), out.size()});
 }
 
 }  // namespace
@@ -174,26 +175,23 @@ void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
   }
 }
 
-std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::string_view limit) {
+DecodedContent zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::string_view limit) {
   const uint64_t bound = std::min(zstd_decoded_bound(stored), max_bytes);  // also checks that all frames are complete
   ZSTD_DCtx* const context = fresh_context();
-  std::vector<std::byte> bytes(std::min(bound, kMaxBlockBytes));
+  DecodedContent content{std::make_unique_for_overwrite<std::byte[]>(bound)};
   ZSTD_inBuffer in{stored.data(), stored.size(), 0};
-  ZSTD_outBuffer out{bytes.data(), bytes.size(), 0};
+  ZSTD_outBuffer out{content.memory.get(), bound, 0};
   for (size_t left = 0; in.pos < in.size || left != 0;) {
     const size_t taken = in.pos, made = out.pos;
     left = ZSTD_decompressStream(context, &out, &in);
     if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
-    if (out.pos == out.size && bytes.size() < bound) {
-      bytes.resize(std::min(bound, 2 * bytes.size()));
-      out = {bytes.data(), bytes.size(), out.pos};
-    } else if (in.pos == taken && out.pos == made) {
+    if (in.pos == taken && out.pos == made) {
       throw CorruptFileError(
           cat("zstd: expected at most ", bound == max_bytes ? limit : "", bound, " bytes, got more"));
     }
   }
-  bytes.resize(out.pos);
-  return bytes;
+  content.size = out.pos;
+  return content;
 }
 
 void ZstdDictionary::Free::operator()(ZSTD_DDict_s* dictionary) const { ZSTD_freeDDict(dictionary); }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "base/bytes.h"
 
@@ -21,9 +20,18 @@ size_t zstd_compress(int level, Bytes in, std::span<std::byte> out);
 void zstd_decompress(Bytes stored, std::span<std::byte> out);
 // Decompresses the first out.size() bytes.
 void zstd_decompress_front(Bytes stored, std::span<std::byte> out);
-// For frames that may not declare their content size: memory grows as it fills. Throws CorruptFileError if the content
-// exceeds `max_bytes`; the message names the option `limit` ("name=") that sets it.
-std::vector<std::byte> zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::string_view limit = {});
+
+// Decoded bytes in memory for as many as there could have been, of which the system provides those that were written.
+struct DecodedContent {
+  std::unique_ptr<std::byte[]> memory;
+  size_t size = 0;
+
+  Bytes bytes() const { return {memory.get(), size}; }
+};
+
+// For frames that may not declare their content size. Throws CorruptFileError if the content exceeds `max_bytes`; the
+// message names the option `limit` ("name=") that sets it.
+DecodedContent zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::string_view limit = {});
 
 // Properties of a frame, found without decompressing it.
 struct ZstdFrame {

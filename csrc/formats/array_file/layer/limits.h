@@ -11,7 +11,7 @@
 
 namespace atompack::array_file {
 
-inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 30;
+inline constexpr uint64_t kMaxMetadataBytes = uint64_t{256} << 20;
 
 // Size of one element in memory, for the shortest string or binary value.
 inline uint64_t element_memory(Type type) {

@@ -31,7 +31,7 @@ void check_size(uint64_t bytes, uint64_t max_bytes) {
 }
 
 // An LZ4 block is preceded by its decoded size: memory is allocated once the block is known to have that size.
-std::vector<std::byte> decompress_lz4(Bytes stored, uint64_t max_bytes) {
+codec::DecodedContent decompress_lz4(Bytes stored, uint64_t max_bytes) {
   ByteCursor cursor(stored);
   const auto size = cursor.read_le<uint32_t>("lz4 prefix");
   check_size(size, max_bytes);
@@ -39,9 +39,9 @@ std::vector<std::byte> decompress_lz4(Bytes stored, uint64_t max_bytes) {
   if (const uint64_t held = codec::lz4_decoded_bytes(block); size != held) {
     throw CorruptFileError(cat("lz4 prefix: expected ", held, ", got ", size));
   }
-  std::vector<std::byte> bytes(size);
-  codec::decompress(Codec::lz4, block, bytes);
-  return bytes;
+  codec::DecodedContent content{std::make_unique_for_overwrite<std::byte[]>(size), size};
+  codec::decompress(Codec::lz4, block, {content.memory.get(), size});
+  return content;
 }
 
 std::vector<std::byte> compress(Codec codec, Bytes bytes) {
@@ -102,11 +102,11 @@ std::optional<io::FileVersion> first_version(const io::Location& store, const st
 }
 
 Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
-  const std::vector<std::byte> bytes = codec_of(form) == Codec::zstd
-                                           ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
-                                           : decompress_lz4(stored, max_bytes);
+  const codec::DecodedContent content = codec_of(form) == Codec::zstd
+                                            ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
+                                            : decompress_lz4(stored, max_bytes);
   try {
-    return decode(bytes, form);
+    return decode(content.bytes(), form);
   } catch (DataError& error) {
     error.shift_offset(0, " of the decompressed metadata");
     throw;

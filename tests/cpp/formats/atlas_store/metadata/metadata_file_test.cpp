@@ -70,7 +70,10 @@ TEST(AtlasMetadataFile, HoldsWhatTheLibraryReads) {
 
 std::vector<std::byte> document_of(const MetadataFile& file) {
   const auto compression = static_cast<int>(file.form) % 3;
-  if (compression == 1) return codec::zstd_decompress_unsized(file.bytes, 1 << 20);
+  if (compression == 1) {
+    const codec::DecodedContent content = codec::zstd_decompress_unsized(file.bytes, 1 << 20);
+    return {content.bytes().begin(), content.bytes().end()};
+  }
   if (compression == 0) return file.bytes;
   std::vector<std::byte> document(load_le<uint32_t>(file.bytes.data()));
   codec::decompress(codec::Codec::lz4, Bytes(file.bytes).subspan(4), document);
