@@ -22,6 +22,7 @@ _DB = struct.Struct("<IHHQQQQQ")  # pad, flags, depth, pages of three kinds, ent
 _NO_ROOT = 2**64 - 1
 _BRANCH, _LEAF, _OVERFLOW = 1, 2, 4
 _BIG_VALUE, _SPECIAL_VALUE = 1, 2 | 4  # flags of nodes: on pages of its own; a database, duplicates
+_MIN_ENTRY_BYTES = 2 + _NODE.size + 1  # an offset, a node and its key
 _MAX_DEPTH = 32
 _CACHED_PAGES = 256
 
@@ -218,6 +219,10 @@ class LmdbFile:
             raise CorruptFileError(f"{self._path}: size of pages: got {page_bytes} (offset {at})")
         if flags:
             raise UnsupportedFormatError(f"{self._path}: flags of the database: got {flags}")
+        if entries > os.fstat(self._fd).st_size // _MIN_ENTRY_BYTES:
+            raise CorruptFileError(
+                f"{self._path}: expected keys in the file, got {entries} of them"
+            )
         return _Meta(page_bytes, root, entries, last_page, transaction)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 import threading
 from pathlib import Path
 
@@ -161,3 +162,31 @@ def test_more_ids_than_keys(rows: Path) -> None:
         transaction.put(b"nextid", encode_object(2**62, json_encode=True))
     with pytest.raises(apt.CorruptFileError, match="nextid: expected at most"):
         count(rows)
+
+
+def test_pages_that_name_others_many_times(tmp_path: Path) -> None:
+    """Eight pages of ten nodes each, so that there are 10^8 ways to the last one."""
+    size, n_pages = 256, 10
+    branches = [struct.pack("<QHHHH", number, 0, 1, 36, 36) for number in range(2, n_pages)]
+    pages = [head + struct.pack("<10H", *[40] * 10) for head in branches]
+    nodes = [struct.pack("<4xHHHH", number + 3, 0, 0, 0) for number in range(n_pages - 2)]
+    pages = [(page + node).ljust(size, b"\0") for page, node in zip(pages, nodes, strict=True)]
+    pages[-1] = struct.pack("<QHHHH", n_pages - 1, 0, 2, 16, size).ljust(size, b"\0")
+    header = struct.pack("<QHHHHIIQQ", 0, 0, 8, 0, 0, 0xBEEFC0DE, 1, 0, 1 << 30)
+    header += struct.pack("<IHHQQQQQ", size, *[0] * 7)
+    header += struct.pack("<IHHQQQQQ", 0, 0, 8, 0, 0, 0, 1, 2) + struct.pack("<QQ", 2**60, 1)
+    path = tmp_path / "x.aselmdb"
+    path.write_bytes(b"".join([header.ljust(size, b"\0")] * 2 + pages))
+    with pytest.raises(apt.CorruptFileError, match="expected a tree of pages, got more"):
+        apt.AseLmdbDataset(path)
+
+
+def test_keys_that_the_file_cannot_hold(tmp_path: Path) -> None:
+    path = tmp_path / "x.lmdb"
+    write(path, {b"0": b"\x80\x04N.", b"1": b"\x80\x04N."})
+    data = bytearray(path.read_bytes())
+    for header in (0, 4096):  # entries of the main database
+        struct.pack_into("<Q", data, header + 16 + 24 + 48 + 32, 2**60)
+    path.write_bytes(data)
+    with pytest.raises(apt.CorruptFileError, match=r"x\.lmdb: expected keys in the file, got 1152"):
+        LmdbFile(path)

@@ -103,7 +103,8 @@ void PageFile::for_each(const Use& use) const {
 
 void PageFile::visit(uint64_t number, int depth, Walk& walk, const Use& use) const {
   // A page that several others name would be visited many times.
-  if (depth == kMaxDepth || ++walk.n_visited > header_.last_page + 1) {
+  const uint64_t n_pages = bytes_->length() / header_.page_bytes;
+  if (depth == kMaxDepth || ++walk.n_visited > n_pages) {
     fail(number, "expected a tree of pages, got more");
   }
   const Bytes content = page(number, walk);
