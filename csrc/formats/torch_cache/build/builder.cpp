@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "io/file.h"
+#include "io/mapped_file.h"
 
 namespace atompack::torch_cache {
 namespace {
@@ -106,11 +107,30 @@ void Builder::finish() {
   head.resize(kFirstCollection);
   set_end(head, end_);
   file_.write_at(0, head);
-  write_tables(file_.present_path(), header_, journal_.records());
+  try {
+    write_tables(file_.present_path(), header_, journal_.records());
+  } catch (const IoError& error) {
+    throw IoError(error.code(), error.reason(), file_.path());
+  }
   file_.sync();
+  check_written();
   file_.publish(false);
   file_.unlock();  // HDF5 readers lock the file themselves
   journal_file_.leave(false);
+}
+
+// libhdf5 may lose a write.
+void Builder::check_written() const {
+  constexpr const char* kLost = "expected the tables that were written, got others";
+  const std::string& path = file_.path();
+  try {
+    const auto file = std::make_shared<const io::LocalFile>(file_.present_path(), path);
+    const io::MappedFile bytes(file, file->identity().size, io::Access::random, false);
+    if (has_tables(bytes.whole(), header_, journal_.records())) return;
+  } catch (const DataError& error) {
+    throw IoError(EIO, cat(kLost, ": ", error.what()), path);
+  }
+  throw IoError(EIO, kLost, path);
 }
 
 void Builder::discard() {

@@ -41,6 +41,8 @@ class Builder {
   void discard();
 
  private:
+  void check_written() const;
+
   CacheHeader header_;
   uint64_t checkpoint_bytes_;
   io::LockedFile file_;

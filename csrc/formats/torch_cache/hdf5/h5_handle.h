@@ -43,18 +43,14 @@ class H5Handle {
   hid_t get() const { return id_; }
   explicit operator bool() const { return id_ >= 0; }
 
+  // The destructor ignores failures; those of datasets and files are lost writes.
+  void close(const std::string& what);
+
  private:
   hid_t id_ = H5I_INVALID_HID;
 };
 
-// The library's last failure: its innermost message, and true if a lock on the file caused it.
-struct H5Failure {
-  std::string message;
-  bool is_locked = false;
-};
-H5Failure last_failure();
-
-// Throws CorruptFileError with the library's reason.
+// Throws IoError without a path: with the number of the system's error if that was the reason, else EIO.
 [[noreturn]] void fail_h5(const std::string& what);
 
 // Takes ownership of an HDF5 function's result; throws if it is a failure.

@@ -114,7 +114,7 @@ void write_attribute(hid_t object, const char* name, const AttributeValue& value
 void write_vlen(hid_t parent, const char* name, DType dtype, Bytes references) {
   const H5Handle type = own(H5Tvlen_create(base_type(dtype)), name);
   const hsize_t n_rows = references.size() / VlenColumn::kReferenceBytes;
-  const H5Handle dataset = create_dataset(parent, name, type.get(), n_rows, false);
+  H5Handle dataset = create_dataset(parent, name, type.get(), n_rows, false);
   const hsize_t step = chunk_rows(n_rows);
   std::vector<std::byte> chunk(step * VlenColumn::kReferenceBytes);
   for (hsize_t row = 0; row < n_rows; row += step) {
@@ -123,6 +123,7 @@ void write_vlen(hid_t parent, const char* name, DType dtype, Bytes references) {
     store(chunk.data(), some.first(std::min(some.size(), chunk.size())));
     require_h5(H5Dwrite_chunk(dataset.get(), H5P_DEFAULT, 0, &row, chunk.size(), chunk.data()), name);
   }
+  dataset.close(name);
 }
 
 void TableWriter::add_text(const char* name, const std::function<std::string(size_t)>& value) {
@@ -165,7 +166,7 @@ void TableWriter::write(hid_t parent, const char* name) const {
   size_t row_bytes = 0;
   for (const Column& column : columns_) row_bytes += column.bytes;
   const H5Handle type = compound(row_bytes);
-  const H5Handle dataset = create_dataset(parent, name, type.get(), n_rows_, true);
+  H5Handle dataset = create_dataset(parent, name, type.get(), n_rows_, true);
   const H5Handle whole = space_of(n_rows_);
   const hsize_t step = chunk_rows(n_rows_);
   for (hsize_t first = 0; first < n_rows_; first += step) {
@@ -182,6 +183,7 @@ void TableWriter::write(hid_t parent, const char* name) const {
     const H5Handle some = space_of(n);
     require_h5(H5Dwrite(dataset.get(), type.get(), some.get(), whole.get(), H5P_DEFAULT, rows.data()), name);
   }
+  dataset.close(name);
 }
 
 }  // namespace atompack::torch_cache

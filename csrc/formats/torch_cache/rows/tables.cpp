@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 
 #include "base/bytes.h"
@@ -149,13 +150,48 @@ void write_tables(const std::string& path, const CacheHeader& header, std::span<
     if (records[i].has_derivatives) with_derivatives.push_back(all.back());
   }
   const H5Session session;
-  const H5Handle file = open_for_writing(path);
+  H5Handle file = open_for_writing(path);
   write_entries(file.get(), header, all);
   if (!header.manifest.config_json.empty()) write_manifest(file.get(), header.manifest);
-  const H5Handle cache = create_cache(file.get(), header);
+  H5Handle cache = create_cache(file.get(), header);
   if (header.features) write_features(cache.get(), header, all);
   if (header.force_derivatives) write_derivatives(cache.get(), header, with_derivatives);
+  cache.close("torch_cache");
   flush(file.get());
+  file.close("file");
+}
+
+bool has_tables(Bytes file, const CacheHeader& header, std::span<const EntryRecord> records) {
+  const Contents found = read_contents(file);
+  const std::array<Length, kNumberOfColumns> lengths = derivative_lengths(header);
+  if (found.n_atoms.size() != records.size() || found.features.has_value() != header.features ||
+      found.derivatives.has_value() != header.force_derivatives) {
+    return false;
+  }
+  int64_t row = 0;  // of derivatives
+  for (size_t i = 0; i < records.size(); ++i) {
+    const EntryRecord& record = records[i];
+    const auto entry = static_cast<int64_t>(i);
+    if (found.n_atoms[i] != record.n_atoms || std::bit_cast<uint64_t>(found.energy[i]) != std::bit_cast<uint64_t>(record.energy) ||
+        (found.has_forces[i] != 0) != record.has_forces || found.structures.length(entry) != record.structure_bytes) {
+      return false;
+    }
+    if (header.features && (found.features->index.entry_idx[i] != entry || found.features->index.n_atoms[i] != record.n_atoms ||
+                            static_cast<int64_t>(found.features->values.length(entry)) != record.n_atoms * header.n_features)) {
+      return false;
+    }
+    if (!header.force_derivatives || !record.has_derivatives) continue;
+    const DerivativeSection& derivatives = *found.derivatives;
+    if (row == std::ssize(derivatives.index.entry_idx) || derivatives.index.entry_idx[row] != entry ||
+        derivatives.index.n_edges[row] != record.n_edges || derivatives.index.n_triplets[row] != record.n_triplets) {
+      return false;
+    }
+    for (size_t k = 0; k < kNumberOfColumns; ++k) {
+      if (static_cast<int64_t>(derivatives.columns[k].length(row)) != lengths[k](record)) return false;
+    }
+    ++row;
+  }
+  return !header.force_derivatives || row == std::ssize(found.derivatives->index.entry_idx);
 }
 
 }  // namespace atompack::torch_cache

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/dtype.h"
 #include "formats/torch_cache/build/entry_record.h"
 
@@ -32,7 +33,11 @@ std::vector<std::byte> empty_file();
 // Sets the end of the file for HDF5: everything before it counts as allocated.
 void set_end(std::span<std::byte> head, uint64_t end);
 
-// Adds everything to a file that consists of an empty_file() and the entries' collections.
+// Adds everything to a file that consists of an empty_file() and the entries' collections. Throws IoError without a
+// path.
 void write_tables(const std::string& path, const CacheHeader& header, std::span<const EntryRecord> records);
+
+// True if the tables of a file are those of these entries. Throws CorruptFileError if they cannot be read.
+bool has_tables(Bytes file, const CacheHeader& header, std::span<const EntryRecord> records);
 
 }  // namespace atompack::torch_cache
