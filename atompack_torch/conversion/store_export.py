@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     import xarray
 
 _Path = str | os.PathLike[str]
+
+_FULL_BYTES = 1 << 20  # free space of a disk that cannot take a file
 
 
 def export_datasets(
@@ -118,4 +122,11 @@ def _write(dataset: xarray.Dataset, path: Path, group: str | None, *, is_zarr: b
         dataset.to_zarr(path, mode="a", **options)
         return
     mode: Literal["a", "w"] = "a" if path.exists() else "w"
-    dataset.to_netcdf(path, mode=mode, group=group)
+    try:
+        dataset.to_netcdf(path, mode=mode, group=group)
+    except (OSError, RuntimeError) as error:  # libnetcdf has one number for all that HDF5 reports
+        if "HDF error" not in str(error) and not isinstance(error, PermissionError):
+            raise
+        is_full = shutil.disk_usage(path.parent).free < _FULL_BYTES
+        code = errno.ENOSPC if is_full else errno.EIO
+        raise OSError(code, os.strerror(code), os.fspath(path)) from error

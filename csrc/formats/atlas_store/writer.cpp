@@ -112,8 +112,15 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
   for (const std::string& warning : warnings) metadata_.warn(warning);
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);
   if (options_.codec) metadata_.codec = *options_.codec;
-  if (!file) flush();
-  created_store_ = !file;
+  if (file) return;
+  try {
+    flush();
+  } catch (...) {
+    flush_.reset();
+    if (made_folder_) io::remove_if_empty(store_);
+    throw;
+  }
+  created_store_ = true;
 }
 
 void Writer::Impl::begin_change() {
