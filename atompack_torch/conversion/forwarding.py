@@ -119,8 +119,12 @@ class ForwardingWriter(WriterBase):
     _writer: _Finishing
 
     def close(self) -> None:
-        """Commits the output."""
-        self._writer.close()
+        """Commits the output; discards it if that fails."""
+        try:
+            self._writer.close()
+        except BaseException:
+            self._writer.discard()
+            raise
 
     def discard(self) -> None:
         """Discards the output."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -121,12 +122,30 @@ def _write(dataset: xarray.Dataset, path: Path, group: str | None, *, is_zarr: b
         options: dict[str, Any] = {"group": group, "consolidated": False}
         dataset.to_zarr(path, mode="a", **options)
         return
-    mode: Literal["a", "w"] = "a" if path.exists() else "w"
     try:
-        dataset.to_netcdf(path, mode=mode, group=group)
+        _write_netcdf(dataset, path, group)
     except (OSError, RuntimeError) as error:  # libnetcdf has one number for all that HDF5 reports
         if "HDF error" not in str(error) and not isinstance(error, PermissionError):
             raise
         is_full = shutil.disk_usage(path.parent).free < _FULL_BYTES
         code = errno.ENOSPC if is_full else errno.EIO
         raise OSError(code, os.strerror(code), os.fspath(path)) from error
+
+
+def _write_netcdf(dataset: xarray.Dataset, path: Path, group: str | None) -> None:
+    import netCDF4
+    from xarray.backends import NetCDF4DataStore
+    from xarray.backends.common import ArrayWriter
+
+    file = netCDF4.Dataset(path, "a" if path.exists() else "w")
+    try:
+        writer = ArrayWriter()
+        target = NetCDF4DataStore(file, group=group, mode="a")
+        dataset.dump_to_store(target, writer=writer)
+        writer.sync()
+        file.sync()
+        file.close()
+    except RuntimeError:
+        # The library crashes when it closes a file again that it could not write: this one is kept.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(file))
+        raise

@@ -1,4 +1,4 @@
-"""Kills of all writers, fuzzing of all targets and training on two machines, for a given time.
+"""Kills and faults of all writers, fuzzing of all targets, training on two machines, for a time.
 
     python tests/soak/run.py build/soak --seconds 3600
 
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from processes.client import ScriptServer  # noqa: E402
+from soak.faults import CASES, Faults, failing_scripts  # noqa: E402
 from soak.killing import GrowingWriter, KilledWriter  # noqa: E402
 from soak.machines import SKIPPED, train_on_two_machines  # noqa: E402
 from soak.writers import PRELOADED, WRITERS  # noqa: E402
@@ -45,6 +46,7 @@ class Soak:
         self.writers: dict[str, Counter[str]] = {}
         self.fuzzing: dict[str, dict[str, int]] = {}
         self.machines: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
         self.failures: list[str] = []
 
     def start(self) -> None:
@@ -68,6 +70,7 @@ class Soak:
             "reads beside a writer": sum(found["reads beside the writer"] for found in counts),
             "fuzzed inputs": sum(found["inputs"] for found in self.fuzzing.values()),
             "machines": dict(self.machines),
+            "faults": dict(self.faults),
             "failures": self.failures,
             "writers": {name: dict(found) for name, found in self.writers.items()},
             "fuzzing": self.fuzzing,
@@ -111,6 +114,17 @@ def kill_writers(soak: Soak, seed: int) -> None:
                 soak.failures.append(f"{where}:\n{traceback.format_exc()}")
                 weights.pop(writers.index(writer))
                 writers.remove(writer)
+
+
+def inject_faults(soak: Soak) -> None:
+    """Lets every call of every writer fail, one after the other."""
+    folder = soak.folder / "faults"
+    folder.mkdir()
+    with failing_scripts(folder) as scripts:
+        faults = Faults(folder, scripts)
+        for name in CASES:
+            if soak.left() > 0:
+                soak.failures += faults.sweep(name, soak.faults)
 
 
 def fuzz(soak: Soak, build: Path) -> None:
@@ -165,6 +179,7 @@ def main() -> int:
     seed = int.from_bytes(os.urandom(4), "little")
     parts = [threading.Thread(target=kill_writers, args=(soak, seed))]
     parts.append(threading.Thread(target=use_machines, args=(soak,)))
+    parts.append(threading.Thread(target=inject_faults, args=(soak,)))
     if options.fuzz_build is not None:
         parts.append(threading.Thread(target=fuzz, args=(soak, options.fuzz_build)))
     for part in parts:
