@@ -17,14 +17,17 @@ from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._batches import BatchDataset, apply_transform
+from atompack_torch.datasets._collated import as_items
 from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
+from atompack_torch.datasets._digest import samples_of
 from atompack_torch.datasets._dropping import warn_of_batch
+from atompack_torch.datasets._epoch import SharedEpoch
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._outputs import infos_of
-from atompack_torch.datasets._request import Request, declared_fields, specs_of
+from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
 from atompack_torch.datasets._selecting import molecule_blocks
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     BUILTIN,
     NEIGHBOR_INFO,
@@ -113,7 +116,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _computer: FeatureComputer | FeatureKeeper | None = None
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceChoice | None = None
-    _epoch: int = 0
+    _clock: SharedEpoch | None = None  # None: nothing depends on the epoch
+    _native_epoch = 0  # of the choice of forces in _native
     _has_warned = False  # of items that missing="drop" leaves out
     _structures: Any = None  # a data set of the same class: input of the computed features
 
@@ -155,6 +159,18 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         part._computer, part._native, part._table = None, None, None
         return part
 
+    def _contents(self, n: int) -> list[object]:
+        part = self._stored_values()
+        derived = ("features", FORCE_DERIVATIVES)
+        part._request = part._request._replace(fields=None, exclude=derived, nan_is_missing=False)
+        part._forces = None
+        n_atoms = part.n_atoms[:n]
+        try:
+            batch = part.batch(samples_of(n))
+        except CorruptFileError:  # a pass reports it
+            return [n_atoms]
+        return [n_atoms, {name: values for name, values in batch.items() if name != "index"}]
+
     def _source(self) -> MoleculeSource:
         """Opens the whole data set, with the forces of the chosen molecules."""
         source = self._open_source()
@@ -164,6 +180,37 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         if self._selection is not None:
             candidates = candidates[torch.isin(candidates, self._selection)]
         return ForceSubsetSource(source, self._forces.flags(candidates, self._size(), self._epoch))
+
+    @property
+    def _epoch(self) -> int:
+        return 0 if self._clock is None else self._clock.number
+
+    @property
+    def _draws_change(self) -> bool:
+        """True if the same number denotes another molecule in another epoch."""
+        return False
+
+    def _epoch_for(self, epoch: int) -> int:
+        """Returns the epoch whose molecules a pass gets in this epoch of its sampler."""
+        clock = self._clock
+        return epoch if clock is not None and not clock.is_chosen else self._epoch
+
+    def _follow_epoch(self, epoch: int) -> None:
+        """Enters the epoch of a loader or sampler, unless the user has chosen another."""
+        if self._clock is not None and not self._clock.is_chosen:
+            self._enter_epoch(epoch)
+
+    def _enter_epoch(self, epoch: int) -> None:
+        assert self._clock is not None
+        self._clock.number = epoch
+
+    def _counts_in(self, epoch: int) -> Tensor:
+        """Returns ``n_atoms`` in an epoch, without entering it."""
+        return self.n_atoms
+
+    @property
+    def _resamples(self) -> bool:
+        return self._forces is not None and self._forces.resample
 
     def _open(self) -> MoleculeBatcher:
         return self._batcher_over(self._source())
@@ -178,6 +225,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         if needs_process is not None and needs_process != os.getpid():
             self.close()
             native = None
+        if self._resamples and self._native_epoch != self._epoch:
+            self._native_epoch, self._structures, native = self._epoch, None, None
         if native is None:
             native = self._open()
             self._native, self._table = native, native.table
@@ -265,11 +314,19 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             CorruptFileError: a record or a requested value is damaged.
             FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.
         """
+        return self._apply_transform(self._make(indices))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[object]:
+        """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
+        made = self._never_empty(indices, self._make(indices))
+        return as_items(self._apply_transform(made))
+
+    def _make(self, indices: Indices) -> MoleculeBatch:
         in_worker = get_worker_info() is not None
         batch = self._assemble(self._batcher().collate(indices, self._selection, in_worker))
         if self._drops_items and not self._has_warned:
             self._has_warned = warn_of_batch(indices, batch)
-        return self._apply_transform(batch)
+        return batch
 
     @property
     def _drops_items(self) -> bool:
@@ -318,8 +375,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def set_epoch(self, epoch: int) -> None:
         """Resamples the molecules that keep their forces, with ``resample_forces``.
 
-        Applies to passes that begin later. Workers of a ``DataLoader`` get it when they start, so
-        persistent workers do not.
+        Applies to passes that begin later, in worker processes too. ``Loader`` and the samplers of
+        this package choose the epoch by themselves until this is called.
 
         Args:
             epoch: number of the epoch, at least 0.
@@ -329,10 +386,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             ValueError: the number is negative.
         """
         epoch = epoch_number(epoch)
-        if epoch != self._epoch:
-            self._epoch = epoch
-            if self._forces is not None and self._forces.resample:
-                self._native, self._structures = None, None
+        if self._clock is not None:
+            self._clock.is_chosen = True
+            self._enter_epoch(epoch)
 
     @property
     def cached_bytes(self) -> int:
@@ -419,6 +475,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)
+        if self._clock is not None:
+            part._clock = SharedEpoch(self._epoch)
         if self._forces is None:  # otherwise they depend on the selection
             part._native, part._table = self._native, self._table
             part._needs_process = self._needs_process

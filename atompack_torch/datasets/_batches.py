@@ -10,20 +10,25 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets._collated import as_items
+from atompack_torch.datasets._digest import digest_of, samples_of
 from atompack_torch.datasets._dropping import n_dropped
 from atompack_torch.datasets._html import dataset_html
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
 from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.selection.blocks import Array, Block
 from atompack_torch.selection.dealing import deal, sizes_of
 from atompack_torch.selection.expressions import Expression
 from atompack_torch.selection.grouping import GroupBy
+
+_AT_ONCE = 1024  # items in which another one is looked for
 
 Item = TypeVar("Item", covariant=True)
 Batch = TypeVar("Batch", covariant=True)
@@ -59,6 +64,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
     _has_full_schema = True  # False: it is that of some items
     _selection: Tensor | None = None  # items of a subset, as numbers in the whole data set
+    _digests: dict[int, str] | None = None  # known ones, by number of items
 
     @property
     def path(self) -> Path | str | tuple[Path | str, ...]:
@@ -114,6 +120,20 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         n_atoms: Tensor | None = getattr(self, "n_atoms", None)
         return dataset_html(repr(self), len(self), self._item, self.schema, n_atoms)
 
+    def _digest(self, n: int | None = None) -> str:
+        """Returns a digest of the first ``n`` items (None: all) and their order, for states."""
+        n = len(self) if n is None else n
+        if self._digests is None:
+            self._digests = {}
+        if n not in self._digests:
+            self._digests[n] = digest_of(*self._contents(n))
+        return self._digests[n]
+
+    def _contents(self, n: int) -> list[object]:
+        """Returns values that the digest of the first ``n`` items is made of."""
+        part = self.subset(range(n))
+        return [n, self._item, [part[number] for number in samples_of(n)]]
+
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
 
@@ -139,6 +159,47 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def _drops_items(self) -> bool:
         """True if batches leave out items that lack a label."""
         return False
+
+    def _make(self, indices: Indices) -> Any:
+        """Makes a batch, to which ``transform`` is still to be applied."""
+        raise NotImplementedError
+
+    def _never_empty(self, indices: Indices, batch: Any) -> Any:
+        """Returns a batch, or an item in its place if ``missing="drop"`` drops all items of it.
+
+        For a ``DataLoader``, which cannot skip a batch, and ranks, which need equally many. The
+        item is drawn at random, in the same way in every process.
+
+        Args:
+            indices: numbers of the items.
+            batch: what is left of them, before any ``transform``.
+
+        Returns:
+            A batch, before any ``transform``.
+
+        Raises:
+            FieldError: no item has all labels.
+        """
+        if not self._drops_items or self._n_items(batch) or not len(indices):
+            return batch
+        seed = int(indices[0]) % len(self)
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        first, n = 0, 1
+        while first < len(order):
+            chosen = order[first : first + n]
+            if self._n_items(self._make(chosen)):
+                while len(chosen) > 1:
+                    half = chosen[: len(chosen) // 2]
+                    chosen = half if self._n_items(self._make(half)) else chosen[len(half) :]
+                return self._make(chosen)
+            first, n = first + n, min(2 * n, _AT_ONCE)
+        raise FieldError(
+            f"{self.path}: expected a {self._item} that has all labels (missing='drop'), got none"
+        )
+
+    def _n_items(self, batch: Any) -> int:
+        """Returns the number of items in a batch, before any ``transform``."""
+        return len(batch)
 
     def _batcher(self) -> Batcher[Any]:
         """Returns the native batcher of the whole data set, opened on first use in a process."""
@@ -172,7 +233,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         """
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
         part = self._copy_for_subset()
-        part._selection = numbers
+        part._selection, part._digests = numbers, None
         return part
 
     def split(
@@ -316,15 +377,17 @@ class NativePrefetcher:
     ) -> None:
         self._dataset = dataset
         self._native = Prefetcher(dataset._batcher(), num_threads, max_ready, pinned)
+        self._selection = dataset._selection  # of the epoch in which the pass begins
         self._asked: deque[Indices] = deque()
         self._counts_drops = dataset._drops_items
+        self._is_shared = n_ranks() > 1  # so that no batch can be skipped
         self.n_dropped = 0
 
     def submit(self, indices: Indices) -> bool:
         """Requests a batch; returns True if there is room for more requests."""
         self._asked.append(indices)  # first: another thread may take batches meanwhile
         try:
-            has_room: bool = self._native.submit(indices, self._dataset._selection)
+            has_room: bool = self._native.submit(indices, self._selection)
         except BaseException:
             self._asked.pop()
             raise
@@ -341,10 +404,18 @@ class NativePrefetcher:
         batch = self._dataset._assemble(made, indices)
         if self._counts_drops:
             self.n_dropped += n_dropped(indices, batch)
+            if self._is_shared:
+                batch = self._dataset._never_empty(indices, batch)
         return batch
 
     def __len__(self) -> int:
         return len(self._asked)
+
+
+def n_ranks() -> int:
+    """Returns the number of ranks of torch.distributed; 1 without it."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if distributed else 1
 
 
 def apply_transform(transform: Callable[[Any], Any] | None, batch: Made) -> Made:

@@ -46,9 +46,9 @@ def warn_of_batch(indices: Indices, batch: Any) -> bool:
     worker = get_worker_info()
     if n and (worker is None or worker.id == 0):
         warnings.warn(
-            f"missing='drop': left out {n:,} of {n + len(batch):,} molecules of a batch, which "
-            f"lack a label, and goes on to do so; {_HINT}",
-            stacklevel=4,
+            f"missing='drop': dropped {n:,} of {n + len(batch):,} molecules of a batch, which "
+            f"lack a label; later batches may drop more without a warning; {_HINT}",
+            stacklevel=5,
         )
     return n > 0
 
@@ -60,6 +60,6 @@ def warn_of_pass(n: int) -> None:
         n: number of items left out.
     """
     warnings.warn(
-        f"missing='drop': left out {n:,} molecules in this pass, which lack a label; {_HINT}",
+        f"missing='drop': dropped {n:,} molecules in this pass, which lack a label; {_HINT}",
         stacklevel=4,
     )

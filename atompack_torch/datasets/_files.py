@@ -21,6 +21,7 @@ from atompack_torch.datasets._computed import (
     plan_features,
     structure_request,
 )
+from atompack_torch.datasets._epoch import SharedEpoch
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import Request, Transform
@@ -117,6 +118,7 @@ class MoleculeFiles(MoleculeDataset):
         self._forces = ForceChoice.checked(
             options.force_fraction, options.resample_forces, options.seed, options.missing
         )
+        self._clock = SharedEpoch() if self._resamples else None
         stored = Stored() if cache is None else cache._stored_features()
         computed = Options(options.descriptor, options.cache_features, options.cache_bytes)
         self._request, self._computer = plan_features(request, stored, computed)
@@ -130,7 +132,7 @@ class MoleculeFiles(MoleculeDataset):
 
     def _reset(self, *, has_changed: bool) -> None:
         """Drops what was made of the former state of the files."""
-        self._native = self._structures = None
+        self._native = self._structures = self._digests = None
         self._with_forces = self._find_forces()
         if self._computer is not None and has_changed:
             self._computer.kept.clear()

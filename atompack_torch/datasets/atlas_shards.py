@@ -264,7 +264,7 @@ class ShardDataset(BatchDataset[object, object]):
                 return False
             self._check_selection(len(current.reader))
         self._opened, self._version, self._n = current, current.version, len(current.reader)
-        self._generation = current.generation()
+        self._generation, self._digests = current.generation(), None
         return True
 
     def close(self) -> None:
@@ -339,6 +339,7 @@ class ShardDataset(BatchDataset[object, object]):
         if self._is_plain:
             return as_payload(*self._collate_stored(indices))
         arena, batch = self._collate_examples(indices)
+        batch = self._never_empty(indices, batch)
         shared = arena if self._options.transform is None else None
         return as_payload(shared, self._apply_transform(batch))
 
@@ -351,8 +352,15 @@ class ShardDataset(BatchDataset[object, object]):
                 raise TypeError(f"expected examples of molecules, got {type(batch).__name__}")
             yield BatchBlock(batch), first
 
+    @property
+    def _drops_items(self) -> bool:
+        return self._options.missing == "drop"
+
     def _apply_transform(self, batch: object) -> object:
         return apply_transform(self._options.transform, batch)
+
+    def _make(self, indices: Indices) -> Any:
+        return self._collate_examples(indices)[1]
 
     def _collate_examples(self, indices: Indices) -> tuple[Tensor | None, Any]:
         """Returns the arena of a batch, if it has one, and the batch."""

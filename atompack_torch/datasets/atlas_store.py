@@ -159,7 +159,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         if is_newer or is_url(self.path):  # its files may have been replaced by equal ones
             native = view.columns.reader, self._open_batcher(view)
             self._check_selection(len(view))
-            self._view, self._native = view, native
+            self._view, self._native, self._digests = view, native, None
         return is_newer
 
     @property
@@ -270,7 +270,11 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         arena, batch = self._scan(indices)
+        batch = self._never_empty(indices, batch)
         return as_payload(arena if self._transform is None else None, self._apply_transform(batch))
+
+    def _make(self, indices: Indices) -> Batch:
+        return self._scan(indices)[1]
 
     def _scan(self, indices: Indices) -> tuple[Tensor, Batch]:
         """Returns the memory of all tensors, and the batch."""
@@ -291,6 +295,13 @@ class AtlasDataset(BatchDataset[Item, Batch]):
 
     def _apply_transform(self, batch: Batch) -> Batch:
         return apply_transform(self._transform, batch)
+
+    @property
+    def _drops_items(self) -> bool:
+        return self._missing == "drop"
+
+    def _n_items(self, batch: Any) -> int:
+        return len(batch["name"])
 
     def _copy_for_subset(self) -> AtlasDataset:
         part = super()._copy_for_subset()

@@ -19,7 +19,7 @@ from torch import Tensor
 from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import Made, MoleculeDataset
-from atompack_torch.options import epoch_number
+from atompack_torch.datasets._epoch import SharedEpoch
 
 _MAX_SHOWN = 4  # data sets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
@@ -42,8 +42,9 @@ class MixtureDataset(MoleculeDataset):
 
     A source that is longer than its share of an epoch continues in the next epoch where it stopped,
     and a shorter one starts again, so that in the long run all molecules of a source occur equally
-    often. ``set_epoch`` selects the epoch. The same indices may then denote other molecules:
-    ``n_atoms`` and samplers built from it have to be created again.
+    often. The same indices may then denote other molecules. ``Loader`` and the samplers of this
+    package that are made of the mixture (not of its ``n_atoms``) enter each epoch by themselves and
+    plan it with its molecules, in worker processes too; with other samplers call ``set_epoch``.
 
     Args:
         datasets: data sets with the same options (``fields``, ``dtype``, ``missing``, ...);
@@ -77,9 +78,8 @@ class MixtureDataset(MoleculeDataset):
         if isinstance(weights, Mapping) or not (weights is None or hasattr(weights, "__iter__")):
             raise TypeError(f"weights: expected a list of numbers, got {type(weights).__name__}")
         fields = _check_parts(datasets)
-        self._parts = tuple(
-            copy.copy(part) for part in datasets
-        )  # not affected by refresh() of the originals
+        # Not affected by refresh() and set_epoch() of the originals.
+        self._parts = tuple(part._copy_for_subset() for part in datasets)
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
         self._request = self._parts[0]._request._replace(fields=fields)
@@ -88,8 +88,8 @@ class MixtureDataset(MoleculeDataset):
         self._epoch_length = epoch
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(self._weights, lengths), epoch)
-        self._epoch = 0
-        self._numbers: Tensor | None = None  # in the concatenation of all parts
+        self._clock = SharedEpoch()
+        self._numbers: tuple[int, Tensor] | None = None  # epoch, in the concatenation of all parts
         self._chosen: Tensor | None = None  # the molecules of a subset, as _selection
 
     @property
@@ -126,6 +126,7 @@ class MixtureDataset(MoleculeDataset):
         lengths = [len(part) for part in parts]
         self._counts = _counts(lengths, _weights(self._weights, lengths), self._epoch_length)
         self._parts, self._starts, self._chosen, self._numbers = parts, starts, chosen, None
+        self._digests = None
         super().close()
         return True
 
@@ -151,7 +152,8 @@ class MixtureDataset(MoleculeDataset):
     def set_epoch(self, epoch: int) -> None:
         """Selects the molecules of sources that are longer or shorter than their share.
 
-        Workers of a ``DataLoader`` get it when they start, so persistent workers do not.
+        Applies to batches that are asked for later, in worker processes too. ``Loader`` and the
+        samplers of this package choose the epoch by themselves until this is called.
 
         Args:
             epoch: number of the epoch, at least 0.
@@ -162,33 +164,53 @@ class MixtureDataset(MoleculeDataset):
         """
         if self._chosen is not None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
-        epoch = epoch_number(epoch)
-        if epoch != self._epoch:
-            self._epoch, self._numbers = epoch, None
-            for part in self._parts:
-                part.set_epoch(epoch)
-            if any(part._forces is not None for part in self._parts):
-                self._native = None
+        super().set_epoch(epoch)
+
+    def _enter_epoch(self, epoch: int) -> None:
+        super()._enter_epoch(epoch)
+        for part in self._parts:
+            part._follow_epoch(epoch)
+
+    @property
+    def _resamples(self) -> bool:
+        return any(part._resamples for part in self._parts)
+
+    @property
+    def _draws_change(self) -> bool:
+        pairs = zip(self._counts, self._parts, strict=True)
+        return self._chosen is None and any(count % max(len(part), 1) for count, part in pairs)
+
+    def _counts_in(self, epoch: int) -> Tensor:
+        if not self._draws_change:
+            return self.n_atoms
+        return self._atom_counts()[self._numbers_in(epoch)]
+
+    def _contents(self, n: int) -> list[object]:
+        parts = [part._digest() for part in self._parts]
+        chosen = None if self._chosen is None else self._chosen[:n]
+        return [parts, self._counts, n if chosen is None else chosen]
 
     @property
     def _selection(self) -> Tensor:
         """Numbers of the molecules in the concatenation of all parts."""
-        if self._chosen is not None:
-            return self._chosen
-        if self._numbers is None:
-            self._numbers = torch.from_numpy(self._interleave())
-        return self._numbers
+        return self._numbers_in(self._epoch) if self._chosen is None else self._chosen
 
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
-        self._chosen, self._numbers = numbers, None
+        self._chosen, self._numbers, self._clock = numbers, None, None
 
-    def _interleave(self) -> Numbers:
+    def _numbers_in(self, epoch: int) -> Tensor:
+        kept = self._numbers
+        if kept is None or kept[0] != epoch:
+            self._numbers = kept = epoch, torch.from_numpy(self._interleave(epoch))
+        return kept[1]
+
+    def _interleave(self, epoch: int) -> Numbers:
         draws = []
         for part, count, start in zip(
             self._parts, self._counts, self._starts.tolist(), strict=True
         ):
-            nth = np.arange(self._epoch * count, (self._epoch + 1) * count)
+            nth = np.arange(epoch * count, (epoch + 1) * count)
             nth %= max(len(part), 1)
             numbers = nth if part._selection is None else part._selection.numpy()[nth]
             draws.append(numbers + start)

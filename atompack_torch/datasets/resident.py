@@ -16,8 +16,9 @@ from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSour
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import BatchPrefetcher
+from atompack_torch.datasets._batches import BatchPrefetcher, n_ranks
 from atompack_torch.datasets._dropping import warn_of_batch
+from atompack_torch.datasets._epoch import SharedEpoch
 from atompack_torch.datasets._request import declared_fields, shown_place
 from atompack_torch.datasets._resident_block import ResidentBlock, load_block
 from atompack_torch.datasets._resident_device import DeviceFields
@@ -102,7 +103,9 @@ class ResidentDataset(MoleculeDataset):
 
     def _load(self, progress: bool | Report) -> None:
         origin = self._origin
-        self._request, self._forces, self._epoch = origin._request, origin._forces, origin._epoch
+        self._request, self._forces = origin._request, origin._forces
+        self._clock = SharedEpoch(origin._epoch) if self._resamples else None
+        self._digests = None
         self._computer, self._keeps_features = origin._computer, origin._keeps_features
         size, selection = origin._size(), origin._selection
         numbers = torch.arange(size) if selection is None else selection.clone()
@@ -175,6 +178,12 @@ class ResidentDataset(MoleculeDataset):
 
     def _identity(self) -> Any:
         return [self._origin._identity(), self._numbers.tolist()]
+
+    def _contents(self, n: int) -> list[object]:
+        numbers = self._numbers if self._selection is None else self._numbers[self._selection]
+        origin = copy.copy(self._origin)
+        origin._selection = numbers
+        return origin._contents(n)
 
     def _force_entries(self) -> Tensor:
         rows = torch.isin(self._numbers, self._origin._force_entries())
@@ -293,17 +302,16 @@ class ResidentDataset(MoleculeDataset):
                 wanted on a device.
             RuntimeError: this is a ``DataLoader`` worker, and the molecules are on a device.
         """
+        return super().batch(indices)
+
+    def _make(self, indices: Indices) -> MoleculeBatch:
         if not self._is_elsewhere:
-            return super().batch(indices)
+            return super()._make(indices)
         if get_worker_info() is not None:
             raise RuntimeError(
                 f"ResidentDataset: the molecules are on {self._device}, which worker processes "
                 "cannot use: use a Loader, or a DataLoader with num_workers=0"
             )
-        return self._apply_transform(self._make(indices))
-
-    def _make(self, indices: Indices) -> MoleculeBatch:
-        """Gathers a batch on a device, to which ``transform`` is still to be applied."""
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
         batch = self._gather(numbers, drops=self._drops_items)
         if self._drops_items and not self._has_warned:
@@ -374,7 +382,9 @@ class _DeviceBatches:
 
     def take(self) -> MoleculeBatch:
         """Makes and returns the oldest batch."""
-        return self._dataset._make(self._asked.popleft())
+        indices = self._asked.popleft()
+        batch = self._dataset._make(indices)
+        return self._dataset._never_empty(indices, batch) if n_ranks() > 1 else batch
 
     def __len__(self) -> int:
         return len(self._asked)

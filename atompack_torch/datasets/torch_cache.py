@@ -20,6 +20,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._cache_file import CacheFile
 from atompack_torch.datasets._cache_rows import CacheRows
 from atompack_torch.datasets._computed import CacheFeatures, Options, plan_features
+from atompack_torch.datasets._epoch import SharedEpoch
 from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._options import DTypes, Missing
 from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, Transform
@@ -244,6 +245,7 @@ class TorchCacheDataset(MoleculeDataset):
             nan_is_missing=nan_is_missing,
         )
         self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
+        self._clock = SharedEpoch() if self._resamples else None
         options = Options(descriptor, cache_features, cache_bytes)
         self._request, self._computer = plan_features(
             request, self._cache._stored_features(), options
@@ -282,7 +284,7 @@ class TorchCacheDataset(MoleculeDataset):
                 f"{self._path}: expected the sections and descriptor of the former file, got "
                 "others: open the data set again"
             )
-        self._cache = current
+        self._cache, self._digests = current, None
         self.close()
         if self._computer is not None:
             self._computer.kept.clear()

@@ -31,9 +31,13 @@ class BatchIterator(Generic[Batch]):
     """
 
     def __init__(self, loader: Loader[Batch], indices: Iterator[Sequence[int] | Tensor]) -> None:
-        self._loader, self._epoch = loader, loader.epoch
+        self._loader = loader
+        self.token = object()  # by which the loader knows its last pass
         self._dataset = loader._batches_of
+        self._drops_items = self._dataset._drops_items
         self._indices = indices
+        self._request: Sequence[int] | Tensor | None = None  # after those that were submitted
+        self._has_started = False
         self._broken_by: BaseException | None = None
         self._native: BatchPrefetcher | None = self._dataset._prefetch(
             loader.num_threads, loader.prefetch, loader.pin_memory
@@ -52,22 +56,34 @@ class BatchIterator(Generic[Batch]):
         native = self._native
         if native is None:
             raise StopIteration
-        while (indices := self._next_indices()) is not None:
-            if not native.submit(indices):
-                break
-        if len(native) == 0:
-            if self._broken_by is not None:
-                raise RuntimeError(
-                    "batches are missing, as the sampler failed or was interrupted: iterate anew"
-                ) from self._broken_by
-            if n := getattr(native, "n_dropped", 0):
-                self._loader._warn_of_drops(n)
-            self.close()
-            self._loader._end_pass(self._epoch)
-            raise StopIteration
-        return self._dataset._apply_transform(to_device(self._take(native), self._device))
+        if not self._has_started:
+            self._has_started = True
+            self._request = self._next_request()
+        while True:
+            while (request := self._request) is not None:
+                self._request = self._next_request()
+                if not native.submit(request):
+                    break
+            if len(native) == 0:
+                self._end(native)
+                raise StopIteration
+            batch = self._take(native)
+            if len(native) == 0 and self._request is None and self._broken_by is None:
+                self._loader._end_pass(self.token)  # with the last batch
+            if batch is not None:
+                return self._dataset._apply_transform(to_device(batch, self._device))
 
-    def _next_indices(self) -> Sequence[int] | Tensor | None:
+    def _end(self, native: BatchPrefetcher) -> None:
+        if self._broken_by is not None:
+            raise RuntimeError(
+                "batches are missing, as the sampler failed or was interrupted: start a new pass"
+            ) from self._broken_by
+        if n := getattr(native, "n_dropped", 0):
+            self._loader._warn_of_drops(n)
+        self.close()
+        self._loader._end_pass(self.token)
+
+    def _next_request(self) -> Sequence[int] | Tensor | None:
         """Returns the next request, or None at the end.
 
         After an exception a generator is at its end, although requests are missing.
@@ -79,13 +95,15 @@ class BatchIterator(Generic[Batch]):
             raise
 
     def _take(self, native: BatchPrefetcher) -> Any:
-        """Returns the oldest batch; one that is an error counts as delivered too."""
-        n = len(native)
+        """Returns the oldest batch, None if it is skipped; one that is an error counts as delivered."""
+        n, is_delivered = len(native), True
         try:
-            return native.take()
+            batch = native.take()
+            is_delivered = not self._drops_items or self._dataset._n_items(batch) > 0
         finally:
             if len(native) < n:  # Ctrl-C leaves the batch there
-                self._loader._count_batch(self._epoch)
+                self._loader._count_request(self.token, is_delivered=is_delivered)
+        return batch if is_delivered else None
 
     def close(self) -> None:
         """Stops the threads, after the batches in progress."""

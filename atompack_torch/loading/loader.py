@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 
+from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._batches import Batch, BatchDataset
 from atompack_torch.datasets._dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
@@ -30,6 +31,16 @@ from atompack_torch.loading.checks import (
     iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
+from atompack_torch.loading.position import (
+    VERSION,
+    check_form,
+    differences_of,
+    generator_of,
+    order_of,
+    refuse,
+    settings_of,
+)
+from atompack_torch.loading.samplers._elastic import ElasticSampler
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
 from atompack_torch.options import epoch_number
 
@@ -49,8 +60,13 @@ class Loader(Generic[Batch]):
     Batches arrive in the order of the sampler for any number of threads. An error in a thread is
     raised in place of its batch; iterating further continues with the next batch.
 
-    Each pass is the next epoch, unless ``set_epoch`` was called. The order of a shuffled pass only
-    depends on ``seed`` and epoch. Options of torch's ``DataLoader`` that do not exist here raise an
+    Each pass is the next epoch, unless ``set_epoch`` was called. An epoch counts when its last batch
+    was delivered: after a pass that was left early, as by ``next(iter(loader))``, the same epoch
+    starts again. The order of a shuffled pass only depends on ``seed`` and epoch; a data set whose
+    molecules or labels change with the epoch enters it too. With ``missing="drop"``, batches in
+    which no molecule has the labels are skipped, and counted in the warning about dropped
+    molecules; on several ranks, which need equally many batches, a molecule that has them is drawn
+    instead. Options of torch's ``DataLoader`` that do not exist here raise an
     error that names the replacement.
 
     Args:
@@ -139,10 +155,14 @@ class Loader(Generic[Batch]):
         self.pin_memory = pin_memory and torch.cuda.is_available()
         self._epoch = 0  # of the current pass, or of the next one
         self._n_delivered = 0  # batches of this epoch delivered so far
+        self._n_used = 0  # requests of the current pass whose batches were delivered or skipped
+        self._first = 0  # items of this epoch (batches of a batch sampler) used before that pass
         self._resumed = False  # the next pass resumes within the epoch
         self._sampler_state: Mapping[str, Any] | None = None  # for the next pass
-        self._has_begun = False  # the sampler's pass belongs to this epoch
-        self._n_before_pass = 0  # batches of this epoch delivered before the sampler's pass
+        self._pass: object | None = None  # the one that counts, if it belongs to this epoch
+        self._needs_generator, self._generator = generator_of(self._chosen_sampler)
+        self._generator_state: Tensor | None = None  # at the start of this epoch
+        self._drawn = dataset._epoch if isinstance(dataset, MoleculeDataset) else 0
         self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
         self._has_warned = self._has_told_drops = False
 
@@ -170,8 +190,20 @@ class Loader(Generic[Batch]):
             ValueError: the number is negative.
         """
         self._epoch = epoch_number(epoch)
-        self._n_delivered, self._resumed, self._sampler_state = 0, False, None
-        self._has_begun = False
+        self._resumed, self._sampler_state, self._generator_state = False, None, None
+        self._restart()
+        self._set_epoch_of_sampler()
+
+    def _set_epoch_of_sampler(self) -> None:
+        sampler = self._chosen_sampler
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(self._epoch)
+            self._seen_epoch = getattr(sampler, "epoch", None)
+
+    def _restart(self) -> None:
+        """Goes to the start of the epoch."""
+        self._n_delivered = self._n_used = self._first = 0
+        self._pass = None
 
     def __len__(self) -> int:
         """Number of batches in a whole pass; a TypeError if the sampler has no length."""
@@ -183,13 +215,15 @@ class Loader(Generic[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts a pass over the data set, and ends the current one."""
-        if self._n_delivered and not self._resumed:  # the previous pass was left early
-            self.set_epoch(self._epoch + 1)
+        if not self._resumed:  # the previous pass may have been left early
+            self._restart()
         self._follow_sampler()
         self._warn_of_ranks()
-        skip, self._n_before_pass = self._n_delivered, 0
-        self._resumed, self._has_begun = False, True
-        return BatchIterator(self, self._indices(skip))
+        indices = self._indices()
+        self._resumed, self._n_used = False, 0
+        begun = BatchIterator(self, indices)
+        self._pass = begun.token
+        return begun
 
     def _follow_sampler(self) -> None:
         """Adopts an epoch that other code, such as Lightning, has set on the sampler itself."""
@@ -216,82 +250,157 @@ class Loader(Generic[Batch]):
             self._has_told_drops = True
             warn_of_pass(n)
 
-    def _count_batch(self, epoch: int) -> None:
-        """Counts a batch that a pass of this epoch has delivered."""
-        if self._epoch == epoch:
-            self._n_delivered += 1
+    def _count_request(self, counted: object, *, is_delivered: bool) -> None:
+        """Counts a request of a pass, whose batch was delivered or skipped."""
+        if self._pass is counted:
+            self._n_used += 1
+            self._n_delivered += is_delivered
 
-    def _end_pass(self, epoch: int) -> None:
-        """Moves on to the next epoch at the end of a pass."""
-        if self._epoch == epoch:
-            self.set_epoch(epoch + 1)
+    def _end_pass(self, ended: object) -> None:
+        """Moves on to the next epoch once a pass has delivered its last batch."""
+        if self._pass is ended:
+            self.set_epoch(self._epoch + 1)
 
-    def _indices(self, skip: int) -> Iterator[Sequence[int] | Tensor]:
-        """Iterates over the item numbers of each batch, from batch ``skip`` on."""
-        sampler = self._chosen_sampler
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(self._epoch)
+    def _indices(self) -> Iterator[Sequence[int] | Tensor]:
+        """Iterates over the item numbers of each batch that is left in this epoch."""
+        sampler, skip = self._chosen_sampler, self._first
+        self._set_epoch_of_sampler()
         if self._sampler_state is not None:
             sampler.load_state_dict(self._sampler_state)
-            self._sampler_state, self._n_before_pass, skip = None, skip, 0
-        self._seen_epoch = getattr(sampler, "epoch", None)
+            self._sampler_state, skip = None, 0
+            self._seen_epoch = getattr(sampler, "epoch", None)
+        self._enter_epoch_of_data()
+        if self._generator is not None:
+            if self._generator_state is None:
+                self._generator_state = self._generator.get_state()
+            self._generator.set_state(self._generator_state)
         if self.batch_sampler is not None:
             return islice(iterate_batches(self.batch_sampler), skip, None)
         assert self.batch_size is not None
         if self._has_own_order:
             order = sampler.numbers() if self.shuffle else None
             return chunks(order, len(self.dataset), self.batch_size, self.drop_last, skip)
-        return islice(self._chunks(sampler), skip, None)
+        return self._chunks(islice(sampler, skip, None))
 
-    def _chunks(self, sampler: Iterable[int]) -> Iterator[list[int]]:
-        numbers = iter(sampler)
+    def _enter_epoch_of_data(self) -> None:
+        """Lets the data set enter the epoch, if the sampler plans that epoch's molecules."""
+        if not isinstance(self.dataset, MoleculeDataset):
+            return
+        sampler = self._chosen_sampler
+        is_planned = isinstance(sampler, ElasticSampler) and not sampler._draws_change
+        if is_planned and self.dataset._draws_change and self.batch_sampler is not None:
+            drawn = self.dataset._epoch_for(self._epoch)
+            if drawn != self._drawn:
+                raise ValueError(
+                    f"batch_sampler: expected one made of this data set, whose molecules change "
+                    f"with the epoch, got one planned for epoch {self._drawn}: "
+                    f"{type(sampler).__name__}(dataset, ...)"
+                )
+        self.dataset._follow_epoch(self._epoch)
+
+    def _chunks(self, numbers: Iterator[int]) -> Iterator[list[int]]:
         assert self.batch_size is not None
         while chunk := list(islice(numbers, self.batch_size)):
-            check_item(chunk[0], sampler)
+            check_item(chunk[0], self.sampler)
             if len(chunk) == self.batch_size or not self.drop_last:
                 yield chunk
+
+    @property
+    def _n_consumed(self) -> int:
+        """Number of items of this epoch (batches of a batch sampler) that were used."""
+        return self._first + self._n_used * (self.batch_size or 1)
+
+    def _settings(self, epoch: int) -> dict[str, object]:
+        """Returns what a state of this epoch is compared by."""
+        sampler = self._chosen_sampler
+        settings: dict[str, object] = {}
+        if self._has_own_order:
+            settings["order"] = f"shuffle={self.shuffle}"
+            settings["seed"] = self.seed
+        elif isinstance(sampler, ElasticSampler):
+            settings["order"] = type(sampler).__name__
+        else:
+            settings["order"] = order_of(sampler)
+            if self.batch_sampler is not None:  # then the position counts batches
+                settings["batch_size"] = getattr(sampler, "batch_size", None)
+        return settings | {"molecules": len(self.dataset)} | settings_of(self.dataset, epoch)
 
     def state_dict(self) -> dict[str, object]:
         """Returns the position of the loader, for checkpoints.
 
-        It counts batches that were delivered, not those made ahead. Samplers of this package add
-        their own state, with which the pass can be resumed on another number of ranks.
+        It counts what was delivered, not what was made ahead. It holds for every batch size, except
+        that of a batch sampler; samplers of this package add their own state, with which the pass
+        can be resumed on another number of ranks.
 
         Returns:
-            ``"epoch"``, ``"batches"`` (delivered in it) and ``"seed"``, all int, and ``"sampler"``:
-            the state of a sampler of this package.
+            ``"version"``, ``"epoch"``, ``"seed"``, ``"batches"`` (delivered in the epoch) and
+            ``"consumed"`` (items that they were made of; batches with a batch sampler), all int;
+            ``"planned"``: size and digest of the data and the kind of order, by which other data
+            and orders are refused; ``"sampler"``: the state of a sampler of this package;
+            ``"generator"``: that of the random generator of one of torch, at the epoch's start.
+
+        Raises:
+            ValueError: the pass cannot be resumed, as its sampler draws from torch's global random
+                generator.
         """
         state: dict[str, object] = {
+            "version": VERSION,
             "epoch": self._epoch,
-            "batches": self._n_delivered,
             "seed": self.seed,
+            "batches": self._n_delivered,
+            "consumed": self._n_consumed,
+            "planned": self._settings(self._epoch),
         }
         sampler = self._chosen_sampler
+        if self._n_consumed:
+            self._check_generator()
+        if self._generator is not None:
+            started = self._generator_state
+            state["generator"] = self._generator.get_state() if started is None else started
         if self._sampler_state is not None:
             state["sampler"] = dict(self._sampler_state)
         elif _takes_consumed(sampler):
-            if not self._has_begun and hasattr(sampler, "set_epoch"):
-                sampler.set_epoch(self._epoch)
-                self._seen_epoch = getattr(sampler, "epoch", None)
-            used = (self._n_delivered - self._n_before_pass) if self._has_begun else 0
-            items = used * (self.batch_size or 1)
-            state["sampler"] = sampler.state_dict(consumed=items)
+            if self._pass is None:
+                self._set_epoch_of_sampler()
+            used = 0 if self._pass is None else self._n_used * (self.batch_size or 1)
+            state["sampler"] = sampler.state_dict(consumed=used)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a position: the next pass starts with the batch after it.
+        """Restores a position: the next pass starts with the molecule after it.
+
+        ``batch_size``, ``drop_last``, threads and ranks may be others than those of the state: the
+        molecules that are left follow in the same order.
 
         Args:
             state: result of ``state_dict``.
 
         Raises:
-            ValueError: the state belongs to a loader with another seed.
+            ValueError: the state belongs to other data, another order or seed; the message has
+                every difference. Or the sampler draws from torch's global random generator.
         """
-        if state["seed"] != self.seed:
-            raise ValueError(f"state: expected seed {self.seed}, got {state['seed']}")
-        self._epoch, self._n_delivered, self._resumed = state["epoch"], state["batches"], True
-        self._sampler_state = state.get("sampler")
-        self._has_begun = False
+        check_form(state, ("epoch", "seed", "batches", "consumed"))
+        sampler = self._chosen_sampler
+        found = differences_of(state["planned"], self._settings(state["epoch"]), self.dataset)
+        if isinstance(sampler, ElasticSampler) and "sampler" in state:
+            found += sampler._differences(state["sampler"])
+        refuse(found)
+        if isinstance(sampler, ElasticSampler):
+            sampler._checked(state.get("sampler", {}))
+        if state["consumed"]:
+            self._check_generator()
+        self.set_epoch(state["epoch"])
+        self._n_delivered, self._first = state["batches"], state["consumed"]
+        self._resumed, self._sampler_state = True, state.get("sampler")
+        self._generator_state = state.get("generator")
+
+    def _check_generator(self) -> None:
+        if self._needs_generator and self._generator is None:
+            raise ValueError(
+                f"state: {type(self._chosen_sampler).__name__} draws from torch's global random "
+                "generator, so that its order cannot be resumed: give it "
+                "generator=torch.Generator(), or use shuffle=True"
+            )
 
     def __getattr__(self, name: str) -> NoReturn:
         hint = REPLACEMENTS.get(name)

@@ -45,13 +45,13 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
         n: number of items.
         size: number of items in a batch.
         drop_last: leave out a last batch that is not full.
-        skip: number of batches to leave out at the start.
+        skip: number of items to leave out at the start.
 
     Yields:
         The items of a batch, int64.
     """
-    end = n // size * size if drop_last else n
-    for first in range(skip * size, end, size):
+    end = n - (n - skip) % size if drop_last and skip < n else n
+    for first in range(skip, end, size):
         last = min(first + size, end)
         yield torch.arange(first, last) if order is None else order[first:last]
 

@@ -47,7 +47,7 @@ def test_a_loader_tells_the_total_of_its_first_pass(path: Path, seen: list[Any])
     assert not messages(seen)
     assert sum(len(batch) for batch in iterator) < 30
     (text,) = messages(seen)
-    assert text.startswith("missing='drop': left out 10 molecules in this pass")
+    assert text.startswith("missing='drop': dropped 10 molecules in this pass")
     assert sum(len(batch) for batch in loader) == 30
     assert len(messages(seen)) == 1
 
@@ -62,7 +62,7 @@ def test_a_data_set_tells_of_the_first_batch(path: Path, seen: list[Any], indice
     n = 8 - len(dataset.batch(indices))
     dataset.batch(indices)
     (text,) = messages(seen)
-    assert text.startswith(f"missing='drop': left out {n} of 8 molecules of a batch")
+    assert text.startswith(f"missing='drop': dropped {n} of 8 molecules of a batch")
     assert len(dataset.filter("has(forces)")) == 30
 
 
@@ -70,7 +70,7 @@ def test_a_dataloader(path: Path, seen: list[Any]) -> None:
     loader = DataLoader(apt.AtpDataset(path, missing="drop"), batch_size=4)
     assert sum(len(batch) for batch in loader) == 30
     (text,) = messages(seen)
-    assert "left out 1 of 4 molecules" in text
+    assert "dropped 1 of 4 molecules" in text
 
 
 @pytest.mark.parametrize(("worker", "n"), [(0, 1), (1, 0)])

@@ -174,9 +174,9 @@ def test_errors_of_reading_and_of_the_search_take_the_place_of_their_batch(
     assert found[2:4] == [10, 15]
     assert "molecule 22" in found[4]
     assert found[5:] == [25, 30, 35]
-    assert loader.state_dict()["batches"] == 8
-    assert next(batches, None) is None
     assert loader.epoch == 1
+    assert next(batches, None) is None
+    assert loader.state_dict()["batches"] == 0
 
 
 def test_leaving_early_ends_the_thread(dataset: apt.AtpDataset) -> None:
@@ -201,10 +201,10 @@ def test_the_state_counts_what_was_delivered(dataset: apt.AtpDataset) -> None:
         taken = names(itertools.islice(batches, stop))
         time.sleep(0.02)  # more are ahead now
         state = pickle.loads(pickle.dumps(first.state_dict()))
-        assert state["batches"] == stop
+        assert state["batches"] == stop % len(whole)
         second = loader_of(dataset, shuffle=True, seed=2)
         second.load_state_dict(state)
-        assert taken + names(second) == whole
+        assert taken + (names(second) if state["epoch"] == 0 else []) == whole
         batches.close()
 
 
@@ -222,7 +222,7 @@ def test_states_of_samplers(dataset: apt.AtpDataset) -> None:
 
 def test_molecules_left_out_are_counted(path: Path) -> None:
     dataset = apt.AtpDataset(path, fields=["energy"], missing="drop")
-    with pytest.warns(UserWarning, match="left out 21 molecules"):
+    with pytest.warns(UserWarning, match="dropped 21 molecules"):
         batches = list(loader_of(dataset, num_threads=1))
     assert sum(map(len, batches)) == N - 21
 

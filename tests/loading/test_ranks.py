@@ -218,7 +218,8 @@ def test_the_example(path: Path, tmp_path: Path) -> None:
     state = torch.load(checkpoint, weights_only=True)
     sampler = apt.AtomBudgetBatchSampler(apt.AtpDataset(path), MAX_ATOMS)
     sampler.load_state_dict(state["loader"]["sampler"])
-    n_left, epoch = len(list(sampler)), state["loader"]["epoch"]
+    sampler.set_epoch(epoch := state["loader"]["epoch"])
+    n_left = len(list(sampler))
     assert n_left == len(sampler) - 2 * state["loader"]["batches"] > 0
 
     resumed = [*options, "--epochs", str(epoch + 1), "--resume"]

@@ -7,11 +7,26 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch.distributed
 from torch.utils.data import Sampler
 
-from atompack_torch.loading.samplers._sizes import integer, optional_positive
-from atompack_torch.loading.samplers._wrappers import find_dealer, refuse_dispatching
+from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.loading.position import (
+    VERSION,
+    check_form,
+    differences_of,
+    refuse,
+    settings_of,
+)
+from atompack_torch.loading.samplers._sizes import integer, numbers, optional_positive
+from atompack_torch.loading.samplers._wrappers import (
+    epoch_of_trainer,
+    find_dealer,
+    is_overfitting,
+    refuse_dispatching,
+)
 from atompack_torch.options import epoch_number
 
 Item = TypeVar("Item")
@@ -41,8 +56,11 @@ class ElasticSampler(Sampler[Item]):
     used on one rank therefore determines those used on all ranks, and any number of ranks can
     continue from there.
 
-    A pass without ``set_epoch`` repeats the epoch, as with torch's ``DistributedSampler``. If a
-    framework deals the items of a sampler to the ranks itself (accelerate, or a wrapper similar to
+    A pass that yielded its last item is followed by the next epoch, until ``set_epoch`` is called
+    for the first time: from then on, each pass repeats the epoch that was set last, as with torch's
+    ``DistributedSampler``. A pass that was left early is repeated from its start; the workers of a
+    ``DataLoader`` ask for items ahead, so that a pass counts when its last item was asked for. The
+    dataset that a sampler is made of enters the epoch with it. If a framework deals the items of a sampler to the ranks itself (accelerate, or a wrapper similar to
     torch's ``DistributedSampler``), the sampler yields the items of all ranks.
     """
 
@@ -50,6 +68,7 @@ class ElasticSampler(Sampler[Item]):
 
     def __init__(
         self,
+        source: Any,
         *,
         shuffle: bool,
         seed: int,
@@ -70,7 +89,11 @@ class ElasticSampler(Sampler[Item]):
         self.num_replicas = num_replicas
         self.rank = rank
         self.pad = pad
+        self._dataset = source if isinstance(source, BatchDataset) else None
+        # Epoch of the dataset that the plan is made for.
+        self._drawn = source._epoch if isinstance(source, MoleculeDataset) else 0
         self._epoch = 0
+        self._is_chosen = False  # by set_epoch
         self._loaded: dict[str, Any] | None = (
             None  # where the next pass begins, if not at the start
         )
@@ -90,10 +113,39 @@ class ElasticSampler(Sampler[Item]):
     def _plan_settings(self) -> dict[str, object]:
         """Returns everything that the sequence depends on except seed and epoch."""
 
+    def _settings(self, epoch: int) -> dict[str, object]:
+        """Returns what a state of this epoch is compared by."""
+        planned = self._plan_settings()
+        return {"order": type(self).__name__, **planned, **settings_of(self._dataset, epoch)}
+
+    @property
+    def _draws_change(self) -> bool:
+        """True if the dataset has other molecules in each epoch."""
+        return isinstance(self._dataset, MoleculeDataset) and self._dataset._draws_change
+
+    def _plan_for(self, epoch: int) -> None:
+        """Plans the molecules that the dataset has in an epoch, without entering it."""
+        if not self._draws_change:
+            return
+        assert isinstance(self._dataset, MoleculeDataset)
+        drawn = self._dataset._epoch_for(epoch)
+        if drawn != self._drawn:
+            self._replan(numbers("n_atoms", self._dataset._counts_in(drawn)))
+            self._drawn = drawn
+
+    def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
+        """Plans molecules with these numbers of atoms; for samplers that depend on them."""
+
     @property
     def epoch(self) -> int:
         """Number of the epoch of the next pass."""
-        return self._epoch if self._loaded is None else int(self._loaded["epoch"])
+        if self._loaded is None:
+            return self._epoch
+        return int(self._loaded["epoch"]) + self._is_past(self._loaded)
+
+    def _is_past(self, state: Mapping[str, Any]) -> bool:
+        """Returns True if the next epoch follows a state by itself, as its own is at its end."""
+        return bool(state.get("ended")) and not self._is_chosen
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next pass.
@@ -108,7 +160,7 @@ class ElasticSampler(Sampler[Item]):
             ValueError: the number is negative.
         """
         refuse_dispatching()
-        self._epoch = epoch_number(epoch)
+        self._epoch, self._is_chosen = epoch_number(epoch), True
         if self._loaded is not None and self._loaded["epoch"] != epoch:
             self._loaded = None
         if self._pass is not None and self._pass.epoch != epoch:
@@ -173,15 +225,25 @@ class ElasticSampler(Sampler[Item]):
 
     def _begin(self, begun: Pass[Item], resumed: dict[str, Any] | None) -> Share[Item]:
         if resumed is None and self._loaded is not None:
-            resumed, self._loaded = self._loaded, None
-            self.seed, self._epoch = resumed["seed"], resumed["epoch"]
+            epoch, resumed, self._loaded = self.epoch, self._loaded, None
+            self.seed, self._epoch = resumed["seed"], epoch
+        elif resumed is None and not self._is_chosen:
+            self._epoch = epoch_of_trainer(self._epoch)
         self._pass = begun
         begun.seed = self.seed if resumed is None else resumed["seed"]
-        begun.epoch = self._epoch if resumed is None else resumed["epoch"]
+        begun.epoch = self._epoch if resumed is None else resumed["epoch"] + self._is_past(resumed)
         start = self._start()
-        if resumed is not None:
+        if resumed is not None and not self._is_past(resumed):
             start = {key: resumed[key] for key in start}
+        if isinstance(self._dataset, MoleculeDataset):
+            self._dataset._follow_epoch(begun.epoch)
+        self._plan_for(begun.epoch)
         return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
+
+    def _end(self, ended: Pass[Item]) -> None:
+        """Goes to the next epoch after a whole pass."""
+        if self._pass is ended and not (self._is_chosen or is_overfitting()):
+            self._epoch = ended.epoch + 1
 
     def state_dict(self, consumed: int | None = None) -> dict[str, object]:
         """Returns the place in the epoch, which is valid for any rank and number of ranks.
@@ -206,33 +268,43 @@ class ElasticSampler(Sampler[Item]):
         return self._state(self.seed, self._epoch, self._start())
 
     def _state(self, seed: int, epoch: int, place: Place) -> dict[str, object]:
-        return {"seed": seed, "epoch": epoch, **place, "planned": self._plan_settings()}
+        return {
+            "version": VERSION,
+            "seed": seed,
+            "epoch": epoch,
+            **place,
+            "planned": self._settings(epoch),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a place: the next pass has the epoch and seed of the state.
 
-        ``drop_last``, ``pad`` and the ranks may differ from those of the original sampler.
+        ``drop_last``, ``pad`` and the ranks may differ from those of the original sampler. The
+        state of an epoch's end is followed by the next epoch, unless ``set_epoch`` was called.
 
         Args:
             state: result of ``state_dict``.
 
         Raises:
-            ValueError: the state is invalid, or belongs to other data or options.
+            ValueError: the state is invalid, or belongs to other data or options; the message has
+                every difference.
         """
-        numbers = ("seed", "epoch", *self._start())
-        for key in (*numbers, "planned"):
-            if key not in state:
-                raise ValueError(f"state: expected the entry {key!r}, got {list(state)}")
-        for key, expected in self._plan_settings().items():
-            got = state["planned"].get(key)
-            if got != expected:
-                raise ValueError(f"state: another plan: expected {key}={expected!r}, got {got!r}")
-        loaded = {key: operator.index(state[key]) for key in numbers}
+        self._loaded, self._pass = self._checked(state), None
+
+    def _checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a state with valid numbers."""
+        entries = ("seed", "epoch", *self._start())
+        check_form(state, entries)
+        refuse(self._differences(state))
+        loaded = {key: operator.index(state[key]) for key in entries}
         for key in self._start():
             if loaded[key] < 0:
                 raise ValueError(f"state: expected {key} of at least 0, got {loaded[key]}")
-        self._loaded = {**loaded, "planned": dict(state["planned"])}
-        self._pass = None
+        return {**state, **loaded, "planned": dict(state["planned"])}
+
+    def _differences(self, state: Mapping[str, Any]) -> list[str]:
+        """Words what this sampler and a state differ in."""
+        return differences_of(state["planned"], self._settings(state["epoch"]), self._dataset)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None}  # a copy starts its own passes
@@ -270,6 +342,7 @@ class Pass(Iterator[Item]):
             self._chunk = iter(chunk)
             yield from self._chunk
         self._ended = True
+        self._sampler._end(self)
 
     def state_dict(self, consumed: int | None = None) -> dict[str, object]:
         """Returns the place in the epoch; see the sampler."""
@@ -283,11 +356,15 @@ class Pass(Iterator[Item]):
             raise ValueError(f"consumed: expected 0 to {n_yielded}, got {used}")
         at_end = self._ended and (consumed is None or used > n_yielded)
         place = self._share.end() if at_end else self._share.place_after(used)
-        return self._sampler._state(self.seed, self.epoch, place)
+        state = self._sampler._state(self.seed, self.epoch, place)
+        return {**state, "ended": True} if at_end else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Sets the place of this pass only, before it begins."""
         if self._share is not None:
             raise ValueError("state: this pass began already")
-        self._sampler.load_state_dict(state)
-        self._resumed, self._sampler._loaded = self._sampler._loaded, None
+        sampler = self._sampler
+        self._resumed, sampler._loaded = sampler._checked(state), None
+        if not sampler._is_chosen:
+            sampler.seed = self._resumed["seed"]
+            sampler._epoch = self._resumed["epoch"] + sampler._is_past(self._resumed)

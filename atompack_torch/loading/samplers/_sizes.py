@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import os
 from typing import Any
@@ -9,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-
-from atompack_torch.loading.samplers._random import mix
 
 _CHUNK = 1 << 16  # numbers per step
 
@@ -184,10 +183,24 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
     return array
 
 
+def no_other_molecules(option: str) -> ValueError:
+    """Returns the error for sizes that are only known in one epoch.
+
+    Args:
+        option: name of the argument that has them.
+
+    Returns:
+        The error.
+    """
+    return ValueError(
+        f"{option}: expected none for a dataset that has other molecules in each epoch, such as a "
+        "mixture with weights: choose one epoch with its set_epoch"
+    )
+
+
 def digest(array: NDArray[Any]) -> str:
-    """Returns a digest of numbers that does not depend on their dtype."""
-    words = len(array)
+    """Returns a digest of numbers and their order that does not depend on their dtype."""
+    state = hashlib.blake2b(digest_size=8)
     for first in range(0, len(array), _CHUNK):
-        bits = array[first : first + _CHUNK].astype(np.float64).view(np.uint64)
-        words = mix(words, int(np.add.reduce(bits)))
-    return f"{words:016x}"
+        state.update(array[first : first + _CHUNK].astype("<f8"))
+    return state.hexdigest()

@@ -81,6 +81,25 @@ def is_overfitting() -> bool:
     return any(loop.trainer.overfit_batches > 0 for loop in loops)
 
 
+def epoch_of_trainer(epoch: int) -> int:
+    """Returns the epoch of the Lightning loop that begins a pass; ``epoch`` outside of one.
+
+    A run that is resumed starts the workers of a ``DataLoader`` before it sets the epoch of the
+    samplers.
+
+    Args:
+        epoch: that of the sampler.
+
+    Returns:
+        Number of the epoch.
+    """
+    if any(name in sys.modules for name in _LOOPS):
+        for loop in _owners(lambda frame: _module(frame) in _LOOPS):
+            if (progress := getattr(loop, "epoch_progress", None)) is not None:
+                return int(progress.current.processed)
+    return epoch
+
+
 def _may_deal(frame: FrameType) -> bool:
     return _module(frame) == _ACCELERATE or frame.f_code.co_name in _ITERATING
 

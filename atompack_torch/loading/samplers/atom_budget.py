@@ -13,6 +13,7 @@ from atompack_torch.loading.samplers._sizes import (
     atom_counts,
     digest,
     n_molecules,
+    no_other_molecules,
     numbers,
     optional_positive,
     real,
@@ -94,6 +95,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         oversized: Literal["alone", "error"] = "alone",
     ) -> None:
         super().__init__(
+            n_atoms,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
@@ -109,14 +111,27 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
             raise ValueError(f"oversized: expected 'alone' or 'error', got {oversized!r}")
         self.max_atoms = max_atoms
         self.max_molecules = max_molecules
+        self._has_costs = costs is not None
+        self._oversized = oversized
         of_each = _costs(n_atoms, costs)
-        self._report_oversized(of_each, oversized)
-        most = len(of_each) if max_molecules is None else max_molecules
-        self._windows = Windows(of_each, Limits(float(max_atoms), max(most, 1)), shuffle)
+        self._report_oversized(of_each)
+        self._plan_costs(of_each)
+
+    def _plan_costs(self, costs: np.ndarray[Any, Any]) -> None:
+        most = len(costs) if self.max_molecules is None else self.max_molecules
+        limits = Limits(float(self.max_atoms), max(most, 1))
+        self._windows = Windows(costs, limits, self.shuffle)
         self._digest: str | None = None
         self._counted: tuple[int, int, int] | None = None  # seed, epoch, its number of batches
 
-    def _report_oversized(self, costs: np.ndarray[Any, Any], oversized: str) -> None:
+    def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
+        if self._has_costs:
+            raise no_other_molecules("costs")
+        if self._oversized == "error":
+            self._report_oversized(n_atoms)
+        self._plan_costs(n_atoms)
+
+    def _report_oversized(self, costs: np.ndarray[Any, Any]) -> None:
         if not len(costs) or costs.max() <= self.max_atoms:
             return
         count = int(np.count_nonzero(costs > self.max_atoms))
@@ -125,7 +140,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
             f"{count} of {len(costs)} molecules cost more than the budget of {self.max_atoms}, "
             f"the largest is molecule {largest} with {costs[largest]}"
         )
-        if oversized == "error":
+        if self._oversized == "error":
             raise ValueError(what)
         warnings.warn(f"{what}; each makes a batch by itself", stacklevel=3)
 
@@ -143,6 +158,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
 
     def __len__(self) -> int:
         """Number of batches of this rank in a whole pass of this epoch."""
+        self._plan_for(self.epoch)
         if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
             n_batches = Plan(self._windows, mix(self.seed, self.epoch)).n_batches()
             self._counted = self.seed, self.epoch, n_batches
@@ -152,10 +168,9 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         return n_steps * len(ranks)
 
     def _plan_settings(self) -> dict[str, object]:
-        if self._digest is None:
+        if self._digest is None and not self._draws_change:
             self._digest = digest(self._windows.costs)
         return {
-            "sampler": type(self).__name__,
             "molecules": len(self._windows.costs),
             "costs": self._digest,
             "max_atoms": self.max_atoms,

@@ -84,6 +84,7 @@ class BlockShuffleSampler(IndexSampler):
         pad: bool = False,
     ) -> None:
         super().__init__(
+            n_or_block_sizes,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
@@ -122,7 +123,6 @@ class BlockShuffleSampler(IndexSampler):
 
     def _plan_settings(self) -> dict[str, object]:
         return {
-            "sampler": type(self).__name__,
             "molecules": self.n,
             "blocks": digest(self._firsts),
             "window": self.window,

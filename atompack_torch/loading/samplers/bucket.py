@@ -11,7 +11,13 @@ from atompack_torch.loading.samplers._buckets import Limits, Sizes
 from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
 from atompack_torch.loading.samplers._random import mix, permutation
-from atompack_torch.loading.samplers._sizes import atom_counts, digest, numbers, positive
+from atompack_torch.loading.samplers._sizes import (
+    atom_counts,
+    digest,
+    no_other_molecules,
+    numbers,
+    positive,
+)
 from atompack_torch.loading.samplers.atom_budget import EpochSetter
 
 
@@ -80,6 +86,7 @@ class BucketBatchSampler(ElasticSampler[list[int]]):
         rank: int | None = None,
     ) -> None:
         super().__init__(
+            n_atoms,
             shuffle=shuffle,
             seed=seed,
             drop_last=False,
@@ -93,10 +100,17 @@ class BucketBatchSampler(ElasticSampler[list[int]]):
         self.max_atoms = positive("max_atoms", max_atoms)
         self.max_edges = None if max_edges is None else positive("max_edges", max_edges)
         self.buckets = positive("buckets", buckets)
-        self._sizes = _sizes(numbers("n_atoms", counts), edges)
-        limits = self._checked_limits()
-        self._buckets = _buckets.divide(self._sizes, limits, self.buckets)
+        self._plan_sizes(_sizes(numbers("n_atoms", counts), edges))
+
+    def _plan_sizes(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._buckets = _buckets.divide(sizes, self._checked_limits(), self.buckets)
         self._digest: str | None = None
+
+    def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
+        if self._sizes.edges is not None:
+            raise no_other_molecules("edges")
+        self._plan_sizes(_sizes(n_atoms, None))
 
     def _checked_limits(self) -> Limits:
         atoms, edges = self._sizes
@@ -206,17 +220,17 @@ class BucketBatchSampler(ElasticSampler[list[int]]):
 
     def __len__(self) -> int:
         """Number of batches of this rank in a whole pass."""
+        self._plan_for(self.epoch)
         ranks, n_ranks = self._ranks_of_pass()
         n_batches = sum(bucket.n_batches for bucket in self._buckets)
         return -(-n_batches // n_ranks) * len(ranks)
 
     def _plan_settings(self) -> dict[str, object]:
-        if self._digest is None:
+        if self._digest is None and not self._draws_change:
             edges = self._sizes.edges
             parts = [self._sizes.atoms] if edges is None else [self._sizes.atoms, edges]
             self._digest = digest(np.concatenate(parts))
         return {
-            "sampler": type(self).__name__,
             "molecules": len(self._sizes.atoms),
             "sizes": self._digest,
             "max_atoms": self.max_atoms,

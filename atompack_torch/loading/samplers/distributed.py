@@ -100,7 +100,8 @@ class DistributedMoleculeSampler(IndexSampler):
     nor on the place at which a pass is resumed.
 
     Args:
-        n: a count, a data set, or an array with one entry per molecule.
+        n: a count, a data set (which then enters each epoch, and by which states are recognized),
+            or an array with one entry per molecule.
         shuffle: use a random order in every epoch; otherwise the stored order.
         seed: seed of these orders.
         drop_last: leave out molecules that cannot be divided among the ranks.
@@ -127,6 +128,7 @@ class DistributedMoleculeSampler(IndexSampler):
         pad: bool = False,
     ) -> None:
         super().__init__(
+            n,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
@@ -140,4 +142,4 @@ class DistributedMoleculeSampler(IndexSampler):
         return RandomOrder(key, self.n) if self.shuffle else StoredOrder()
 
     def _plan_settings(self) -> dict[str, object]:
-        return {"sampler": type(self).__name__, "molecules": self.n, "shuffle": self.shuffle}
+        return {"molecules": self.n, "shuffle": self.shuffle}

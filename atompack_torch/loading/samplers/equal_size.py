@@ -56,6 +56,7 @@ class EqualSizeBatchSampler(ElasticSampler[list[int]]):
         rank: int | None = None,
     ) -> None:
         super().__init__(
+            n_atoms,
             shuffle=shuffle,
             seed=seed,
             drop_last=drop_last,
@@ -67,7 +68,10 @@ class EqualSizeBatchSampler(ElasticSampler[list[int]]):
         if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
             raise TypeError("n_atoms: a count alone does not tell the atoms of each molecule")
         self.batch_size = positive("batch_size", batch_size)
-        self._sizes = numbers("n_atoms", counts)
+        self._replan(numbers("n_atoms", counts))
+
+    def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
+        self._sizes = n_atoms
         self._digest: str | None = None
 
     def _start(self) -> Place:
@@ -110,15 +114,15 @@ class EqualSizeBatchSampler(ElasticSampler[list[int]]):
     def __len__(self) -> int:
         """Number of batches of this rank in a whole pass."""
         ranks, n_ranks = self._ranks_of_pass()
+        self._plan_for(self.epoch)
         n_batches = len(self._cuts(np.sort(self._sizes)))
         n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
         return n_steps * len(ranks)
 
     def _plan_settings(self) -> dict[str, object]:
-        if self._digest is None:
+        if self._digest is None and not self._draws_change:
             self._digest = digest(self._sizes)
         return {
-            "sampler": type(self).__name__,
             "molecules": len(self._sizes),
             "n_atoms": self._digest,
             "batch_size": self.batch_size,

@@ -185,13 +185,13 @@ def test_blocks_of_one_size() -> None:
 def test_states_of_other_blocks_are_refused() -> None:
     state = BlockShuffleSampler(100, block=5, window=4).state_dict()
     BlockShuffleSampler([5] * 20, window=4).load_state_dict(state)
-    with pytest.raises(ValueError, match="another plan: expected blocks="):
+    with pytest.raises(ValueError, match="expected blocks="):
         BlockShuffleSampler(100, block=10, window=4).load_state_dict(state)
-    with pytest.raises(ValueError, match="another plan: expected window=8, got 4"):
+    with pytest.raises(ValueError, match="expected window=8, got 4"):
         BlockShuffleSampler(100, block=5, window=8).load_state_dict(state)
-    with pytest.raises(ValueError, match="another plan: expected lanes=2, got 4"):
+    with pytest.raises(ValueError, match="expected lanes=2, got 4"):
         BlockShuffleSampler(100, block=5, window=4, lanes=2).load_state_dict(state)
-    with pytest.raises(ValueError, match="another plan: expected workers=2, got 1"):
+    with pytest.raises(ValueError, match="expected workers=2, got 1"):
         BlockShuffleSampler(
             100, block=5, window=8, lanes=4, workers=2, batch_size=8
         ).load_state_dict({**state, "planned": {**state["planned"], "window": 8}})

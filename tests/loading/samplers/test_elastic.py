@@ -114,10 +114,14 @@ def test_drop_last_and_pad(make: Make, n: int, n_ranks: int) -> None:
 @every_sampler
 def test_seed_and_epoch_make_the_order(make: Make) -> None:
     sampler = make(200, seed=3)
-    first = list(sampler)
-    assert list(sampler) == first  # the same epoch again, until another is chosen
+    first, second = list(sampler), list(sampler)  # each whole pass is followed by the next epoch
+    assert sampler.epoch == 2
+    left = make(200, seed=3)
+    next(iter(left))
+    assert list(left) == first  # a pass that was left early is repeated
     sampler.set_epoch(1)
-    second = list(sampler)
+    assert list(sampler) == second
+    assert list(sampler) == second  # from now on, until another is chosen
     sampler.set_epoch(0)
     assert list(sampler) == first
     others = [list(make(200, seed=seed)) for seed in (0, 1, 2, 4)]
@@ -175,6 +179,7 @@ def test_resumed_with_other_endings(make: Make, option: str) -> None:
         ended = sampler.state_dict()
         assert ended["position"] == len(one)
         sampler.load_state_dict(ended)
+        sampler.set_epoch(0)
         assert list(sampler) == []
     found = in_turn(taken) + in_turn(rest)
     over = (len(one) - 28) % 3
@@ -219,7 +224,9 @@ def test_a_resumed_pass_counts_from_its_own_beginning(make: Make) -> None:
     third = make(300)
     third.load_state_dict(second.state_dict(consumed=2))
     assert list(third) == order[7:]
-    assert list(third) == order  # the next pass is the whole epoch
+    whole = make(300)
+    whole.set_epoch(1)
+    assert list(third) == list(whole)
 
 
 @every_sampler
@@ -250,18 +257,24 @@ def test_set_epoch_and_a_loaded_place(make: Make) -> None:
 def test_the_end_of_an_epoch_is_a_place_too(make: Make) -> None:
     sampler = make(100)
     order = list(sampler)
-    state = sampler.state_dict()
+    state = json.loads(json.dumps(sampler.state_dict()))
     resumed = make(100)
     resumed.load_state_dict(state)
-    assert list(resumed) == []
-    assert list(resumed) == order
+    assert resumed.state_dict() == state
+    assert resumed.epoch == 1  # the next one follows by itself
+    assert list(resumed) == list(sampler) != order
+    chosen = make(100)
+    chosen.load_state_dict(state)
+    chosen.set_epoch(0)
+    assert list(chosen) == []
+    assert list(chosen) == order
 
 
 @every_sampler
 def test_a_pass_begins_with_its_first_item(make: Make) -> None:
     """A DataLoader with workers makes two passes and throws the first away."""
     sampler = make(300)
-    order = list(sampler)
+    order = list(make(300))
     list(islice(iter(sampler), 9))
     state = sampler.state_dict()
     resumed = make(300)
@@ -275,12 +288,16 @@ def test_a_pass_begins_with_its_first_item(make: Make) -> None:
 @every_sampler
 def test_states_of_other_plans_are_refused(make: Make) -> None:
     state = make(300).state_dict()
-    with pytest.raises(ValueError, match="another plan: expected molecules=299, got 300"):
+    with pytest.raises(ValueError, match="state: expected 299 molecules, got 300"):
         make(299).load_state_dict(state)
-    with pytest.raises(ValueError, match="another plan: expected shuffle=False, got True"):
+    with pytest.raises(ValueError, match="expected shuffle=False, got True"):
         make(300, shuffle=False).load_state_dict(state)
     with pytest.raises(ValueError, match="expected the entry 'position'"):
+        make(300).load_state_dict({"version": 1, "seed": 0, "epoch": 0})
+    with pytest.raises(ValueError, match="version, got one of an earlier release"):
         make(300).load_state_dict({"seed": 0, "epoch": 0})
+    with pytest.raises(ValueError, match="expected version 1, got 2"):
+        make(300).load_state_dict({**state, "version": 2})
     with pytest.raises(ValueError, match="position of at least 0, got -1"):
         make(300).load_state_dict({**state, "position": -1})
     for other in set(MAKERS.values()) - {make}:
@@ -291,7 +308,7 @@ def test_states_of_other_plans_are_refused(make: Make) -> None:
 @every_sampler
 def test_copies_begin_passes_of_their_own(make: Make) -> None:
     sampler = make(100)
-    order = list(sampler)
+    order = list(make(100))
     items = iter(sampler)
     next(items)
     for twin in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
@@ -323,6 +340,7 @@ def process_group(rank: int, n_ranks: int) -> Iterator[None]:
 @every_sampler
 def test_ranks_of_torch_distributed(make: Make) -> None:
     sampler = make(300)  # asked for when a pass begins, not here
+    sampler.set_epoch(0)
     for rank in range(3):
         with process_group(rank, 3):
             assert sampler.ranks() == (rank, 3)
