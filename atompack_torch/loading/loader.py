@@ -233,14 +233,16 @@ class Loader(Generic[Batch]):
 
     def _warn_of_ranks(self) -> None:
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if not self.shuffle or self._has_warned or not distributed:
+        if not self._has_own_order or self._has_warned or not distributed:
             return
         if (n_ranks := torch.distributed.get_world_size()) > 1:
             self._has_warned = True
+            given, way_out = ("no sampler", _SHARE_STORED)
+            if self.shuffle:
+                given, way_out = ("shuffle=True", _SHARE_SHUFFLED)
             warnings.warn(
-                f"shuffle=True: each of the {n_ranks} ranks gets the whole data set; to share it "
-                "give sampler=DistributedMoleculeSampler(dataset, pad=True) or another sampler of "
-                "this package in place of shuffle",
+                f"{given}: each of the {n_ranks} ranks gets the whole dataset; to share it give "
+                f"{way_out}, or another sampler of this package",
                 stacklevel=3,
             )
 
@@ -431,6 +433,8 @@ class Loader(Generic[Batch]):
         return f"Loader({self.dataset!r}, {options})"
 
 
+_SHARE_SHUFFLED = "sampler=DistributedMoleculeSampler(dataset, pad=True) instead of shuffle"
+_SHARE_STORED = "sampler=DistributedMoleculeSampler(dataset, shuffle=False)"
 _OPTIONS = [name for name in inspect.signature(Loader).parameters if name != "others"]
 
 

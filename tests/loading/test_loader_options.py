@@ -255,17 +255,18 @@ def test_epochs_that_others_choose(dataset: apt.AtpDataset, kind: str) -> None:
     assert numbers(other) == epochs[3]
 
 
-def test_shuffling_on_several_ranks_warns_once(dataset: apt.AtpDataset) -> None:
-    loader = apt.Loader(dataset, 4, shuffle=True)
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_an_order_that_no_rank_shares_warns_once(dataset: apt.AtpDataset, shuffle: bool) -> None:
+    loader = apt.Loader(dataset, 4, shuffle=shuffle)
+    given = "shuffle=True" if shuffle else "no sampler"
     with ranks(2):
-        with pytest.warns(UserWarning, match="each of the 2 ranks gets the whole data set; .*give"):
+        with pytest.warns(UserWarning, match=f"{given}: each of the 2 ranks gets the whole .*give"):
             list(loader)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             list(loader)
             sampler = apt.DistributedMoleculeSampler(dataset)
             assert len(list(apt.Loader(dataset, 4, sampler=sampler))) == 4
-            list(apt.Loader(dataset, 4))
     with ranks(1), warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(apt.Loader(dataset, 4, shuffle=True))
+        list(apt.Loader(dataset, 4, shuffle=shuffle))
