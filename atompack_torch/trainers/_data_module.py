@@ -11,11 +11,15 @@ from torch.utils.data import SequentialSampler
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.fields import DERIVED, GEOMETRY, STRUCTURE
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import check_choice
-from atompack_torch.trainers._labels import with_labels
+from atompack_torch.trainers._labels import Wanted, require_labels, with_labels
 from atompack_torch.trainers._layout import Data, Layout, open_dataset
 from atompack_torch.trainers._samplers import check_budget, once_each
+
+Sets = Data | Sequence[Data] | Mapping[str, Data]
+_NO_LABELS = (*STRUCTURE, *GEOMETRY, *DERIVED)
 
 NAMES_OF_STAGE = {
     "fit": ("train", "val"),
@@ -60,14 +64,14 @@ class DataHooks:
     """
 
     trainer: Any = None  # attached by Lightning
-    _labels: Sequence[str] = ()  # fields without which structures are left out
+    _labels: Sequence[str] = ()  # fields without which molecules are dropped
 
     def __init__(
         self,
         train: Data | None = None,
-        val: Data | None = None,
-        test: Data | None = None,
-        predict: Data | None = None,
+        val: Sets | None = None,
+        test: Sets | None = None,
+        predict: Sets | None = None,
         *,
         max_atoms: float | None = None,
         batch_size: int | None = None,
@@ -105,19 +109,43 @@ class DataHooks:
         """
         check_choice("stage", stage, list(NAMES_OF_STAGE))
         names = NAMES_OF_STAGE[stage]
-        if self._given[names[0]] is None:
+        if not self._sets(names[0]):
             raise ValueError(f"{names[0]}: expected data, got None")
         for name in names:
-            data = self._given[name]
-            if data is not None and name not in self._opened:
-                is_open = isinstance(data, MoleculeDataset)
-                opened = open_dataset(data, **({} if is_open else self._options))
-                needs_labels = bool(self._labels) and name != "predict"
-                complete = with_labels(opened, self._labels) if needs_labels else opened
-                self._opened[name] = equally_long(complete)
+            for key, data in self._sets(name).items():
+                if key not in self._opened:
+                    self._opened[key] = equally_long(self._open(key, data, name != "predict"))
         if stage == "fit" and self.trainer is not None:
             # Otherwise Lightning ends every epoch after as many batches as the first one has.
             self.trainer.reload_dataloaders_every_n_epochs = 1
+
+    def _sets(self, name: str) -> dict[str, Any]:
+        """Returns the datasets of a name: key among those that are opened → data."""
+        data = self._given[name]
+        if data is None:
+            return {}
+        if isinstance(data, Mapping):
+            return {f"{name} {key}": one for key, one in data.items()}
+        if isinstance(data, (list, tuple)) and name != "train":
+            return {f"{name}{number}": one for number, one in enumerate(data)}
+        return {name: data}
+
+    def _open(self, key: str, data: Any, needs_labels: bool) -> MoleculeDataset:
+        opened = open_dataset(data, **({} if isinstance(data, MoleculeDataset) else self._options))
+        if not needs_labels:
+            return opened
+        if self._labels:
+            return with_labels(opened, self._labels)
+        require_labels(opened, self._wanted(opened))
+        return opened
+
+    def _wanted(self, dataset: MoleculeDataset) -> Wanted:
+        """Returns groups of fields to train on: those of the layout, or those that are named."""
+        if self._layout is not None:
+            return self._layout.wanted
+        request = dataset._request
+        named = () if request.transform is not None else request.fields or ()
+        return [[name] for name in named if name not in _NO_LABELS]
 
     def train_dataloader(self) -> Loader[Any]:
         """Returns the loader of the next epoch.
@@ -137,29 +165,37 @@ class DataHooks:
     def _is_of_other_ranks(self, state: Mapping[str, Any], epoch: int) -> bool:
         return bool(state["ranks"] != self._n_ranks and state["loader"]["epoch"] == epoch)
 
-    def val_dataloader(self) -> Loader[Any] | list[Loader[Any]]:
-        """Returns the loader for validation, or an empty list without such data.
+    def val_dataloader(self) -> Any:
+        """Returns the loaders for validation.
 
         Returns:
-            A loader over the share of this rank, in the stored order.
+            A loader over the share of this rank, in the stored order; a list or dict of them for
+            several sets, an empty list without data.
         """
-        return self._loader("val", shuffle=False) if "val" in self._opened else []
+        return self._loaders("val")
 
-    def test_dataloader(self) -> Loader[Any] | list[Loader[Any]]:
-        """Returns the loader for tests.
+    def test_dataloader(self) -> Any:
+        """Returns the loaders for tests.
 
         Returns:
-            A loader over the share of this rank, in the stored order.
+            As ``val_dataloader``.
         """
-        return self._loader("test", shuffle=False)
+        return self._loaders("test")
 
-    def predict_dataloader(self) -> Loader[Any] | list[Loader[Any]]:
-        """Returns the loader for predictions.
+    def predict_dataloader(self) -> Any:
+        """Returns the loaders for predictions.
 
         Returns:
-            A loader over the share of this rank, in the stored order.
+            As ``val_dataloader``.
         """
-        return self._loader("predict", shuffle=False)
+        return self._loaders("predict")
+
+    def _loaders(self, name: str) -> Any:
+        data = self._given[name]
+        loaders = [self._loader(key, shuffle=False) for key in self._sets(name)]
+        if isinstance(data, Mapping):
+            return dict(zip(data, loaders, strict=True))
+        return loaders if data is None or isinstance(data, (list, tuple)) else loaders[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position in the epoch and the number of ranks, for checkpoints.

@@ -8,6 +8,7 @@ from typing import Any
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.resident import ResidentDataset
 from atompack_torch.loading.loader import Loader
+from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Layout
 from atompack_torch.trainers._samplers import once_each
 
@@ -42,6 +43,7 @@ def epoch_loader(
         once, and a state of any rank resumes an epoch.
 
     Raises:
+        FieldError: no molecule has a label that the layout wants; without ``shuffle``, a warning.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
         TypeError: ``resident`` and the data set is a mixture, or in memory already.
         MemoryError: ``resident`` and there is not enough memory.
@@ -52,6 +54,7 @@ def epoch_loader(
         )
     elif (max_atoms, batch_size) != (None, None):
         raise ValueError("batch_sampler: excludes max_atoms and batch_size")
+    require_labels(dataset, layout.wanted, trains=shuffle)
     made = layout.dataset(dataset)
     if resident:
         made = ResidentDataset(made)

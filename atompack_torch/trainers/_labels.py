@@ -1,37 +1,167 @@
-"""Structures that have all labels, for trainers whose losses know no missing ones."""
+"""Labels that a loss wants: those that no molecule has, and molecules that lack one."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import torch
 
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets._request import shown_place
 from atompack_torch.errors import FieldError
+from atompack_torch.fields import BUILTINS, CANONICAL, GEOMETRY, STRUCTURE, similar_names
+from atompack_torch.trainers._layout import ANY_EDGES, requested_schema
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
+Wanted = Sequence[Sequence[str]]
 
-_AT_ONCE = 4096  # structures of a batch
+_FIRST = 64  # molecules, in which most labels occur
+_AT_ONCE = 4096  # molecules of a later block
+_MOST_KEYS = 12  # listed in a message
+_OTHER_VALUES = ("per_atom", "weight", "std", "error", "uncertainty")  # parts of their names
+
+# Inputs of models: name -> names in files, of which the first that is there is read.
+STATES = {"charge": ("charge", "total_charge"), "spin": ("spin", "total_spin")}
+
+
+def require_labels(dataset: MoleculeDataset, wanted: Wanted, *, trains: bool = True) -> None:
+    """Checks that labels of a loss occur at all; it would train on nothing without.
+
+    Reads molecules until each label was seen, mostly a few.
+
+    Args:
+        dataset: the molecules; a ``transform`` is applied.
+        wanted: groups of fields; one field of each group must occur.
+        trains: raise an error; otherwise warn, as predictions need no labels.
+
+    Raises:
+        FieldError: no molecule has a field of a group.
+    """
+    if not len(dataset) or not wanted:
+        return
+    lacking = list(wanted)
+    for batch in _blocks(dataset, [name for group in wanted for name in group]):
+        if not isinstance(batch, MoleculeBatch):
+            return  # a transform made batches of its own
+        seen = {name for group in lacking for name in group if name in batch}
+        seen = {name for name in seen if bool(batch.mask(name).any())}
+        lacking = [group for group in lacking if not seen.intersection(group)]
+        if not lacking:
+            return
+    message = absent_labels(dataset, lacking)
+    schema = dataset.schema
+    unknown = [name for group in lacking for name in group if name not in schema]
+    if maps := similar_keys(dataset, unknown):
+        message += f": give key_map={maps}"
+    if trains:
+        raise FieldError(message)
+    warnings.warn(message, stacklevel=4)
+
+
+def absent_labels(dataset: MoleculeDataset, lacking: Wanted) -> str:
+    """Says that no molecule has some labels, and which names the data has.
+
+    Args:
+        dataset: the molecules.
+        lacking: groups of fields; one of each would do.
+
+    Returns:
+        The message, without a way out.
+    """
+    place = "dataset" if dataset._path is None else shown_place(dataset._path)
+    names = [name for group in lacking for name in group]
+    wanted = ", ".join(" or ".join(map(repr, group)) for group in lacking)
+    schema = dataset.schema
+    if dropped := [name for name in names if name in schema.keys() - requested_schema(dataset)]:
+        return f"{place}: fields= or exclude= of the dataset drop {', '.join(map(repr, dropped))}"
+    known = (*STRUCTURE, *GEOMETRY, *names)
+    others = {name: spec for name, spec in schema.items() if name not in known}
+    shown = ", ".join(map(repr, list(others)[:_MOST_KEYS])) or "no other labels"
+    shown += f" and {len(others) - _MOST_KEYS} more" if len(others) > _MOST_KEYS else ""
+    return f"{place}: no molecule has {wanted}; the file has {shown}"
+
+
+def similar_keys(dataset: MoleculeDataset, labels: Sequence[str]) -> dict[str, str]:
+    """Finds fields that may hold labels under names of their own.
+
+    Args:
+        dataset: the molecules.
+        labels: names here.
+
+    Returns:
+        Name in the data → name here: the most likely numeric field of the same level.
+    """
+    maps = {}
+    for label in labels:
+        level = BUILTINS[label].level if label in BUILTINS else None
+        fitting = [
+            name
+            for name, spec in dataset.schema.items()
+            if isinstance(spec.dtype, torch.dtype)
+            and name not in CANONICAL
+            and level in (None, spec.level)
+            and not any(part in name.lower() for part in _OTHER_VALUES)
+        ]
+        maps |= dict.fromkeys(similar_names(label.removesuffix("s"), fitting)[:1], label)
+    return maps
+
+
+def count_labels(dataset: MoleculeDataset, names: Sequence[str]) -> dict[str, int]:
+    """Counts the molecules that have each label, in one pass.
+
+    Args:
+        dataset: the molecules.
+        names: fields.
+
+    Returns:
+        Name → number.
+    """
+    counts = dict.fromkeys(names, 0)
+    for batch in _blocks(dataset, names):
+        for name in names:
+            counts[name] += int(batch.mask(name).sum()) if name in batch else 0
+    return counts
+
+
+def _blocks(dataset: Dataset, names: Sequence[str]) -> Iterator[MoleculeBatch]:
+    """Yields batches in order with these labels, as far as there are any; a NaN is missing."""
+    part = copy.copy(dataset)
+    part.close()
+    request = part._request._replace(missing="nan", nan_is_missing=True, outputs=())
+    if request.transform is None:
+        if not (there := tuple(requested_schema(dataset).keys() & names)):
+            return
+        request = request._replace(fields=there, exclude=(), optional=True, neighbors=None)
+        part._computer = None
+    elif request.neighbors is None:
+        request = request._replace(neighbors=ANY_EDGES)  # the layout will replace them
+    part._request = request
+    first, size = 0, _FIRST
+    while first < len(part):
+        yield part.batch(range(first, min(first + size, len(part))))
+        first, size = first + size, _AT_ONCE
 
 
 def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
-    """Returns the structures that have all labels; a warning tells how many are left out.
+    """Returns the molecules that have all labels, with a warning about others.
 
     Takes a pass over the labels.
 
     Args:
-        dataset: the structures.
+        dataset: the molecules.
         names: fields of the labels.
 
     Returns:
-        The data set, or a subset of it.
+        The dataset, or a subset of it.
 
     Raises:
-        FieldError: no structure has all labels.
+        FieldError: no molecule has all labels.
     """
+    require_labels(dataset, [[name] for name in names])
     plain = copy.copy(dataset)
     plain.close()
     request = plain._request._replace(fields=tuple(names), optional=True, missing="nan")
@@ -47,8 +177,8 @@ def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
         return dataset
     wanted = ", ".join(names)
     if n_missing == len(dataset):
-        raise FieldError(f"expected structures with {wanted}, got none of {n_missing}")
+        raise FieldError(f"expected molecules with {wanted}, got none of {n_missing}")
     warnings.warn(
-        f"{n_missing} of {len(dataset)} structures lack {wanted}: they are left out", stacklevel=3
+        f"dropped {n_missing} of {len(dataset)} molecules that lack {wanted}", stacklevel=3
     )
     return dataset.subset(torch.nonzero(is_complete).flatten())

@@ -23,7 +23,7 @@ from atompack_torch.inspection.dispatch import open as open_path
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
 
 LABELS = BUILTINS.keys() - set(GEOMETRY)
-_ANY_CUTOFF = 1.0  # Å
+ANY_EDGES = NeighborList(1.0)  # for a transform that looks at some
 
 Data = MoleculeDataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -47,6 +47,11 @@ class Layout:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of further fields of the data set that ``assemble`` uses."""
+        return ()
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """Labels to train on: groups of fields, of which one each must occur in the data."""
         return ()
 
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Any:
@@ -175,7 +180,7 @@ def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
     """
     if dataset._request.transform is not None and len(dataset):
         return schema_of(_first_batch(dataset))
-    return _requested_schema(dataset)
+    return requested_schema(dataset)
 
 
 def _first_batch(dataset: MoleculeDataset) -> MoleculeBatch:
@@ -183,14 +188,20 @@ def _first_batch(dataset: MoleculeDataset) -> MoleculeBatch:
     part = copy.copy(dataset)
     part.close()
     request = part._request
-    # Layouts replace the edges, so that any do.
-    edges = request.neighbors or NeighborList(_ANY_CUTOFF)
+    edges = request.neighbors or ANY_EDGES  # layouts replace them
     part._request = request._replace(missing="nan", neighbors=edges)
     return part.batch([0])
 
 
-def _requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
-    """Describes the fields of batches before a transform."""
+def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
+    """Describes the fields of batches before a transform.
+
+    Args:
+        dataset: the dataset.
+
+    Returns:
+        Name → dtype, level and shape of a row.
+    """
     schema = dataset.schema
     if not dataset._request.names_fields:
         return schema
@@ -210,7 +221,7 @@ def _absent_labels(dataset: MoleculeDataset) -> set[str]:
     request = dataset._request
     if not request.names_fields and request.missing == "nan":
         return set()
-    return LABELS.difference(_requested_schema(dataset))
+    return LABELS.difference(requested_schema(dataset))
 
 
 def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.trainers._data_module import DataHooks
+from atompack_torch.trainers._data_module import DataHooks, Sets
 from atompack_torch.trainers._layout import Data, Layout
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
 
     Args:
         train: a data set of molecules, or anything that ``apt.open`` takes: a path, a URL, a list.
-        val: likewise; None: no validation.
+        val: likewise, but the entries of a list or a dict are separate sets, of which Lightning
+            gets a list or a dict of loaders; None: no validation.
         test: likewise.
         predict: likewise.
         max_atoms: maximum number of atoms in a batch.
@@ -65,9 +66,9 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     def __init__(
         self,
         train: Data | None = None,
-        val: Data | None = None,
-        test: Data | None = None,
-        predict: Data | None = None,
+        val: Sets | None = None,
+        test: Sets | None = None,
+        predict: Sets | None = None,
         *,
         max_atoms: float | None = None,
         batch_size: int | None = None,

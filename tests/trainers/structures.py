@@ -74,3 +74,13 @@ def write_extxyz(path: Path, made: Sequence[ase.Atoms]) -> Path:
     """Writes structures as extended XYZ by ASE; returns the path."""
     ase.io.write(path, list(made), format="extxyz")
     return path
+
+
+def write_misnamed(path: Path) -> Path:
+    """Writes crystals as extended XYZ, with labels under names of their own; returns the path."""
+    made = structures(4, periodic=True)
+    for atoms in made:
+        results, atoms.calc = atoms.calc.results, None
+        atoms.info |= {"dft_energy": results["energy"], "energy_per_atom": -4.0}
+        atoms.arrays["dft_forces"] = results["forces"]
+    return write_extxyz(path, made)

@@ -18,6 +18,7 @@ from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice
 from atompack_torch.trainers._data_module import NAMES_OF_STAGE, DataHooks, equally_long
 from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, open_dataset
 from atompack_torch.trainers.nequip._layout import make_layout
 from atompack_torch.trainers.nequip._metrics import MeanSquaredError
@@ -53,10 +54,13 @@ class _Source:
 
 
 class _Base(NequIPDataModule):  # type: ignore[misc]
-    """Data module of NequIP without data, whose constructor needs no arguments."""
+    """Data module of NequIP that counts the datasets, but opens none of them."""
+
+    _sources: Mapping[str, Sequence[_Source]]
 
     def __init__(self) -> None:
-        super().__init__(seed=0)
+        counted = {f"{name}_dataset": [{}] * len(sets) for name, sets in self._sources.items()}
+        super().__init__(seed=0, **counted)
 
 
 class DataModule(DataHooks, _Base):
@@ -98,6 +102,8 @@ class DataModule(DataHooks, _Base):
             ``forces`` and ``stress``, or in place of one of them.
         transforms: of NequIP, applied to whole batches in turn.
         stats_manager: ``DataStatisticsManager`` of NequIP.
+        train_dataloader: added by ``nequip-package`` and ``nequip-compile``: its ``batch_size``
+            replaces the limits above, and the order is the stored one.
         shuffle: use a random order in every epoch of training.
         seed: of these orders and of splits.
         num_threads: threads of each rank that make batches; see ``Loader``.
@@ -127,6 +133,7 @@ class DataModule(DataHooks, _Base):
         key_map: Mapping[str, str] | None = None,
         transforms: Sequence[Any] = (),
         stats_manager: Mapping[str, Any] | None = None,
+        train_dataloader: Mapping[str, Any] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         num_threads: int | None = None,
@@ -134,6 +141,22 @@ class DataModule(DataHooks, _Base):
         resident: bool = False,
         **options: Any,
     ) -> None:
+        sets = ([_primitive(train)], _listed(val), _listed(test), _listed(predict))
+        given = dict(zip(_NAMES, sets, strict=True))
+        self._sources = {
+            name: [_Source(data) for data in listed if data is not None]
+            for name, listed in given.items()
+        }
+        split = _primitive(split)
+        for one in [split] if isinstance(split, Mapping) else split:
+            for name, source in _parts(one):
+                self._sources[name].append(source)
+        if (n_sets := len(self._sources["train"])) > 1:
+            raise ValueError(f"train: expected one data set, as NequIP takes one, got {n_sets}")
+        for name, value in (_primitive(train_dataloader) or {}).items():
+            check_choice("train_dataloader", name, ["_target_", "batch_size"])
+            if name == "batch_size":
+                max_atoms, batch_size, shuffle = None, value, False
         super().__init__(
             max_atoms=max_atoms,
             batch_size=batch_size,
@@ -152,19 +175,6 @@ class DataModule(DataHooks, _Base):
             key_map=_primitive(key_map),
             transforms=tuple(made),
         )
-        sets = ([_primitive(train)], _listed(val), _listed(test), _listed(predict))
-        given = dict(zip(_NAMES, sets, strict=True))
-        self._sources = {
-            name: [_Source(data) for data in listed if data is not None]
-            for name, listed in given.items()
-        }
-        split = _primitive(split)
-        for one in [split] if isinstance(split, Mapping) else split:
-            for name, source in _parts(one):
-                self._sources[name].append(source)
-        if (n_sets := len(self._sources["train"])) > 1:
-            raise ValueError(f"train: expected one data set, as NequIP takes one, got {n_sets}")
-        self.num_datasets = {name: len(sources) for name, sources in self._sources.items()}
         self.stats_manager_cfg = stats_manager
 
     def setup(self, stage: str) -> None:
@@ -195,30 +205,6 @@ class DataModule(DataHooks, _Base):
         Args:
             stage: not used.
         """
-
-    def val_dataloader(self) -> list[Loader[Any]]:
-        """Returns the loaders for validation.
-
-        Returns:
-            A loader for each data set, over the share of this rank, in the stored order.
-        """
-        return self._loaders("val")
-
-    def test_dataloader(self) -> list[Loader[Any]]:
-        """Returns the loaders for tests.
-
-        Returns:
-            A loader for each data set, over the share of this rank, in the stored order.
-        """
-        return self._loaders("test")
-
-    def predict_dataloader(self) -> list[Loader[Any]]:
-        """Returns the loaders for predictions.
-
-        Returns:
-            A loader for each data set, over the share of this rank, in the stored order.
-        """
-        return self._loaders("predict")
 
     def get_statistics(self, dataset: str = "train", dataset_idx: int = 0) -> dict[str, Any]:
         """Computes statistics of a data set, for ``${training_data_stats:...}``.
@@ -262,7 +248,10 @@ class DataModule(DataHooks, _Base):
         return super()._loader(name, shuffle)
 
     def _needed_labels(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Returns labels that all molecules of a data set, or one of each batch, must have."""
+        """Returns labels that all molecules of a dataset, or one of each batch, must have.
+
+        Those that none of its molecules has are an error.
+        """
         module = None if self.trainer is None else self.trainer.lightning_module
         if module is None or name.startswith("predict"):
             return (), ()
@@ -270,15 +259,19 @@ class DataModule(DataHooks, _Base):
         if name != "train":
             kind = name.rstrip("0123456789")
             manager = getattr(module, f"{kind}_metrics")[int(name.removeprefix(kind))]
-        complete, present = [], []
+        needed, complete, present = [], [], []
+        fields = dict(self._plain.labels)
         for metric, entry in ({} if manager is None else manager.entries).items():
             label = getattr(entry.field, "target_field", getattr(entry.field, "field", None))
-            if entry.coeff is None or label not in dict(self._plain.labels):
+            if entry.coeff is None or label not in fields:
                 continue
+            needed.append((fields[label],))
             if not entry.ignore_nan:
                 complete.append(label)
             elif name == "train" and not isinstance(manager[metric], MeanSquaredError):
                 present.append(label)
+        if not self._plain.transforms:  # which may make labels of other fields
+            require_labels(self._opened[name], needed)
         return tuple(dict.fromkeys(complete)), tuple(dict.fromkeys(present))
 
 

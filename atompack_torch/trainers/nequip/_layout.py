@@ -85,6 +85,11 @@ class NequipLayout(Layout):
         """Edges within the cutoff."""
         return NeighborList(self.cutoff)
 
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """Any of the labels: which ones the loss needs is not known here."""
+        return (tuple(name for _, name in self.labels),)
+
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Any:
         """Returns the batch of NequIP.
 

@@ -121,11 +121,14 @@ def train(folder: Path, settings: Any, *arguments: str, check: bool = True) -> s
     """Runs ``nequip-train`` on a config file; returns what it prints."""
     folder.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(settings, folder / "config.yaml")
+    options = ("-cp", str(folder), "-cn", "config.yaml", f"hydra.run.dir={folder}/out")
+    return run_command(folder, "nequip-train", *options, *arguments, check=check)
+
+
+def run_command(folder: Path, command: str, *arguments: str, check: bool = True) -> str:
+    """Runs a command of NequIP in a folder; returns what it prints."""
     done = subprocess.run(
-        [
-            Path(sys.executable).with_name("nequip-train"),
-            *("-cp", folder, "-cn", "config.yaml", f"hydra.run.dir={folder}/out", *arguments),
-        ],
+        [Path(sys.executable).with_name(command), *arguments],
         env=environment(),
         cwd=folder,
         capture_output=True,

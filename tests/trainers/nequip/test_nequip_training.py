@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from nequip.data.dataset import RandomSplitAndIndexDataset
+from nequip.integrations.ase import NequIPCalculator
+from nequip.model import ModelFromCheckpoint, ModelFromPackage
 from nequip_cases import (
     EXAMPLE,
     TYPES,
@@ -18,12 +20,13 @@ from nequip_cases import (
     metrics,
     model,
     our_data,
+    run_command,
     statistics,
     train,
 )
 from omegaconf import OmegaConf
 from ranks import run_ranks
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import nequip
@@ -111,7 +114,27 @@ def test_the_example(tmp_path: Path) -> None:
     write_data(tmp_path)
     printed = train(tmp_path, OmegaConf.load(EXAMPLE))
     assert "forces_rms" in printed
+    assert "Found 1 training dataset(s), 1 validation dataset(s), 0 test" in printed
     assert all(map(math.isfinite, logged(tmp_path)))
+
+
+def test_what_comes_after_training(tmp_path: Path) -> None:
+    """A checkpoint is packaged and compiled, and a calculator predicts what the model does."""
+    write_data(tmp_path)
+    settings = OmegaConf.load(EXAMPLE)
+    settings.trainer.max_epochs = 1
+    settings.training_module.model.update(num_layers=1, l_max=0, num_features=4)  # compiled soon
+    train(tmp_path, settings)
+    checkpoint, package = str(tmp_path / "out" / "last.ckpt"), str(tmp_path / "a.nequip.zip")
+    run_command(tmp_path, "nequip-package", "build", checkpoint, package)
+    options = ("--mode", "aotinductor", "--device", "cpu", "--target", "ase")
+    run_command(tmp_path, "nequip-compile", checkpoint, "a.nequip.pt2", *options)
+    atoms = structures(1)[0]
+    (batch,) = nequip.loader(write_atp(tmp_path / "one.atp", [atoms]), TYPES, CUTOFF, batch_size=1)
+    atoms.calc = NequIPCalculator.from_compiled_model(tmp_path / "a.nequip.pt2", device="cpu")
+    for read, path in ((ModelFromCheckpoint, checkpoint), (ModelFromPackage, package)):
+        expected = float(read(path)["sole_model"](dict(batch))["total_energy"])
+        assert atoms.get_potential_energy() == pytest.approx(expected, rel=1e-5)
 
 
 def test_statistics_leave_missing_labels_out(tmp_path: Path) -> None:
@@ -155,6 +178,13 @@ def test_labels_that_a_loss_needs(tmp_path: Path) -> None:
     printed = train(tmp_path, config(data), check=False)
     assert "FieldError: molecules [1, 4, 7]: expected labels for 'forces'" in printed
     assert "ignore_nan" in printed
+    # With `ignore_nan`, and a metric that is 0 without labels, nothing would be trained.
+    write_misnamed(tmp_path / "a.xyz")
+    loss = metrics(True, OUR_MSE, total_energy=1.0, forces=1.0)
+    misnamed = config(data | {"train": "a.xyz"}, training_module__loss=loss)
+    printed = train(tmp_path, misnamed, check=False)
+    assert "no molecule has 'energy', 'forces'; the file has 'dft_forces', " in printed
+    assert "key_map={'dft_energy': 'energy', 'dft_forces': 'forces'}" in printed
     data["batch_size"] = 1
     loss = metrics(True, MSE, forces=1.0)
     printed = train(tmp_path, config(data, training_module__loss=loss), check=False)
@@ -199,6 +229,7 @@ def test_splits_and_several_sets(tmp_path: Path) -> None:
         ({"split": {"train": 3}}, "path"),
         ({"split": {"path": "a", "fit": 3}}, "fit"),
         ({"max_atoms": 4}, "max_atoms"),
+        ({"train_dataloader": {"num_workers": 4}}, "batch_size, got 'num_workers'"),
         ({"key_map": {"a": "b"}}, "register_fields"),
     ],
 )
