@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import BatchSampler
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
@@ -25,6 +26,7 @@ from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import EqualSizeBatchSampler
+from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
 
 Frames = dict[str, Any]
@@ -79,6 +81,11 @@ class FrameLayout(Layout):
     def fields(self) -> tuple[str, ...]:
         """Fields besides those of the outputs."""
         return ("pbc",)
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """One of the labels."""
+        return (tuple(_LABELS.values()),)
 
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Frames:
         """Returns a frame batch.
@@ -195,7 +202,8 @@ def frame_groups(data: Data) -> Tensor:
     dataset = _GroupLayout().dataset(open_dataset(data))
     found: list[Tensor] = []
     n_partly = 0
-    batches: Iterable[Any] = Loader(dataset, _AT_ONCE)
+    order = BatchSampler(range(len(dataset)), _AT_ONCE, False)  # every rank reads all
+    batches: Iterable[Any] = Loader(dataset, batch_sampler=order)
     for groups, partly in batches:
         found.append(groups)
         n_partly += partly
@@ -290,10 +298,12 @@ def loader(
         The loader; batches are dicts as of ``batch``.
 
     Raises:
+        FieldError: no molecule has any label; without ``shuffle``, a warning.
         ValueError: an option is invalid, or ``groups`` are of another data set.
     """
     made = layout(type_map, dtype=dtype)
     dataset: MoleculeDataset = open_dataset(data)
+    require_labels(dataset, made.wanted, trains=shuffle)
     kinds = frame_groups(dataset) if groups is None else groups
     if len(kinds) != len(dataset):
         raise ValueError(f"groups: expected {len(dataset)} numbers, got {len(kinds)}")

@@ -20,6 +20,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.loader import Loader
+from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
 from atompack_torch.trainers._samplers import once_each
 
@@ -108,6 +109,13 @@ class SystemLayout(Layout):
             return None
         full = any(cutoff.full for cutoff in self.cutoffs)
         return NeighborList(max(cutoff.cutoff for cutoff in self.cutoffs), full=full)
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """All targets and gradients."""
+        named = {"energy": self.energy is not None, "forces": self.forces, "stress": self.stress}
+        names = [name for name, is_wanted in named.items() if is_wanted]
+        return tuple((name,) for name in (*names, *(field for _, field in self.targets)))
 
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> tuple[Systems, Targets]:
         """Returns systems and targets.
@@ -380,12 +388,14 @@ def loader(
         The loader; batches are pairs as of ``batch``.
 
     Raises:
+        FieldError: no molecule has a target or gradient; without ``shuffle``, a warning.
         ValueError: none or several of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
     made = layout(
         neighbor_lists, energy=energy, forces=forces, stress=stress, targets=targets, dtype=dtype
     )
     dataset = open_dataset(data)
+    require_labels(dataset, made.wanted, trains=shuffle)
     if batch_sampler is None:
         batch_sampler = once_each(
             dataset,

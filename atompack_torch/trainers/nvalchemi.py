@@ -25,6 +25,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.trainers._labels import STATES, require_labels
 from atompack_torch.trainers._layout import (
     Data,
     Layout,
@@ -46,6 +47,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("install nvalchemi-toolkit to make batches for it") from error
 
+_PREDICTED: Final = ("energy", "forces", "stress", "charges", "dipole", "virial")
 _LABELS: Final = ("energy", "forces", "stress", "charges", "velocities", "cell", "pbc")
 
 # Custom properties with a place in nvalchemi's AtomicData -> scope, and shape of a row there.
@@ -89,6 +91,12 @@ class NvalchemiLayout(Layout):
     def neighbors(self) -> NeighborList | None:
         """Edges, unless nvalchemi makes them."""
         return self.edges
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """One of the labels that models predict."""
+        stored = tuple(field for name, field in self.fields_of if name in _PREDICTED)
+        return (stored or _PREDICTED,)
 
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Batch:
         """Builds the batch of nvalchemi.
@@ -162,12 +170,21 @@ def _fields_of(contents: Any) -> tuple[tuple[str, str], ...]:
     """Returns pairs of a name in nvalchemi and a field; ``contents``: a batch, or a schema."""
     found = [(name, name) for name in _LABELS if name in contents]
     for name, (scope, _) in _PROPERTIES.items():
-        other = PREFIXES[ATOM_PROPERTY if scope == MOLECULE_PROPERTY else MOLECULE_PROPERTY] + name
-        if (prefixed := PREFIXES[scope] + name) in contents:
-            found.append((name, prefixed))
-        elif name in contents and other not in contents and _is_of_molecules(contents, name):
-            found.append((name, name))
+        for stored in STATES.get(name, (name,)):
+            if (field := _field_of(contents, stored, scope)) is not None:
+                found.append((name, field))
+                break
     return tuple(found)
+
+
+def _field_of(contents: Any, name: str, scope: int) -> str | None:
+    """Returns the name of a property of molecules in a batch or a schema, if it is there."""
+    other = PREFIXES[ATOM_PROPERTY if scope == MOLECULE_PROPERTY else MOLECULE_PROPERTY] + name
+    if (prefixed := PREFIXES[scope] + name) in contents:
+        return prefixed
+    if name in contents and other not in contents and _is_of_molecules(contents, name):
+        return name
+    return None
 
 
 def _is_of_molecules(contents: Any, name: str) -> bool:
@@ -321,6 +338,7 @@ def loader(
         The loader.
 
     Raises:
+        FieldError: no molecule has any label; without ``shuffle``, a warning.
         ValueError: not one of ``batch_size`` and ``max_atoms`` is given.
         TypeError: the data holds no molecules.
     """
@@ -333,6 +351,7 @@ def loader(
         dtype=float_dtype(dtype),
         references=_references(references),
     )
+    require_labels(molecules, layout.wanted, trains=shuffle)
     sampler = AtomBudgetBatchSampler(
         molecules,
         max_atoms or batch_size or 1,

@@ -13,6 +13,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.fairchem.config import Dataset
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
@@ -23,6 +24,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("install fairchem-core to make batches for fairchem") from error
 
+_NO_TASK: Mapping[str, Any] = {"datasets": ()}
 _LEVELS = {"system": "molecule", "atom": "atom"}
 
 
@@ -48,6 +50,7 @@ def labels_of_tasks(tasks: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 def layout_of(
     parts: Sequence[Part],
+    sources: Sequence[MoleculeDataset],
     molecules: MoleculeDataset,
     tasks: Mapping[str, Mapping[str, Any]],
     *,
@@ -58,6 +61,7 @@ def layout_of(
 
     Args:
         parts: the data sets, with all labels that they may have.
+        sources: their molecules.
         molecules: all of them as one.
         tasks: name of a label → its options; none: all labels.
         references: energies of elements.
@@ -67,11 +71,12 @@ def layout_of(
         The layout, with the labels of the tasks.
 
     Raises:
+        FieldError: a task has a label that no molecule of its data set has.
         ValueError: a data set of a task has no label of its name.
     """
     schema = selected_schema(molecules)
     fitted = []
-    for part in parts:
+    for part, source in zip(parts, sources, strict=True):
         names = {name for name, _ in part.labels}
         for name, task in tasks.items():
             if _has(task, part) and name not in names:
@@ -79,6 +84,10 @@ def layout_of(
                     f"tasks: data set {part.task!r} has no label {name!r}: rename one with "
                     "key_mapping (labels=)"
                 )
+        trained = [
+            [kind] for name, kind in part.labels if name in tasks and _has(tasks[name], part)
+        ]
+        require_labels(source, trained)
         labels = tuple(
             (name, kind)
             for name, kind in part.labels
@@ -128,6 +137,7 @@ def concatenated(
         One data set of this package, and the layout of its batches.
 
     Raises:
+        FieldError: a task has a label that no molecule of its data set has.
         TypeError: an argument has the wrong type.
         ValueError: options of the data sets differ, or a task finds no label.
     """
@@ -161,6 +171,7 @@ def concatenated(
     edges, dtype, flat_stress = options[0]
     layout = layout_of(
         parts,
+        [part.molecules for part in sources],
         molecules,
         {} if collate_fn is None else collate_fn.task_config,
         edges=edges,

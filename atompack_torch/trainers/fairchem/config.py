@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -13,6 +14,7 @@ import torch
 
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import float_dtype, selected_schema
 from atompack_torch.trainers._naming import open_with_names
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
@@ -103,6 +105,18 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         self.num_samples = len(self.molecules)
         self._graph = _checked("a2g_args", config.get("a2g_args"), _OPTIONS)
         self._transforms = _checked("transforms", config.get("transforms"), _TRANSFORMS)
+        self._warn_of_states()
+
+    def _warn_of_states(self) -> None:
+        """Says that charges and spins of the file become 0, as in fairchem."""
+        there = properties_of(selected_schema(self.molecules))
+        listed = self._graph.get("r_data_keys") or ()
+        if unread := [key for key, _ in there if key in STATES and key not in listed]:
+            warnings.warn(
+                f"{self.config['src']}: a2g_args: {', '.join(unread)} of all molecules are 0: add "
+                f"r_data_keys: {unread} to read the stored values",
+                stacklevel=3,
+            )
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class Loader:
         prefetch: as for ``atompack_torch.Loader``.
 
     Raises:
+        FieldError: a task has a label that no molecule of its data set has.
         TypeError: an argument has the wrong type, or the data sets are of different formats.
         ValueError: options of the data sets differ, or a task finds no label.
         MemoryError: ``resident`` and there is not enough memory.
@@ -245,6 +246,7 @@ def loader(
         The loader.
 
     Raises:
+        FieldError: a task has a label that no molecule has.
         ValueError: not one of ``batch_size`` and ``max_atoms`` is given, or a task finds no label.
         TypeError: the data holds no molecules, or ``resident`` and it is a mixture, or in memory.
         MemoryError: ``resident`` and there is not enough memory.
@@ -259,6 +261,7 @@ def loader(
     part = Part(task, name, pairs_of(labels), vacuum)
     layout = layout_of(
         [part],
+        [molecules],
         molecules,
         labels_of_tasks(tasks),
         edges=None if cutoff is None else neighbor_list(cutoff, max_neighbors),

@@ -9,6 +9,7 @@ from typing import Any, Final
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._outputs import by_atomic_number
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES, Level
+from atompack_torch.trainers._labels import STATES
 
 LABELS: Final[dict[str, Level]] = {"energy": "molecule", "forces": "atom", "stress": "molecule"}
 
@@ -35,14 +36,17 @@ def properties_of(contents: Any) -> tuple[tuple[str, str], ...]:
         Pairs of charge, spin, fixed, tags, sid or dataset, and the name of the property.
     """
     found = []
+    specs = {} if isinstance(contents, MoleculeBatch) else contents
     for key, scope in (INTEGERS | STRINGS).items():
-        prefixed = PREFIXES[scope] + key
         level = "atom" if scope == ATOM_PROPERTY else "molecule"
-        specs = {} if isinstance(contents, MoleculeBatch) else contents
-        if prefixed in contents:
-            found.append((key, prefixed))
-        elif key in specs and specs[key].level == level:
-            found.append((key, key))
+        for name in STATES.get(key, (key,)):
+            prefixed = PREFIXES[scope] + name
+            if prefixed in contents:
+                found.append((key, prefixed))
+                break
+            if name in specs and specs[name].level == level:
+                found.append((key, name))
+                break
     return tuple(found)
 
 

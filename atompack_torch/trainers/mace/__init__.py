@@ -8,6 +8,7 @@ takes. Needs the package ``mace-torch``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.fields import check_key_map
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._labels import absent_labels, similar_keys
 from atompack_torch.trainers._layout import (
     Data,
     float_dtype,
@@ -59,7 +61,8 @@ def batch(
         cutoff: ``r_max`` of the model, in Å.
         head: number of the head, the same for all structures.
         key_map: name in the data → name of a label in MACE, as ``{"REF_energy": "energy"}``;
-            labels that are not named are found under the names of MACE and of this package.
+            labels that are not named are found under the names of MACE and of this package;
+            ``total_charge`` and ``total_spin`` also as ``charge`` and ``spin``.
         config_type_weights: weight of each ``config_type``; others have weight 1.
         dtype: of all values, float32 or float64; None: torch's default one.
 
@@ -137,7 +140,8 @@ def loader(
         The loader, whose batches are those of ``batch``.
 
     Raises:
-        FieldError: a field has another shape than its label, or a named one does not exist.
+        FieldError: a field has another shape than its label, a named one does not exist, or no
+            molecule has a label; without ``shuffle``, the latter is a warning.
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or
             another dtype.
@@ -154,6 +158,10 @@ def loader(
         type_weights=config_type_weights,
         head=head,
     )
+    for label in ("energy", "forces"):
+        if label not in layout.labels and (maps := similar_keys(dataset, [label])):
+            absent = absent_labels(dataset, [[label]])
+            warnings.warn(f"{absent}: weight 0; give key_map={maps} to train on it", stacklevel=2)
     return epoch_loader(
         dataset,
         layout,

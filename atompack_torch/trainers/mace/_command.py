@@ -16,10 +16,12 @@ from mace.tools import multihead_tools, run_train_utils, scripts_utils, torch_ge
 from mace.tools.scripts_utils import SubsetCollection
 from torch.nn.parallel import DistributedDataParallel
 
+from atompack_torch.errors import FieldError
 from atompack_torch.formats import detect
 from atompack_torch.options import is_url
+from atompack_torch.trainers._labels import absent_labels, count_labels, similar_keys
 from atompack_torch.trainers._layout import open_dataset, selected_schema
-from atompack_torch.trainers.mace._keys import KEYS
+from atompack_torch.trainers.mace._keys import KEYS, first_field
 from atompack_torch.trainers.mace._loader import Graph, GraphDataset, make_loader
 from atompack_torch.trainers.mace._structures import (
     Part,
@@ -132,15 +134,14 @@ def collections_of(
         The structures, and the energies of isolated atoms or None.
 
     Raises:
-        FieldError: an isolated atom has no energy.
-        ValueError: no structure has a label.
+        FieldError: no structure has a label, or an isolated atom has no energy.
     """
     keys = {**key_specification.info_keys, **key_specification.arrays_keys}
     weights = config_type_weights or {}
 
     def opened(paths: str | Sequence[str], what: str) -> Structures:
         parts = [
-            _part(path, keys, weights, head_name, no_data_ok or what != "training")
+            _part(path, keys, weights, head_name, what, no_data_ok or what != "training")
             for path in ([paths] if isinstance(paths, str) else paths)
         ]
         structures = Structures.of(parts)
@@ -167,28 +168,37 @@ def _part(
     keys: Mapping[str, str],
     weights: Mapping[str, float],
     head: str,
+    what: str,
     may_lack_labels: bool,
 ) -> Part:
     dataset = open_dataset(path)
     schema = selected_schema(dataset)
     found = {}
-    for label, key in keys.items():
-        if label == "head":
-            continue
-        default = KEYS.get(label, (key,))
-        candidates = default if key in default[:1] else (key,)
-        name = next((name for name in candidates if name in schema), None)
+    searched = {
+        label: KEYS[label] if key in KEYS.get(label, ())[:1] else (key,)
+        for label, key in keys.items()
+        if label != "head"
+    }
+    for label, candidates in searched.items():
+        key, name = keys[label], first_field(candidates, schema)
         if name is None:
             continue
         found[label] = name
         if name != key:
             logging.info(f"{path}: no {key!r}: {label} from {name!r}")
-    if not may_lack_labels and not any(label in found for label in _LABELS):
-        expected = ", ".join(repr(keys[label]) for label in _LABELS if label in keys)
-        raise ValueError(f"{path}: expected one of {expected}, got {', '.join(schema)}")
-    for label in ("energy", "forces"):
-        if label not in found:
-            logging.warning(f"{path}: no {label} ({keys.get(label)!r}): its weight is 0")
+    counts = count_labels(dataset, list(found.values()))
+    absent = [label for label in ("energy", "forces") if not counts.get(found.get(label, ""))]
+    if absent:
+        message = absent_labels(dataset, [searched.get(label, (label,)) for label in absent])
+        similar = similar_keys(dataset, absent).items()
+        message += "".join(f" (--{label}_key {name})" for name, label in similar)
+        if not may_lack_labels and not any(counts.get(found.get(label, "")) for label in _LABELS):
+            raise FieldError(message)
+        logging.warning(f"{message}: weight 0")
+    logging.info(
+        f"{what.capitalize()} set {path} "
+        f"[{', '.join(f'{label}: {counts[key]}' for label, key in found.items())}]"
+    )
     return Part(dataset, found, weights, head)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec, similar_names
+from atompack_torch.trainers._labels import STATES
 
 # Label -> names under which it is looked for: MACE's default key, then that of this package.
 KEYS = {
@@ -17,8 +18,8 @@ KEYS = {
     "charges": ("REF_charges", "charges"),
     "polarizability": ("polarizability",),
     "elec_temp": ("elec_temp",),
-    "total_charge": ("total_charge",),
-    "total_spin": ("total_spin",),
+    "total_charge": ("total_charge", "charge", "properties/charge"),
+    "total_spin": ("total_spin", "spin", "properties/spin"),
 }
 
 
@@ -38,6 +39,22 @@ def labels_of(key_map: Mapping[str, str] | None) -> dict[str, str]:
     if len(labels) < len(key_map or {}):
         raise ValueError("key_map: expected each label once, got one twice")
     return labels
+
+
+def first_field(candidates: Sequence[str], schema: Mapping[str, FieldSpec]) -> str | None:
+    """Returns the first of some names that a field has.
+
+    Args:
+        candidates: names; ``charge`` and ``spin`` of atoms are other values than those of MACE.
+        schema: name → type of each field.
+
+    Returns:
+        The name, or None.
+    """
+    for name in candidates:
+        if name in schema and (name not in STATES or schema[name].level == "molecule"):
+            return name
+    return None
 
 
 def found_keys(schema: Mapping[str, FieldSpec], named: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +77,7 @@ def found_keys(schema: Mapping[str, FieldSpec], named: Mapping[str, str]) -> dic
             raise FieldError(f"{label}: no field {given!r}{hint} (field {given!r})")
     found = {}
     for label, candidates in KEYS.items():
-        key = named.get(label) or next((name for name in candidates if name in schema), None)
+        key = named.get(label) or first_field(candidates, schema)
         if key is not None:
             found[label] = key
     return found | dict(named)

@@ -51,6 +51,7 @@ LABELS = {
     "external_field": Label(shape=(3,)),
     "density_coefficients": Label(per_atom=True, shape=(1,)),
 }
+PREDICTED = ("energy", "forces", "stress", "virials", "dipole", "polarizability")
 WEIGHT = "config_weight"
 TYPE = "config_type"
 _FULL = [0, 5, 4, 5, 1, 3, 4, 3, 2]  # elements of ASE's xx yy zz yz xz xy in a (3, 3) tensor
@@ -143,6 +144,12 @@ class MaceLayout(Layout):
         """Types of structures, and the inputs of the model that may not be missing."""
         inputs = [stored.name for name, stored in self.labels.items() if name not in LABELS]
         return (*inputs, *([] if self.types is None else [self.types]))
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """One of the labels that the models of MACE predict."""
+        stored = tuple(self.labels[name].name for name in PREDICTED if name in self.labels)
+        return (stored or PREDICTED,)
 
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Batch:
         """Returns the batch of MACE.

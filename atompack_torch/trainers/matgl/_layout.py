@@ -82,6 +82,12 @@ class MatGLLayout(Layout):
         """Edges within the cutoff."""
         return NeighborList(self.cutoff)
 
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """All labels, or one of them with ``allow_missing``."""
+        fields = tuple(output.field for output in self._labels if output.field is not None)
+        return (fields,) if self.allow_missing else tuple((name,) for name in fields)
+
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> tuple[Any, ...]:
         """Returns the tuple that MatGL's training steps take.
 

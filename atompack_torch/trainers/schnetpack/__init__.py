@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import dataloader
+from torch.utils.data import BatchSampler, dataloader
 
 if not hasattr(dataloader, "T_co"):  # SchNetPack 2.1 imports it, torch 2.13 has renamed it
     dataloader.T_co = TypeVar("T_co", covariant=True)  # type: ignore[attr-defined]
@@ -35,7 +35,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._data_module import DataHooks, EpochLoader
+from atompack_torch.trainers._data_module import DataHooks, EpochLoader, Sets
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
@@ -196,7 +196,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
 
     Args:
         train: a data set of molecules, or anything that ``apt.open`` takes.
-        val: likewise; None: no validation.
+        val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
         test: likewise.
         predict: likewise.
         cutoff: of the model, in Å.
@@ -217,9 +217,9 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     def __init__(
         self,
         train: Data | None = None,
-        val: Data | None = None,
-        test: Data | None = None,
-        predict: Data | None = None,
+        val: Sets | None = None,
+        test: Sets | None = None,
+        predict: Sets | None = None,
         *,
         cutoff: float,
         batch_size: int | None = None,
@@ -303,7 +303,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         return self._stats[key]
 
     def _loader(self, name: str, shuffle: bool) -> EpochLoader:
-        if name == "predict":
+        if name.startswith("predict"):
             self._layout = _layout(self._plain.cutoff, (), None, self._plain.dtype)
         return super()._loader(name, shuffle)
 
@@ -312,7 +312,8 @@ def _values(dataset: MoleculeDataset, layout: SchNetPackLayout, name: str) -> An
     """Yields values in float64 and numbers of atoms, without neighbor lists."""
     output = next(o for o in layout.outputs if o.name == name)
     plain = _Values(output._replace(dtype=torch.float64))
-    yield from Loader(plain.dataset(dataset), 4096)
+    order = BatchSampler(range(len(dataset)), 4096, False)  # every rank reads all
+    yield from Loader(plain.dataset(dataset), batch_sampler=order)
 
 
 @dataclass(frozen=True)

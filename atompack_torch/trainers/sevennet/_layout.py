@@ -66,6 +66,14 @@ class SevenNetLayout(Layout):
         """Edges within the cutoff."""
         return NeighborList(self.cutoff)
 
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """Energy and forces, or any label with ``allow_unlabeled``."""
+        energies = tuple(name for name in (self.energy, self.other_energy) if name is not None)
+        if self.allow_unlabeled:
+            return ((*energies, self.forces, self.stress),)
+        return (energies, (self.forces,))
+
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Any:
         """Returns the batch of SevenNet.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import BatchSampler
 
 try:
     import torchmdnet as _torchmdnet
@@ -25,7 +26,7 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._data_module import DataHooks
+from atompack_torch.trainers._data_module import DataHooks, Sets
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, open_dataset
@@ -139,7 +140,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
 
     Args:
         train: a data set of molecules, or anything that ``apt.open`` takes.
-        val: likewise; None: no validation.
+        val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
         test: likewise.
         predict: likewise.
         batch_size: maximum number of structures in a batch.
@@ -161,9 +162,9 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     def __init__(
         self,
         train: Data | None = None,
-        val: Data | None = None,
-        test: Data | None = None,
-        predict: Data | None = None,
+        val: Sets | None = None,
+        test: Sets | None = None,
+        predict: Sets | None = None,
         *,
         batch_size: int | None = None,
         max_atoms: float | None = None,
@@ -212,7 +213,9 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             layout = TorchMDNetLayout(
                 self._layout.energy, None, False, self._layout.references, torch.float64
             )
-            batches = Loader(layout.dataset(self._opened["train"]), 4096)
+            dataset = layout.dataset(self._opened["train"])
+            order = BatchSampler(range(len(dataset)), 4096, False)  # every rank reads all
+            batches: Loader[Any] = Loader(dataset, batch_sampler=order)
             energies = torch.cat([batch.y[:, 0] for batch in batches])
             self._moments = energies.mean(), energies.std()
         return self._moments

@@ -16,7 +16,7 @@ from deepmd.pt.loss.ener import EnergyStdLoss
 from deepmd.pt.utils.dataloader import collate_batch
 from deepmd.pt.utils.dataset import DeepmdDataSetForLoader
 from ranks import run_ranks
-from structures import ELEMENTS, structures, write_atp
+from structures import ELEMENTS, structures, write_atp, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import deepmd
@@ -190,3 +190,9 @@ def test_two_ranks_share_an_epoch_and_resume(path: Path) -> None:
     assert orders[0] != orders[1]
     for rank in ranks:
         assert rank["again"] == rank["epochs"]
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    path = write_misnamed(tmp_path / "a.xyz")
+    with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
+        deepmd.loader(path, 2, TYPE_MAP)

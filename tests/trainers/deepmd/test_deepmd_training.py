@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import operators  # noqa: F401
 import pytest
+import torch
 from ase.calculators.singlepoint import SinglePointCalculator
+from deepmd.infer import DeepPot
 from deepmd.pt.entrypoints.main import get_trainer
 from deepmd.utils.argcheck import normalize
 from ranks import environment, run_ranks
@@ -92,7 +94,15 @@ def test_the_commands_of_the_page(path: Path) -> None:
     rows = re.findall(r"^ +(\d+) +(\S+)", Path("lcurve.out").read_text(), re.MULTILINE)
     assert len(rows) == STEPS
     assert np.isfinite([float(loss) for _, loss in rows]).all()
-    assert Path("model.ckpt.pt").exists()
+    for arguments in (("freeze", "-o", "model.pth"), ("test", "-m", "model.pth", "-s", systems)):
+        run([sys.executable, OPERATORS, str(tools / train[0]), "--pt", *arguments])
+    frames = next(iter(deepmd.loader(path, 1, TYPE_MAP, shuffle=False)))
+    coordinates, types = frames["coord"].flatten(1).numpy(), frames["atype"][0].tolist()
+    box = None if frames["box"] is None else frames["box"].numpy()
+    energies, *_ = DeepPot("model.pth").eval(coordinates, box, types)
+    model = torch.jit.load("model.pth")
+    expected = model(frames["coord"], frames["atype"], frames["box"])["energy"]
+    np.testing.assert_allclose(energies, expected.detach().numpy(), rtol=1e-10)
 
 
 @pytest.mark.parametrize("path_of_data", ["systems", "loader"])

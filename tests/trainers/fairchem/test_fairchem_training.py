@@ -16,12 +16,15 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed
+from fairchem.core import FAIRChemCalculator
 from fairchem.core.datasets.atomic_data import atomicdata_list_to_batch
+from fairchem.core.units.mlip_unit import load_predict_unit
 from fairchem.core.units.mlip_unit.mlip_unit import compute_loss
 from ranks import environment, run_ranks
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 from torchtnt.framework.fit import fit
 
+import atompack_torch as apt
 from atompack_torch.trainers import fairchem
 
 NAMES = {label: f"a_{label}" for label in cases.LABELS}
@@ -182,3 +185,35 @@ def test_example_trains(tmp_path: Path) -> None:
     logged += "".join(log.read_text() for log in tmp_path.rglob("*.out"))
     assert done.returncode == 0, logged[-3000:]
     assert "val/mine.val,energy,mae" in logged, logged[-3000:]
+    (checkpoint,) = tmp_path.rglob("final/inference_ckpt.pt")
+    unit = load_predict_unit(checkpoint, device="cpu")
+    atoms = crystals(1)[0]
+    path = write_atp(tmp_path / "one.atp", [atoms])
+    (batch,) = fairchem.loader(path, 1, task="mine", cutoff=CUTOFF)
+    atoms.calc = FAIRChemCalculator(unit)
+    expected = float(unit.predict(batch)["energy"])
+    assert atoms.get_potential_energy() == pytest.approx(expected, rel=1e-5)
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    """A task without any label would train on nothing."""
+    path = write_misnamed(tmp_path / "a.xyz")
+    tasks = cases.tasks({"a": ("energy", "forces")})
+    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=message):
+        loader_of(path, tasks)
+    data_set = cases.concatenated({"a": cases.source("a", path)})
+    with pytest.raises(apt.FieldError, match=message):
+        fairchem.Loader(data_set, cases.sampler, cases.mt_collater_adapter(tasks))
+
+
+@pytest.mark.parametrize("prefix", ["", "total_"])
+def test_charge_and_spin(tmp_path: Path, prefix: str) -> None:
+    made = structures(3, periodic=False)
+    for number, atoms in enumerate(made):
+        atoms.info |= {f"{prefix}charge": number - 1, f"{prefix}spin": number + 1}
+    path = write_extxyz(tmp_path / "a.xyz", made)
+    (batch,) = fairchem.loader(path, 3, task="a", shuffle=False)
+    assert (batch.charge.tolist(), batch.spin.tolist()) == ([-1, 0, 1], [1, 2, 3])
+    with pytest.warns(UserWarning, match=r"charge, spin of all .* 0: add r_data_keys: \['charge',"):
+        cases.concatenated({"a": cases.source("a", path, a2g_args={"r_data_keys": []})})

@@ -15,7 +15,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from mace import data
 from mace.tools import torch_geometric
 from mace_cases import OUTPUTS, Z_TABLE, model, stock_loader, with_keys
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import mace as trainer
@@ -170,3 +170,33 @@ def test_another_dtype_is_refused(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(1))
     with pytest.raises(ValueError, match=r"dtype: expected torch.float32 or torch.float64"):
         trainer.loader(path, Z_TABLE, CUTOFF, batch_size=1, dtype=torch.float16)
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    """None at all is an error, or a warning for predictions; one of two is a warning."""
+    path = write_misnamed(tmp_path / "a.xyz")
+    options = {"z_table": [13, 29], "cutoff": CUTOFF, "batch_size": 4}
+    names = r"no molecule has 'energy' or 'forces'.*key_map=\{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=names):
+        trainer.loader(path, **options)
+    with pytest.warns(UserWarning, match=names):
+        trainer.loader(path, **options, shuffle=False)
+    with pytest.warns(UserWarning, match=r"'forces'.*: weight 0; give key_map=\{'dft_forces'"):
+        (batch,) = trainer.loader(path, **options, keys={"energy": "dft_energy"})
+    assert batch.energy_weight.tolist() == [1] * 4
+    assert batch.forces_weight.tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("prefix", ["", "total_"])
+def test_total_charge_and_spin(tmp_path: Path, prefix: str) -> None:
+    """Under both names, and apart from charges of atoms."""
+    made = structures(3)
+    for number, atoms in enumerate(made):
+        atoms.info |= {f"{prefix}charge": number - 1, f"{prefix}spin": number + 1}
+        atoms.arrays["spin"] = np.zeros(len(atoms))
+    for suffix, write in (("xyz", write_extxyz), ("atp", write_atp)):
+        path = write(tmp_path / f"a.{suffix}", made)
+        options = {"z_table": Z_TABLE, "cutoff": CUTOFF, "batch_size": 3, "shuffle": False}
+        (batch,) = trainer.loader(path, **options)
+        assert batch.total_charge.tolist() == [-1, 0, 1]
+        assert batch.total_spin.tolist() == [1, 2, 3]

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import ase
+import ase.io
 import numpy as np
 import pytest
+import torch
 from ase.calculators.singlepoint import SinglePointCalculator
+from mace.calculators import MACECalculator
 from mace_cases import with_keys
 from ranks import environment
 from structures import structures, write_atp, write_extxyz
 
 from atompack_torch.conversion import convert
+from atompack_torch.trainers import mace
 
 OURS, STOCK = "atompack_torch.trainers.mace", "mace.cli.run_train"
 OPTIONS = {
@@ -113,7 +117,33 @@ def test_labels_of_this_package(folder: Path, stock: list[dict[str, Any]]) -> No
     train = write_atp(folder / "own.atp", structures(23))
     notes = run(OURS, folder / "own", train_file=str(train), valid_fraction="0.2")
     np.testing.assert_allclose(losses(notes), losses(stock), rtol=1e-4)
-    assert "energy from 'energy'" in (folder / "own" / "output").read_text()
+    output = (folder / "own" / "output").read_text()
+    assert "energy from 'energy'" in output
+    assert f"Training set {train} [energy: 23, forces: 23, stress: 12]" in output
+
+    check_what_comes_after(folder, folder / "own" / "tiny.model")
+
+
+def check_what_comes_after(folder: Path, path: Path) -> None:
+    """A calculator predicts what the model does, as do evaluation and export for LAMMPS."""
+    model = torch.load(path, weights_only=False).double()
+    options = {"batch_size": 23, "shuffle": False, "dtype": torch.float64}
+    (batch,) = mace.loader(folder / "own.atp", model.atomic_numbers, model.r_max, **options)
+    expected = model(batch.to_dict())["energy"].tolist()
+    made = structures(23)
+    made[0].calc = MACECalculator(str(path), device="cpu", default_dtype="float64")
+    assert made[0].get_potential_energy() == pytest.approx(expected[0], rel=1e-6)
+    arguments = {"configs": folder / "train.xyz", "model": path, "output": folder / "made.xyz"}
+    words = [str(word) for pair in arguments.items() for word in (f"--{pair[0]}", pair[1])]
+    for name, *given in (
+        ("mace_eval_configs", *words, "--default_dtype", "float64"),
+        ("mace_create_lammps_model", str(path)),
+    ):
+        tool = Path(sys.executable).with_name(name)
+        subprocess.run([tool, *given], cwd=folder, env=environment(), check=True, timeout=200)
+    found = [atoms.info["MACE_energy"] for atoms in ase.io.read(folder / "made.xyz", ":")]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert list(path.parent.glob("tiny.model-lammps*.pt"))
 
 
 def test_isolated_atoms(folder: Path) -> None:
@@ -182,7 +212,9 @@ def test_files_without_labels(folder: Path) -> None:
     atoms = ase.Atoms("H2", [[0, 0, 0], [0, 0, 0.8]])
     atoms.calc = SinglePointCalculator(atoms)
     path = write_atp(folder / "bare.atp", [atoms] * 4)
-    with pytest.raises(AssertionError, match=r"bare.atp: expected one of 'REF_energy', .*got"):
+    with pytest.raises(
+        AssertionError, match=r"bare.atp: no molecule has 'REF_energy' or 'energy', "
+    ):
         run(OURS, folder / "bare", train_file=str(path), valid_fraction="0.5")
 
 

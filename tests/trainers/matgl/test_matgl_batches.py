@@ -16,7 +16,7 @@ from matgl.graph.data import collate_fn_graph
 from matgl.models import QET, MEGNet
 from matgl.utils.training import ModelLightningModule, PotentialLightningModule
 from matgl_cases import BATCH, ELEMENTS, MODELS, new_module, stock_loader, use_dtype
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -239,3 +239,14 @@ def test_missing_labels_are_an_error(tmp_path: Path, label: str) -> None:
     path = write_atp(tmp_path / "a.atp", structures(4, periodic=True, without=(label,)))
     with pytest.raises(apt.FieldError, match=rf"molecules \[1\]: .*\(field '{label}'\)"):
         list(ours(path, allow_missing=False))
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [({}, "'energy', 'forces', 'stress'"), ({"allow_missing": True}, "'energy' or 'forces' or")],
+)
+def test_labels_of_other_names(tmp_path: Path, options: dict[str, Any], wanted: str) -> None:
+    path = write_misnamed(tmp_path / "a.xyz")
+    message = rf"no molecule has {wanted}.*key_map=\{{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=message):
+        matgl.loader(path, ["Al", "Cu"], CUTOFF, batch_size=2, **options)

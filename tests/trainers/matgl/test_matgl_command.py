@@ -8,11 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matgl
 import numpy as np
 import pytest
 from ase import Atoms
+from matgl.ext.ase import PESCalculator
 from ranks import environment
 from structures import CUTOFF, structures, write_atp, write_extxyz
+
+from atompack_torch.trainers import matgl as matgl_batches
 
 N = 20
 REPLACED = "atompack_torch.trainers.matgl"
@@ -70,6 +74,22 @@ def test_the_same_metrics(made: list[Atoms], tmp_path: Path) -> None:
     fixed = ["-i", path, "--accelerator", "cpu", "--devices", "1"]
     printed = run(tmp_path / "ours", REPLACED, "evaluate", "-m", "model", *fixed)
     assert "test_Force_MAE" in printed
+    check_what_comes_after(tmp_path / "ours" / "model", path, made[0].copy())
+
+
+def check_what_comes_after(folder: Path, path: Path, atoms: Atoms) -> None:
+    """The saved potential is read, saved again, and a calculator predicts what it does."""
+    potential = matgl.load_model(folder)
+    potential.save(folder / "again")
+    model = potential.model
+    options = {"batch_size": 1, "shuffle": False}
+    graph, lattice, state, *_ = next(
+        iter(matgl_batches.loader(path, model.element_types, model.cutoff, **options))
+    )
+    expected = float(potential(graph, lattice, state)[0])
+    for saved in (folder, folder / "again"):
+        atoms.calc = PESCalculator(matgl.load_model(saved))
+        assert atoms.get_potential_energy() == pytest.approx(expected, rel=1e-5)
 
 
 def test_molecules_and_crystals_without_stress(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from metatomic.torch import NeighborListOptions, systems_to_torch
 from metatrain.utils.neighbor_lists import get_system_with_neighbor_lists
 from ranks import run_ranks
-from structures import structures, write_atp
+from structures import structures, write_atp, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import metatrain
@@ -123,3 +123,9 @@ def test_ranks_share_an_epoch(path: Path, tmp_path: Path) -> None:
         assert sorted(numbers) == list(range(N))
         assert len(ranks[0][epoch]) == len(ranks[1][epoch])
     assert ranks[0][0] != ranks[0][1]
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=message):
+        metatrain.loader(write_misnamed(tmp_path / "a.xyz"), 2)

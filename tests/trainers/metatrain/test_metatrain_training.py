@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ase
+import ase.io
 import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
@@ -164,7 +165,18 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     from metatomic.torch import ModelOutput, load_atomistic_model
+    from metatomic_ase import MetatomicCalculator
 
+    write_extxyz(tmp_path / "test.xyz", made := crystals(3, 5))
+    Path("eval.yaml").write_text("systems: test.xyz\ntargets: {energy: {key: energy}}\n")
+    evaluate = [tools / "mtt", "eval", "model.pt", "eval.yaml", "-e", "extensions"]
+    evaluate += ["-o", "made.xyz"]
+    subprocess.run(evaluate, env=environment(), check=True, timeout=200)
+    calculator = MetatomicCalculator("model.pt", extensions_directory="extensions")
+    for atoms, found in zip(made, ase.io.read("made.xyz", ":"), strict=True):
+        atoms.calc = calculator
+        energy = found.get_potential_energy()
+        assert atoms.get_potential_energy() == pytest.approx(energy, rel=1e-5)
     exported = load_atomistic_model("model.pt", extensions_directory="extensions")
     names: dict[str, Any] = {
         "model": exported.module,

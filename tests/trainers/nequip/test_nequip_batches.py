@@ -18,7 +18,7 @@ from nequip.data.transforms import (
     StressSignFlipTransform,
 )
 from nequip_cases import TYPES, model, stock_batch
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -209,3 +209,9 @@ def test_with_workers(tmp_path: Path) -> None:
     ):
         for key, value in data.items():
             assert torch.equal(found[key].nan_to_num(7), value.nan_to_num(7)), key
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    path = write_misnamed(tmp_path / "a.xyz")
+    with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
+        ours(path, shuffle=True)

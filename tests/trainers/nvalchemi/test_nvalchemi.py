@@ -18,7 +18,7 @@ from nvalchemi.data import Batch
 from nvalchemi.training import EnergyMSELoss, ForceMSELoss
 from nvalchemi.training.hooks import DDPHook
 from ranks import environment, run_ranks
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import nvalchemi
@@ -296,3 +296,19 @@ def test_example_trains(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "steps" in done.stdout
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    path = write_misnamed(tmp_path / "a.xyz")
+    with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
+        nvalchemi.loader(path, 2)
+
+
+@pytest.mark.parametrize("prefix", ["", "total_"])
+def test_total_charge_and_spin(tmp_path: Path, prefix: str) -> None:
+    made = structures(3)
+    for number, atoms in enumerate(made):
+        atoms.info |= {f"{prefix}charge": number - 1, f"{prefix}spin": number + 1}
+    (batch,) = nvalchemi.loader(write_extxyz(tmp_path / "a.xyz", made), 3, shuffle=False)
+    assert batch.charge.flatten().tolist() == [-1, 0, 1]
+    assert batch.spin.flatten().tolist() == [1, 2, 3]

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from ranks import run_ranks
 from schnetpack_cases import model, stock_batches, stock_data, task, trainer, trn
-from structures import CUTOFF, structures, write_atp
+from structures import CUTOFF, structures, write_atp, write_misnamed
 
 import atompack_torch as apt
 
@@ -152,7 +152,7 @@ def test_resume_inside_an_epoch(folder: Path) -> None:
 
 def test_structures_without_labels_are_left_out(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(12, without=("forces",)))
-    with pytest.warns(UserWarning, match="4 of 12 structures lack energy, forces: they are left"):
+    with pytest.warns(UserWarning, match="dropped 4 of 12 molecules that lack energy, forces"):
         loader = trainer.loader(path, CUTOFF, batch_size=3)
     batches = list(loader)
     seen = sorted(number for batch in batches for number in batch["_idx"].tolist())
@@ -161,9 +161,9 @@ def test_structures_without_labels_are_left_out(tmp_path: Path) -> None:
     (energies,) = trainer.loader(path, CUTOFF, batch_size=12, properties=["energy"])
     assert len(energies["energy"]) == 12
     bare = write_atp(tmp_path / "b.atp", structures(1, seed=1, without=()))
-    with pytest.raises(apt.FieldError, match="no field 'dipole'"):
+    with pytest.raises(apt.FieldError, match="no molecule has 'dipole'; the file has 'energy'"):
         trainer.loader(bare, CUTOFF, batch_size=1, properties=["dipole"])
-    with pytest.raises(apt.FieldError, match="expected structures with velocities, got none of 1"):
+    with pytest.raises(apt.FieldError, match="no molecule has 'velocities'"):
         trainer.loader(bare, CUTOFF, batch_size=1, properties=["velocities"])
 
 
@@ -171,3 +171,9 @@ def test_an_element_without_a_reference(folder: Path) -> None:
     loader = trainer.loader(folder / "a.atp", CUTOFF, batch_size=2, offsets={"energy": {13: -4.0}})
     with pytest.raises(apt.FieldError, match="no reference energy of element"):
         list(loader)
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=message):
+        trainer.loader(write_misnamed(tmp_path / "a.xyz"), CUTOFF, batch_size=2)

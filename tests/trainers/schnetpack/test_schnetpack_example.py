@@ -12,8 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytorch_lightning as pl
+import torch
+from schnetpack.interfaces import SpkCalculator
+from schnetpack.transform import ASENeighborList
 from schnetpack_cases import task
 from structures import structures, write_atp
+
+import atompack_torch as apt
+from atompack_torch.trainers import schnetpack as trainer
 
 ROOT = Path(__file__).parents[3]
 
@@ -89,3 +95,16 @@ def test_the_command_with_an_experiment(tmp_path: Path) -> None:
     assert len(losses) == 4
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]
+    check_what_comes_after(tmp_path / "runs/one/best_model", tmp_path / "val.atp")
+
+
+def check_what_comes_after(path: Path, data: Path) -> None:
+    """A calculator predicts what the model does."""
+    model = torch.load(path, weights_only=False)
+    cutoff = float(model.representation.cutoff)
+    batch = next(iter(trainer.loader(data, cutoff, batch_size=1, shuffle=False)))
+    expected = float(model(batch)["energy"])
+    atoms = apt.open(data)[int(batch["_idx"])].to_ase()
+    options = {"neighbor_list": ASENeighborList(cutoff), "energy_unit": "eV"}
+    atoms.calc = SpkCalculator(str(path), **options)
+    assert atoms.get_potential_energy() == pytest.approx(expected, rel=1e-5)

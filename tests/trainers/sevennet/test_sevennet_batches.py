@@ -14,7 +14,7 @@ from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from sevenn.train.dataload import unlabeled_atoms_to_graph
 from sevennet_cases import BATCH, TYPE_MAP, new_model, stock_loader
-from structures import CUTOFF, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -236,3 +236,14 @@ def test_batches_of_another_sampler(path: Path) -> None:
     assert [batch.index.tolist() for batch in loader] == order
     with pytest.raises(ValueError, match="batch_sampler: excludes max_atoms and batch_size"):
         ours(path, batch_sampler=order)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [({}, "'energy', 'forces'"), ({"allow_unlabeled": True}, "'energy' or 'forces' or 'stress'")],
+)
+def test_labels_of_other_names(tmp_path: Path, options: dict[str, Any], wanted: str) -> None:
+    path = write_misnamed(tmp_path / "a.xyz")
+    message = rf"no molecule has {wanted}.*key_map=\{{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=message):
+        sevennet.loader(path, {13: 0, 29: 1}, CUTOFF, batch_size=2, **options)

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sevenn.util
 import torch
 import yaml
 from ranks import environment
+from sevenn.calculator import SevenNetCalculator
 from sevenn.train.graph_dataset import SevenNetGraphDataset
 from structures import CUTOFF, structures, write_atp, write_extxyz
 
 import atompack_torch as apt
+from atompack_torch.trainers import sevennet
 from atompack_torch.trainers.sevennet._command import _Part, _statistics
 
 N = 12
@@ -112,6 +115,28 @@ def test_the_same_learning_curve(folder: Path) -> None:
         **{"continue": {"checkpoint": "checkpoint_2.pth"}},
     )
     assert [row[0] for row in continued[1:]] == ["3"]
+    check_what_comes_after(folder / "ours", folder)
+
+
+def check_what_comes_after(run: Path, folder: Path) -> None:
+    """A calculator predicts what the model does, as does inference; the model is deployed."""
+    checkpoint = str(run / "checkpoint_best.pth")
+    model, _ = sevenn.util.model_from_checkpoint(checkpoint)
+    model.set_is_batch_data(True)
+    options = {"batch_size": N, "shuffle": False}
+    (batch,) = sevennet.loader(folder / "valid.atp", model.type_map, model.cutoff, **options)
+    expected = model(batch).inferred_total_energy.tolist()
+    atoms = structures(N, seed=1)[0]
+    atoms.calc = SevenNetCalculator(checkpoint, device="cpu")
+    assert atoms.get_potential_energy() == pytest.approx(expected[0], rel=1e-5)
+    inferred = ("inference", checkpoint, str(folder / "valid.extxyz"), "-o", "inferred")
+    for arguments in (inferred, ("get_model", checkpoint)):
+        tool = Path(sys.executable).with_name("sevenn")
+        subprocess.run([tool, *arguments], cwd=run, env=environment(), check=True, timeout=200)
+    with (run / "inferred" / "per_graph.csv").open() as lines:
+        found = [float(row["inferred_total_energy"]) for row in csv.DictReader(lines)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert (run / "deployed_serial.pt").exists()
 
 
 def test_the_example(folder: Path) -> None:

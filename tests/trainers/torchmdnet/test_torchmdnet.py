@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from ranks import run_ranks
-from structures import structures, write_atp
+from structures import structures, write_atp, write_misnamed
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torchmdnet_cases import losses, task
@@ -123,7 +123,7 @@ def test_resume_inside_an_epoch(path: Path) -> None:
 
 def test_structures_without_labels_are_left_out(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(12, without=("forces",)))
-    with pytest.warns(UserWarning, match="4 of 12 structures lack energy, forces: they are left"):
+    with pytest.warns(UserWarning, match="dropped 4 of 12 molecules that lack energy, forces"):
         loader = torchmdnet.loader(path, batch_size=3)
     batches = list(loader)
     seen = sorted(number for batch in batches for number in batch.index.tolist())
@@ -137,3 +137,9 @@ def test_structures_without_labels_are_left_out(tmp_path: Path) -> None:
 def test_an_element_without_a_reference(path: Path) -> None:
     with pytest.raises(apt.FieldError, match="no reference energy of element"):
         list(torchmdnet.loader(path, batch_size=2, atomref={13: -4.0}))
+
+
+def test_labels_of_other_names(tmp_path: Path) -> None:
+    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
+    with pytest.raises(apt.FieldError, match=message):
+        torchmdnet.loader(write_misnamed(tmp_path / "a.xyz"), batch_size=2)

@@ -19,9 +19,12 @@ import torchmdnet.scripts.train as script
 from ranks import environment
 from structures import structures, write_atp
 from torch_geometric.data import Data
+from torchmdnet.calculators import External
 from torchmdnet.data import DataModule as StockDataModule
+from torchmdnet.models.model import load_model
 from torchmdnet_cases import OPTIONS, task
 
+from atompack_torch.trainers import torchmdnet
 from atompack_torch.trainers.torchmdnet._command import CommandDataModule, Structures
 
 ROOT = Path(__file__).parents[3]
@@ -86,7 +89,15 @@ def test_the_command(run: Path) -> None:
     assert len(losses) == 4
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]
-    assert len(list(run.glob("epoch=*.ckpt"))) == 4
+    checkpoints = sorted(run.glob("epoch=*.ckpt"))
+    assert len(checkpoints) == 4
+    atoms = structures(1, periodic=False)[0]
+    (batch,) = torchmdnet.loader(write_atp(run / "one.atp", [atoms]), batch_size=1)
+    predictions = load_model(checkpoints[-1], derivative=True)(batch.z, batch.pos, batch.batch)
+    numbers, positions = torch.tensor(atoms.numbers), torch.tensor(atoms.positions[None])
+    calculator = External(str(checkpoints[-1]), numbers[None])
+    for found, expected in zip(calculator.calculate(positions, None), predictions, strict=True):
+        torch.testing.assert_close(found.flatten(), expected.detach().flatten())
 
 
 def test_the_command_on_two_ranks(tmp_path: Path) -> None:
