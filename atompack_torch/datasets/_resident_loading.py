@@ -114,8 +114,8 @@ def load_on_device(
     if origin._request.missing == "error" and on_device.first_missing is not None:
         number, name = on_device.first_missing
         raise FieldError(
-            f"{shown_place(origin._path)}: the molecule has no such value (molecule {number}, "
-            f"field {name!r})"
+            f"{shown_place(origin._path)}: the molecule has no such value: name those that "
+            f"it must have by fields= (molecule {number}, field {name!r})"
         )
     return on_device, rest
 

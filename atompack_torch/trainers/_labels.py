@@ -95,7 +95,7 @@ def similar_keys(dataset: MoleculeDataset, labels: Sequence[str]) -> dict[str, s
     Returns:
         Name in the data → name here: the most likely numeric field of the same level.
     """
-    maps = {}
+    maps: dict[str, str] = {}
     for label in labels:
         level = BUILTINS[label].level if label in BUILTINS else None
         fitting = [

@@ -170,6 +170,19 @@ def test_nan_throughout_is_missing(new_path: NewPath, codec: str) -> None:
     assert found.n_non_finite == 0
 
 
+def test_inputs_of_some_molecules_are_judged_too(new_path: NewPath) -> None:
+    """The way out is named: the fields that are needed."""
+    moments = {"initial_magmoms": np.ones(2)}
+    made = [molecule(2, energy=1.0), molecule(2, energy=2.0, atom_properties=moments)]
+    path = write(new_path(), made)
+    message = r"name those that it must have by fields= \(molecule 0, field 'initial_magmoms'\)"
+    strict = apt.AtpDataset(path, missing="error")
+    for read in (lambda: strict[:], strict.statistics):
+        with pytest.raises(apt.FieldError, match=message):
+            read()
+    assert apt.AtpDataset(path, fields=["energy"], missing="error")[:].energy.tolist() == [1, 2]
+
+
 def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
     path = write(new_path(), with_nan())
     asked: dict[str, Any] = {"fields": ["energy", "forces"], "nan_is_missing": True}
@@ -177,7 +190,7 @@ def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
     assert dropped[:].index.tolist() == [0, 2]
     assert dropped.statistics().n_molecules == 2
     strict = apt.AtpDataset(path, missing="error", **asked)
-    with pytest.raises(apt.FieldError, match=r"no such value \(molecule 1, field '"):
+    with pytest.raises(apt.FieldError, match=r"by fields= \(molecule 1, field '"):
         strict[:]
     with pytest.raises(apt.FieldError, match="molecule 1"):
         strict[1]

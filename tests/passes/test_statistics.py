@@ -289,7 +289,7 @@ def test_missing(many: list[Plain], many_path: Path) -> None:
     alone = apt.AtpDataset(many_path, fields=["energy"], missing="drop").statistics()
     assert_statistics(alone, with_energy, ["energy"])
     first = next(i for i, m in enumerate(many) if m.labels != {"energy", "forces"})
-    with pytest.raises(apt.FieldError, match=rf"no such value \(molecule {first}, field '"):
+    with pytest.raises(apt.FieldError, match=rf"by fields= \(molecule {first}, field '"):
         apt.AtpDataset(many_path, missing="error").statistics()
 
 

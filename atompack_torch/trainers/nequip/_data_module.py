@@ -56,10 +56,12 @@ class _Source:
 class _Base(NequIPDataModule):  # type: ignore[misc]
     """Data module of NequIP that counts the datasets, but opens none of them."""
 
-    _sources: Mapping[str, Sequence[_Source]]
+    _sources: dict[str, list[_Source]]
 
     def __init__(self) -> None:
-        counted = {f"{name}_dataset": [{}] * len(sets) for name, sets in self._sources.items()}
+        counted: dict[str, list[Any]] = {
+            f"{name}_dataset": [{}] * len(sets) for name, sets in self._sources.items()
+        }
         super().__init__(seed=0, **counted)
 
 
@@ -234,7 +236,7 @@ class DataModule(DataHooks, _Base):
         order = AtomBudgetBatchSampler(  # every rank reads all
             opened, _ATOMS_AT_ONCE, shuffle=False, num_replicas=1, rank=0
         )
-        batches = epoch_loader(opened, self._plain, batch_sampler=order)
+        batches = epoch_loader(opened, self._plain, batch_sampler=order, shuffle=False)
         statistics: dict[str, Any] = manager.get_statistics(batches)
         return statistics
 

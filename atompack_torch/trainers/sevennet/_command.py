@@ -22,7 +22,7 @@ from torch.utils.data import random_split
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
-from atompack_torch.trainers._epochs import epoch_loader
+from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers._naming import open_with_names
 from atompack_torch.trainers._samplers import once_each
@@ -103,6 +103,9 @@ def _datasets(
     if keys.LOAD_TRAINSET not in listed:
         raise ValueError(f"{keys.LOAD_TRAINSET}: expected data to train on, got none")
     parts = {"_".join(key.split("_")[1:-1]): _open(config, key) for key in listed if config[key]}
+    for name, part in parts.items():
+        wanted = make_layout(_ALL_ELEMENTS, config[keys.CUTOFF], **part.options).wanted
+        require_labels(part.dataset, wanted, trains=name == "trainset")
     if config.get(keys.DATASET_TYPE) == "graph" or config[keys.COMPUTE_STATISTICS]:
         _complete(config, parts)
     ratio = float(config.get(keys.RATIO) or 0.0)
@@ -192,7 +195,7 @@ def _statistics(part: _Part, cutoff: float) -> DatasetStatistics:
     order = AtomBudgetBatchSampler(  # every rank reads all
         part.dataset, _ATOMS_AT_ONCE, shuffle=False, num_replicas=1, rank=0
     )
-    return DatasetStatistics(epoch_loader(part.dataset, layout, batch_sampler=order))
+    return DatasetStatistics(Loader(layout.dataset(part.dataset), batch_sampler=order))
 
 
 def _split(whole: _Part, ratio: float) -> dict[str, _Part]:

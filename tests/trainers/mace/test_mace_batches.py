@@ -193,9 +193,11 @@ def test_total_charge_and_spin(tmp_path: Path, prefix: str) -> None:
     made = structures(3)
     for number, atoms in enumerate(made):
         atoms.info |= {f"{prefix}charge": number - 1, f"{prefix}spin": number + 1}
+    paths = [write_extxyz(tmp_path / "a.xyz", made)]
+    for atoms in made:
         atoms.arrays["spin"] = np.zeros(len(atoms))
-    for suffix, write in (("xyz", write_extxyz), ("atp", write_atp)):
-        path = write(tmp_path / f"a.{suffix}", made)
+    paths.append(write_atp(tmp_path / "a.atp", made))
+    for path in paths:
         options = {"z_table": Z_TABLE, "cutoff": CUTOFF, "batch_size": 3, "shuffle": False}
         (batch,) = trainer.loader(path, **options)
         assert batch.total_charge.tolist() == [-1, 0, 1]
