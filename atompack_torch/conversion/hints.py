@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from atompack_torch.conversion.changes import Changes
-from atompack_torch.fields import BUILTIN
+from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.writers.columns import Columns
 
 _LABELS = ("energy", "forces", "stress")
+_UNIT = re.compile(r"(^|_)units?$", re.IGNORECASE)
 _SHEARS = ([1, 0, 0], [2, 2, 1])  # yz, xz, xy of a matrix
 _LEAST_SHEAR = 1e-4  # of the shortest edge
 _ENOUGH = 5
@@ -105,6 +106,16 @@ def no_labels_warning(
         return None
     found = f"found {', '.join(there)}" if there else "nothing else was found"
     return f"no energy, forces or stress was taken; {found}: name them in key_map if they are there"
+
+
+def said_units(columns: Columns) -> str:
+    """Returns what texts of structures say about units; empty if they say nothing."""
+    for column in columns.fields:
+        if column.scope == MOLECULE_PROPERTY and _UNIT.search(column.key):
+            texts = [value for value in column.values if isinstance(value, str)]
+            if texts:
+                return f"{column.key!r} says {texts[0]!r}"
+    return ""
 
 
 class OrderVotes:

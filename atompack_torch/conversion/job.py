@@ -19,6 +19,7 @@ from atompack_torch.conversion.hints import (
     OrderVotes,
     name_warnings,
     no_labels_warning,
+    said_units,
     similar_names,
 )
 from atompack_torch.conversion.keys import KeyMap, label_of
@@ -179,6 +180,8 @@ class Job(NamedTuple):
         """Changes a block; ``units`` holds those of the labels in the blocks before."""
         stated = self._stated(source, report)
         changes = self.changes.with_units({label: unit for label, (_, unit) in stated.items()})
+        if not stated and (said := said_units(columns)):
+            own.warn(f"{source.path}: {said}: units are those of the source unless one is given")
         labels = [column.key for column in columns.fields if column.scope == BUILTIN]
         for label in ("positions", *labels):
             unit = changes.unit(label)

@@ -115,6 +115,13 @@ def test_units_that_are_not_known_stay(tmp_path: Path) -> None:
     assert "states the unit 'furlongs', which is not known: values stay" in warning
 
 
+def test_text_of_structures_that_names_units_is_a_warning(tmp_path: Path) -> None:
+    comment = 'energy=1 energy_unit="kcal/mol" Properties=species:S:1:pos:R:3'
+    (tmp_path / "a.xyz").write_text(f"1\n{comment}\nH 0 0 0\n")
+    (warning,) = run(tmp_path / "a.xyz")[0].warnings
+    assert "'energy_unit' says 'kcal/mol': units are those of the source" in warning
+
+
 def test_units_that_change_within_a_source_are_an_error(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for group, unit in (("a", "hartree"), ("b", "kcal/mol")):
