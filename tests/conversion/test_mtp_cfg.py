@@ -56,7 +56,7 @@ KEYS = {"0": "Cu", "1": "Zr"}
 
 def converted(text: str, folder: Path, **options: Any) -> tuple[apt.AtpDataset, Report]:
     (folder / "train.cfg").write_text(text)
-    options.setdefault("keys", KEYS)
+    options.setdefault("key_map", KEYS)
     report = convert(folder / "train.cfg", folder / "x.atp", progress=False, mode="w", **options)
     return apt.AtpDataset(folder / "x.atp"), report
 

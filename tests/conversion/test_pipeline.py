@@ -226,7 +226,7 @@ def test_wrong_arguments(trajectory: Path, tmp_path: Path) -> None:
         ("target format: expected", {"target": "npz"}),
         ("padding: only arrays", {"padding": 0}),
         ("codec: expected", {"codec": "gzip"}),
-        ("key_map: no structure", {"keys": {"nothing": "energy"}}),
+        ("key_map: no structure", {"key_map": {"nothing": "energy"}}),
     ]
     for text, options in wrong:
         with pytest.raises(ValueError, match=text):

@@ -99,7 +99,7 @@ def test_one_reading_for_all_targets(
     source: Path, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {"REF_energy": "energy"} if source.suffix == ".extxyz" else {}
-    options: dict[str, Any] = {"keys": keys, "progress": False}
+    options: dict[str, Any] = {"key_map": keys, "progress": False}
     paths = [tmp_path / f"part-{i}.{suffix}" for i in range(3)]
     readings = Readings(monkeypatch)
     reports = apt.split(source, paths, FRACTIONS, seed=3, **options)
