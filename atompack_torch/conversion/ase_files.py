@@ -16,11 +16,16 @@ from atompack_torch.conversion import pymatgen_json
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.records import blocks
 from atompack_torch.conversion.report import Report, described
-from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.conversion.vasp_convergence import unconverged_steps
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.writers.columns import Columns
 
+_WAY_OUT = (
+    "if the file is whole, convert extended XYZ that another program (dpdata, pymatgen) makes of "
+    "it, or name the format with --from (ase:NAME, or pymatgen-json for JSON of pymatgen)"
+)
 LABELS = ("energy", "forces", "stress", "charges")
 
 
@@ -59,7 +64,7 @@ def read(
         Blocks of structures.
 
     Raises:
-        CorruptFileError: ASE's reader failed; it cannot continue after a fault.
+        UnsupportedFormatError: ASE's reader failed; it cannot continue after a fault.
         OSError: the file cannot be opened.
     """
     return blocks(_records(path, report, ase_format))
@@ -72,6 +77,7 @@ def _records(
 
     if not Path(path).is_dir():  # some ASE formats are folders
         check_regular_file(os.fspath(path))
+    name = ase_format or _name_by_ase(path)
     images = ase.io.iread(
         os.fspath(path), ":", format=ase_format, parallel=False, do_not_split_by_at_sign=True
     )
@@ -81,14 +87,35 @@ def _records(
             atoms = next(images, None)
         except (OSError, ImportError):
             raise
-        except Exception as error:  # whatever a parser stumbles over
-            fault = f"{path}: {described(error)} (molecule {number})"
-            raise CorruptFileError(fault) from error
-        if atoms is None:
+        except Exception as error:  # whatever a parser stumbles over, in whole files too
+            reader = f"ASE's reader for {name}" if name else "ASE"
+            fault = f"{path}: {reader} could not read it: {described(error)} (molecule {number})"
+            if report.on_error == "raise":
+                raise UnsupportedFormatError(f"{fault}: {_WAY_OUT}") from error
+            report.skip("the rest of a file", fault)
             return
+        if atoms is None:
+            break
         make = partial(labelled_parts, atoms, report)
         yield from converted(make, path, number, report)
         number += 1
+    missed = [step for step in unconverged_steps(os.fspath(path), name) if step < number]
+    if missed:
+        first = ", ".join(map(str, missed[:10])) + (", ..." if len(missed) > 10 else "")
+        report.warn(
+            f"{path}: kept {len(missed)} molecules whose electronic iterations stopped at their "
+            f"largest number (NELM), so that labels may be wrong: {first}"
+        )
+
+
+def _name_by_ase(path: str | os.PathLike[str]) -> str:
+    """Returns ASE's name of a format; empty if it knows none, which its reader reports."""
+    from ase.io.formats import UnknownFileTypeError, filetype
+
+    try:
+        return str(filetype(os.fspath(path)))
+    except UnknownFileTypeError:
+        return ""
 
 
 def labelled_parts(atoms: Any, report: Report) -> Parts:

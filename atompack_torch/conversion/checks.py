@@ -66,7 +66,7 @@ def with_periodicity(columns: Columns, source: str, first: int, report: Report) 
     has_cell &= cells.any(axis=(1, 2))  # one of zeros means none
     if (pbc.any(axis=1) & ~has_cell).any():
         report.warn("pbc: true for molecules without a cell, which have no periodic neighbors")
-    is_finite = np.isfinite(cells).all(axis=(1, 2))
+    is_finite: Array = np.isfinite(cells).all(axis=(1, 2))
     bare = has_cell & ~has_pbc
     wrong = has_cell & (~is_finite | (bare & ~have_volume(cells)))
     for i in np.flatnonzero(wrong).tolist():
@@ -91,7 +91,7 @@ def _rows(columns: Columns, key: str, n: int) -> tuple[Array, Array]:
             if isinstance(column.values, np.ndarray):
                 values[mask] = column.values[mask]
             else:
-                values[mask] = [column.values[i] for i in np.flatnonzero(mask)]
+                values[mask] = [column.values[i] for i in np.flatnonzero(mask).tolist()]
             return values, mask
     return values, np.zeros(n, dtype=bool)
 

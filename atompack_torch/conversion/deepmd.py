@@ -217,7 +217,7 @@ def _blocks(system: _System, elements: Array, folder: Path, report: Report) -> I
     step = max(1, min(BLOCK_STRUCTURES, BLOCK_ATOMS // max(1, n)))
     with ExitStack() as opened:
         for rows in arrays.values():
-            if not isinstance(rows, HeldRows):
+            if isinstance(rows, (NpyRows, TextRows)):
                 opened.callback(rows.close)
         for first in range(0, n_frames, step):
             last = min(first + step, n_frames)

@@ -86,7 +86,7 @@ def similar_names(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> 
 def no_labels_warning(
     fields: Iterable[str], skipped: Iterable[tuple[str, str]], *, is_arrays: bool
 ) -> str | None:
-    """Returns a warning that a source has no labels, with what it has instead.
+    """Returns a warning that a source has no labels, or no energy, with what it has instead.
 
     Args:
         fields: fields of the source, properties with their scope.
@@ -98,10 +98,15 @@ def no_labels_warning(
         The warning; None if there are labels, or nothing at all.
     """
     fields = [*fields]
-    if any(label in fields for label in _LABELS):
+    is_without_energy = "forces" in fields and "energy" not in fields
+    if any(label in fields for label in _LABELS) and not is_without_energy:
         return None
     there = [field for field in fields if field not in ("pbc", "cell", "name")]
     there += [what for what, _ in skipped if what.startswith(("array ", "column ", "info "))]
+    if is_without_energy:
+        others = ", ".join(field for field in there if field not in _LABELS)
+        found = f": name it in keys if it is one of {others}" if others else ""
+        return f"forces were taken, but no energy{found}"
     if not there and not is_arrays:
         return None
     found = f"found {', '.join(there)}" if there else "nothing else was found"

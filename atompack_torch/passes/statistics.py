@@ -163,10 +163,10 @@ class Statistics:
         return result
 
     def __repr__(self) -> str:
-        lines = [
-            f"{self.n_molecules:,} molecules, {self.n_atoms:,} atoms "
-            f"({self.min_atoms:,} to {self.max_atoms:,} a molecule, mean {self.mean_atoms:.4g})"
-        ]
+        lines = [f"{self.n_molecules:,} molecules, {self.n_atoms:,} atoms"]
+        if self.n_molecules:
+            sizes = f"{self.min_atoms:,} to {self.max_atoms:,} a molecule"
+            lines[0] += f" ({sizes}, mean {self.mean_atoms:.4g})"
         for name in ("energy", "energy_per_atom", "forces"):
             spread: Spread | None = getattr(self, name)
             if spread is not None:
@@ -182,7 +182,7 @@ class Statistics:
             lines.append(f"neighbors within {radius}: {self.mean_neighbors:.6g} an atom")
         for column, one in enumerate(self.features or ()):
             lines.append(f"feature {column}: {_described(one)}")
-        lines += self._elements_table()
+        lines += self._elements_table() if self.elements else []
         lines += [
             f"{name}: {count:,} of {self.n_molecules:,} molecules"
             for name, count in islice(self.coverage.items(), _MOST_LABELS)

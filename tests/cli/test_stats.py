@@ -28,6 +28,12 @@ def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "atoms a molecule:" in text
 
 
+def test_no_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    apt.AtpWriter(tmp_path / "a.atp").close()
+    assert cli.main(["stats", str(tmp_path / "a.atp")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "0 molecules, 0 atoms"
+
+
 def test_units_are_those_of_head_and_info(
     fixtures: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,9 +86,47 @@ def test_all_steps_come_over(tmp_path: Path, name: str, text: str) -> None:
     assert np.allclose(batch.stress[0], stress, rtol=1e-12)
 
 
+def outcar(*ends: tuple[int, str]) -> str:
+    """Steps of so many iterations, with a line after the last of them."""
+    steps = ""
+    for number, (n, line) in enumerate(ends, 1):
+        text = STEP.format(number=number, z=2.5).replace("(   1)", f"({n:4})")
+        steps += text.replace("  FORCE on", f"{line}\n  FORCE on", 1)
+    return HEAD + "   NELM   =      4;   NELMIN=  2; NELMDL= -5     # of ELM steps\n" + steps
+
+
+REACHED = "------------------------ aborting loop because EDIFF is reached ----------"
+MISSED = "------------------------ aborting loop EDIFF was not reached (unconverged)"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "steps"),
+    [
+        ("OUTCAR", outcar((4, REACHED), (4, ""), (3, ""), (2, MISSED)), "1, 3"),
+        ("OUTCAR", outcar((4, REACHED), (3, REACHED)), None),
+        ("vasprun.xml", XML, None),
+        (
+            "vasprun.xml",
+            XML.replace("<parameters>", '<parameters><i type="int" name="NELM">    2</i>').replace(
+                "</calculation>", f"<scstep>{ENERGIES}</scstep>\n</calculation>", 1
+            ),
+            "0",
+        ),
+    ],
+)
+def test_steps_that_did_not_converge(
+    tmp_path: Path, name: str, text: str, steps: str | None
+) -> None:
+    (tmp_path / name).write_text(text)
+    report = convert(tmp_path / name, tmp_path / "a.atp", progress=False)
+    found = [warning for warning in report.warnings if "(NELM)" in warning]
+    assert [warning.rpartition(": ")[2] for warning in found] == ([steps] if steps else [])
+
+
 def test_a_vasprun_that_is_cut(tmp_path: Path) -> None:
     (tmp_path / "vasprun.xml").write_text(XML[: len(XML) // 3])
-    with pytest.raises(apt.CorruptFileError, match=r"vasprun\.xml"):
+    message = r"vasprun\.xml: ASE's reader for vasp-xml could not read it: .*dpdata"
+    with pytest.raises(apt.UnsupportedFormatError, match=message):
         convert(tmp_path / "vasprun.xml", tmp_path / "a.atp", progress=False)
     assert not (tmp_path / "a.atp").exists()
 
