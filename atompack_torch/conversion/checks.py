@@ -66,7 +66,7 @@ def with_periodicity(columns: Columns, source: str, first: int, report: Report) 
     has_cell &= cells.any(axis=(1, 2))  # one of zeros means none
     if (pbc.any(axis=1) & ~has_cell).any():
         report.warn("pbc: true for molecules without a cell, which have no periodic neighbors")
-    is_finite: Array = np.isfinite(cells).all(axis=(1, 2))
+    is_finite: Array = np.asarray(np.isfinite(cells).all(axis=(1, 2)))
     bare = has_cell & ~has_pbc
     wrong = has_cell & (~is_finite | (bare & ~have_volume(cells)))
     for i in np.flatnonzero(wrong).tolist():

@@ -169,7 +169,7 @@ def of_arrays(
 
 def have_volume(cells: Array) -> Array:
     """Returns (B,) bool for cells (B, 3, 3): True if their vectors are finite and independent."""
-    is_finite: Array = np.isfinite(cells).all(axis=(1, 2))
+    is_finite: Array = np.asarray(np.isfinite(cells).all(axis=(1, 2)))
     volumes: Array = np.linalg.det(np.where(is_finite[:, None, None], cells, 0.0))
     is_full: Array = volumes != 0
     return is_full
@@ -179,7 +179,7 @@ def _periodicity(cells: Array) -> list[Column]:
     """Returns the ``pbc`` of molecules that have a cell and no word about it."""
     if cells.shape[1:] != (3, 3) or cells.dtype.kind not in "biuf":
         return []  # refused natively, with a hint
-    there: Array = cells.any(axis=(1, 2))
+    there: Array = np.asarray(cells.any(axis=(1, 2)))
     wrong = np.flatnonzero(there & ~have_volume(cells))
     if len(wrong):
         expected = "finite, independent vectors, or pbc, which says in which directions it repeats"

@@ -149,3 +149,12 @@ def test_labels_in_info_and_arrays(tmp_path: Path) -> None:
         assert batch.stress[0].tolist() == [[0, 5, 4], [5, 1, 3], [4, 3, 2]]
         assert not report.skipped
         assert any(note.startswith("forces: read from a value") for note in report.notes)
+
+
+def test_forces_without_an_energy_are_named(tmp_path: Path) -> None:
+    atoms = ase.Atoms("H")
+    atoms.info["total"] = 1.0
+    atoms.calc = SinglePointCalculator(atoms, forces=np.zeros((1, 3)))
+    ase.io.write(tmp_path / "a.traj", atoms)
+    (warning,) = convert(tmp_path / "a.traj", tmp_path / "a.atp", progress=False).warnings
+    assert warning.endswith("no energy: name it in keys if it is one of properties/total")

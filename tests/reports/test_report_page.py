@@ -238,7 +238,7 @@ def test_lengths_in_other_units_are_a_note(tmp_path: Path, scale: float, unit: s
 @pytest.mark.parametrize(("metal", "lattice"), [(46, 4.09), (12, 4.5)])
 def test_hydrides_of_metals_are_in_angstrom(tmp_path: Path, metal: int, lattice: float) -> None:
     spots = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]]) * lattice / 2
-    positions = np.concatenate([spots, spots + [lattice / 2, 0, 0]])
+    positions = np.concatenate([spots, spots + np.array([lattice / 2, 0, 0])])
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
         writer.write_arrays(
             positions=positions[None],
