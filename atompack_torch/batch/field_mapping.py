@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Generic, TypeVar, overload
 
 from atompack_torch.errors import UnknownFieldError
-from atompack_torch.fields import similar_names
+from atompack_torch.fields import NEIGHBORS, TRIPLETS, similar_names
 
 _MAX_SHOWN = 20
 
@@ -27,6 +27,9 @@ def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownField
     """
     similar = " or ".join(map(repr, similar_names(name, known)))
     hint = f": did you mean {similar}?" if similar else ""
+    if name in NEIGHBORS:
+        options = {"edge_vector": ", vectors=True"} | dict.fromkeys(TRIPLETS, ", triplets=True")
+        hint = f": give the dataset neighbors=NeighborList(cutoff{options.get(name, '')})"
     shown = ", ".join(map(repr, [*known][:_MAX_SHOWN]))
     shown += ", ..." if len(known) > _MAX_SHOWN else ""
     return UnknownFieldError(f"no field {name!r} in this {where}{hint}; it has {shown}")

@@ -19,6 +19,7 @@ from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
+    CANONICAL,
     COLUMNS,
     DERIVED,
     MOLECULE_PROPERTY,
@@ -90,7 +91,18 @@ class MoleculeView(FieldMapping[Tensor | str]):
         Raises:
             FieldError: there is no such field (a KeyError as well).
         """
-        return self._batch.level(name)
+        return self._batch.level(self._find(name) or name)
+
+    def _find(self, name: str) -> str | None:
+        """Returns the listed name of a field; its scope may be omitted if it is the only one here.
+
+        Other molecules of the batch may have the key in the other scope.
+        """
+        found = self._batch._find(name)
+        if found is None and name not in CANONICAL:
+            scoped = {prefix + name for prefix in PREFIXES.values()} & {*self.keys()}
+            found = scoped.pop() if len(scoped) == 1 else None
+        return found
 
     def __getitem__(self, name: str) -> Any:
         """Returns a field, or None if this molecule lacks it.
@@ -112,7 +124,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
                 "function got one molecule, the loader has lost its batch sampler (Ray's "
                 "prepare_data_loader replaces it, unless add_dist_sampler=False)"
             )
-        found = self._batch._find(name)
+        found = self._find(name)
         if found is None and name in self._faults:
             found = name  # the damaged value itself is not kept
         if found is None:
@@ -154,7 +166,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
                 property of the atoms too, or data sets make the field.
         """
         check_name(name)
-        found = self._batch._find(name)
+        found = self._find(name)
         if found is not None:
             return self._set(found, self._batch._infos[found], value)
         if name in BUILTINS:

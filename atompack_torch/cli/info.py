@@ -1,4 +1,4 @@
-"""Shows what is in a file: molecules, labels, codec, commits, and where its bytes go.
+"""Shows what is in a file: its format, molecules, labels, codec, commits, and where its bytes go.
 
   atompack-torch info alloys.atp
   atompack-torch info --full alloys.atp
@@ -39,8 +39,10 @@ def needs_torch(options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
+    from atompack_torch.inspection.dispatch import describe
+
     entry, remote = remote_entry(options)
-    described = entry.describe(options.path, options.full, shows_progress(options), remote)
+    described = describe(entry, options.path, options.full, shows_progress(options), remote)
     if options.json:
         print_json(described.document)
     else:

@@ -248,6 +248,8 @@ class Report:
         table = "\n".join(f"{head:<10}{text}" for head, text in rows)
         return table if self.whole is None else f"{table}\n\nall parts\n{self.whole}"
 
+    __repr__ = __str__  # what a notebook shows
+
     def _label_line(self, field: str) -> str:
         names = ", ".join(map(repr, self.sources.get(field, [])))
         return f"{self.labels[field]:>12,}  {field}" + (f", from {names}" if names else "")

@@ -175,9 +175,8 @@ def unknown(
     expected = ", ".join(known.title for known in FORMATS if known.entry)
     found = detect(path, remote)
     unread = _unread(path)
-    if unread or found is None:
-        text = f"expected {expected}; got {unread or 'none of them'}"
-    else:
+    text = f"expected {expected}; got {unread or 'none of them'}"
+    if not unread and found is not None and not found.entry:  # else it has only the suffix
         text = _mismatch(shown, f"one of {expected}", found)
     return UnsupportedFormatError(f"{shown}: {text}")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from atompack_torch.datasets._base import MoleculeDataset
     from atompack_torch.datasets.atlas_shards import ShardDataset
     from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.inspection.entry import Entry
+    from atompack_torch.inspection.entry import Description, Entry
     from atompack_torch.inspection.shards import ShardVerification
     from atompack_torch.inspection.stores import StoreVerification
     from atompack_torch.passes.example_statistics import ShardStatistics
@@ -51,13 +51,16 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
         ds = apt.open("profiles.atlas", arrays=["temperature", "salinity"])
 
     Args:
-        path: an ``.atp`` file, a list or a folder of them; a feature cache (HDF5); a folder of
-            Atlas shards; an ATLAS store. Each may be a URL. Also the bytes of an ``.atp`` file, or
-            a mapping from relative paths to the bytes of the files of a store, as their classes
-            take them.
-        **options: options of the class: ``AtpDataset``, ``TorchCacheDataset``, ``ShardDataset`` or
-            ``AtlasDataset``, which requires ``arrays=``. For URLs ``storage_options``,
-            ``block_cache`` and ``block_cache_bytes``.
+        path: one of these, of which those marked * may be URLs: an ``.atp`` file *, a list or a
+            folder of them; an extended XYZ file (``.xyz``, ``.extxyz``; also compressed: ``.gz``,
+            ``.xz``, ``.bz2``), a list or a folder of them; an ``.aselmdb`` database, a list or a
+            folder of them; a feature cache (HDF5) *; a folder of Atlas shards *; an ATLAS store *.
+            Also the bytes of an ``.atp`` file, or a mapping from relative paths to the bytes of
+            the files of a store, as their classes accept them.
+        **options: options of the class, in the same order: ``AtpDataset``, ``ExtxyzDataset``,
+            ``AseLmdbDataset``, ``TorchCacheDataset``, ``ShardDataset``, or ``AtlasDataset``, which
+            requires ``arrays=``. For URLs ``storage_options``, ``block_cache`` and
+            ``block_cache_bytes``.
 
     Returns:
         An object of that class. Type checkers see a data set of molecules, or with ``arrays=`` an
@@ -102,19 +105,50 @@ def info(
         block_cache_bytes: likewise.
 
     Returns:
-        Plain JSON values, as printed by ``atompack-torch info --json``; ``"errors"`` lists any
-        damage.
+        Plain JSON values, as printed by ``atompack-torch info --json``: ``"format"`` is its short
+        name (``"atp"``, ``"extxyz"``, ...); ``"errors"`` lists any damage.
 
     Raises:
         FileNotFoundError: the path does not exist.
         UnsupportedFormatError: the format is not supported.
     """
     paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
-    described = entry_of(paths, remote).describe(paths, full, False, remote)
+    described = describe(entry_of(paths, remote), paths, full, False, remote)
     document = described.document
     if isinstance(document, list):
         document = document[0] if len(document) == 1 else {"stores": document}
     return {**document, "errors": list(described.errors)}
+
+
+def describe(
+    entry: Entry,
+    paths: Sequence[str],
+    full: bool,
+    progress: bool | Report,
+    remote: RemoteFiles | None,
+) -> Description:
+    """Describes files, and names their format.
+
+    Args:
+        entry: module of the format.
+        paths: files and folders of it.
+        full: count labels in all records.
+        progress: as for ``verify``.
+        remote: access to URLs.
+
+    Returns:
+        What the module says of them, with the format first.
+    """
+    made = entry.describe(paths, full, progress, remote)
+    found = detect(paths[0], remote)
+    if found is None:
+        return made
+    is_list = isinstance(made.document, list)
+    named = [
+        {"format": found.name, **each} for each in (made.document if is_list else [made.document])
+    ]
+    text = f"format: {found.title.partition(' ')[2]}\n{made.text}"
+    return made._replace(document=named if is_list else named[0], text=text)
 
 
 def head(

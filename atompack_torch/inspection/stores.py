@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["compact", "describe", "head", "open_dataset", "show", "statistics", "verify"]
 
 _Array = tuple[str, tuple[int, ...]]  # dtype and shape
+_MOST_ARRAYS = 100  # listed
 
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
@@ -76,12 +77,14 @@ def describe(
 def _text(store: dict[str, Any]) -> str:
     path = printable(store["path"])
     rows = [("array", "datasets", "dtype", "shape")]
-    for array in store["arrays"]:
+    for array in store["arrays"][:_MOST_ARRAYS]:
         shape = str(array["shape"]) if array["shape"] is not None else "differs"
         dtype = array["dtype"] or "differs"
         rows.append((printable(array["name"]), f"{array['n_datasets']:,}", dtype, shape))
     first = f"{path}: {store['n_datasets']:,} datasets, {bytes_text(store['file_bytes'])}"
-    return f"{first}\n{table(rows, '  ')}"
+    more = len(store["arrays"]) - _MOST_ARRAYS
+    rest = f"\n  ... and {more:,} more" if more > 0 else ""
+    return f"{first}\n{table(rows, '  ')}{rest}"
 
 
 @dataclass
@@ -309,7 +312,7 @@ def _of_file(place: Place) -> tuple[int, Iterator[tuple[str, _Array]], int]:
     with opening(place.path, "an array file", "array-file"):
         file = ArrayFileReader(path if store is not None else place.path, MAX_METADATA_BYTES, store)
     names = file.names()
-    arrays = (("", _array(file.definition(name))) for name in names)
+    arrays = ((name, _array(file.definition(name))) for name in names)
     if store is not None:
         return len(names), arrays, sum(version[2] for version in file.versions)
     return len(names), arrays, _bytes_of_layers(Path(place.path))

@@ -63,7 +63,7 @@ class ArrayFile(FlushingWriter):
             may take in one ``read``; None: 256 MiB, or 64 times the size of the files if that is
             more. Read a larger sparse array in parts (``start``, ``shape``).
         num_threads: maximum number of compression threads; None: chosen automatically.
-        cache_bytes: memory for decoded blocks; see ``AtlasStore``.
+        cache_bytes: memory for decoded blocks of a file opened for reading; see ``AtlasStore``.
         storage_options: options of the remote store; see ``AtpDataset``.
         block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
         block_cache_bytes: limit of that folder, or of the memory without one.
@@ -99,6 +99,8 @@ class ArrayFile(FlushingWriter):
     ) -> None:
         remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
         cache = checked_cache(cache_bytes)
+        if cache is not None and mode != "r":
+            raise ValueError(f"cache_bytes: expected mode='r', got {mode!r}, which keeps no blocks")
         options = BlockOptions(
             mode=mode,
             codec=codec,
@@ -129,6 +131,11 @@ class ArrayFile(FlushingWriter):
     def names(self) -> list[str]:
         """Names of the arrays, in the order in which they first appeared."""
         return self._handle.current().names()
+
+    @property
+    def num_layers(self) -> int:
+        """Number of files: the base, and a layer for each flush since the last ``compact``."""
+        return self._handle.num_layers
 
     def schema(self, name: str) -> ArraySchema:
         """Returns the storage layout of an array.

@@ -110,6 +110,14 @@ class ArrayFileHandle:
             raise is_closed(self.path, "file")
         return handle
 
+    @property
+    def num_layers(self) -> int:
+        """Number of files of the last flush; ValueError if the file is closed."""
+        self.current()
+        if self._versions is not None:
+            return len(self._versions)
+        return len(ArrayFileReader(self.local_path, self.limits.max_metadata_bytes).versions)
+
     def changing(self) -> ArrayFileWriter:
         """Returns the native writer; ValueError if the file is open for reading, or closed."""
         if self.writer is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,7 +45,8 @@ def checked_dtype(dtype: Any) -> str:
     """
     name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
     if not isinstance(dtype, str) and not name.startswith(("int", "uint", "float")):
-        name = str(np.dtype(dtype))
+        with suppress(TypeError):  # torch.bool, classes: not of the names below
+            name = str(np.dtype(dtype))
     if name == "datetime64[ns]":
         name = "timestamp_ns"
     if name not in DTYPES:

@@ -219,3 +219,33 @@ def test_an_energy_for_each_molecule_has_no_second_axis(tmp_path: Path) -> None:
         writer.write_arrays(**arrays, energy=column[:, 0])
     with pytest.raises(apt.FieldError, match=r"energy.*got \(1,\).*squeeze"):
         apt.Molecule(np.zeros((1, 3)), [1], energy=[1.0])
+
+
+def test_edges_that_were_not_asked_for(batch: apt.MoleculeBatch) -> None:
+    give = r"give the dataset neighbors=NeighborList\(cutoff"
+    for item in (batch, batch[0]):
+        with pytest.raises(AttributeError, match=give + r"\); it has"):
+            item.edge_index  # noqa: B018
+        with pytest.raises(apt.FieldError, match=give + r", vectors=True\)"):
+            item["edge_vector"]
+
+
+def test_a_molecule_needs_no_scope_for_its_only_value() -> None:
+    """A key that is of the molecule here, and of the atoms there."""
+    here = apt.Molecule(np.zeros((2, 3)), [1, 8], properties={"spin": 3.0, "energy": 1.0})
+    there = apt.Molecule(np.zeros((2, 3)), [1, 8], atom_properties={"spin": np.ones(2)})
+    both = apt.Molecule(
+        np.zeros((1, 3)), [1], properties={"spin": 3.0}, atom_properties={"spin": np.ones(1)}
+    )
+    batch = apt.MoleculeBatch.from_molecules([here, there, both])
+    assert batch[0]["spin"] == batch[0].spin == 3.0
+    assert batch[1]["spin"].tolist() == [1.0, 1.0]
+    assert (batch[0].level("spin"), batch[1].level("spin")) == ("molecule", "atom")
+    assert batch[0].energy is None
+    for item in (batch, batch[2]):
+        with pytest.raises(apt.FieldError, match="did you mean"):
+            item["spin"]
+    batch[0].spin = 4.0
+    molecule = batch[0]
+    molecule.spin = 5.0
+    assert molecule["properties/spin"] == 5.0

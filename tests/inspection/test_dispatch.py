@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import atompack_torch as apt
 from atompack_torch import formats
+from atompack_torch.cli import main
 from atompack_torch.passes.example_statistics import ShardStatistics
 
 
@@ -105,10 +108,34 @@ def test_what_open_refuses(files: dict[str, Path], tmp_path: Path) -> None:
         apt.UnsupportedFormatError, match=r"expected an \.atp file, .* none of them"
     ):
         apt.open(strange)
+    for content, got in ((b"", "an empty file"), (b"\0" * 40, "none of them")):
+        strange.with_suffix(".atp").write_bytes(content)
+        with pytest.raises(apt.UnsupportedFormatError, match=f"got {got}"):
+            apt.open(strange.with_suffix(".atp"))
     rows = tmp_path / "a.json"
     rows.write_text('{"1": {}}')
     with pytest.raises(apt.UnsupportedFormatError, match="atompack-torch convert"):
         apt.open(rows)
+
+
+def test_files_that_nothing_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,energy\n1,2,3\n")
+    torch.save({"a": torch.ones(2)}, tmp_path / "b.pt")
+    torch.save([1], tmp_path / "b.npz")
+    np.save(tmp_path / "c.npy", np.ones(3))
+    (tmp_path / "d.pkl").write_bytes(pickle.dumps([1]))
+    for name, advice in {
+        "a.csv": "table of comma-separated values: read it with pandas",
+        "b.pt": "file of torch.save: load it with torch.load",
+        "b.npz": "file of torch.save: load it with torch.load",
+        "c.npy": "one array without names: numpy.savez",
+        "d.pkl": "pickle: pickles run code",
+    }.items():
+        for read in (apt.open, lambda path: apt.convert(path, tmp_path / "o.atp", progress=False)):
+            with pytest.raises(apt.UnsupportedFormatError, match=advice):
+                read(tmp_path / name)
+    np.savez(tmp_path / "e.npz", a=np.ones(2))
+    assert formats.detect(tmp_path / "e.npz") == formats.by_suffix("e.npz")
 
 
 def test_info(files: dict[str, Path]) -> None:
@@ -126,6 +153,39 @@ def test_info(files: dict[str, Path]) -> None:
         json.dumps(described, allow_nan=False)
     assert apt.info(files["cache"])["files"][0]["n_entries"] == 2
     assert apt.info(files["atp"], full=True)["labels"]["molecules"]["energy"] == 2
+
+
+def test_info_names_the_format(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    names = {
+        "atp": "atp",
+        "folder": "atp-folder",
+        "store": "atlas-store",
+        "array": "array-file",
+        "shards": "shards",
+        "cache": "hdf5",
+    }
+    for name, expected in names.items():
+        assert next(iter(apt.info(files[name]).items())) == ("format", expected)
+    assert main(["info", str(files["array"])]) == 0
+    assert capsys.readouterr().out.startswith("format: array file\n")
+
+
+def test_info_of_an_array_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with apt.ArrayFile(tmp_path / "x.af", "x") as file:
+        file.define("depth", "float32", (4,))
+        file.define("names", "string", (2, 3))
+    found: Any = apt.info(tmp_path / "x.af")
+    arrays = [(each["name"], each["dtype"], list(each["shape"])) for each in found["arrays"]]
+    assert arrays == [("depth", "float32", [4]), ("names", "string", [2, 3])]
+    assert main(["info", str(tmp_path / "x.af")]) == 0
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("depth", "float32", "(4,)", "names", "(2, 3)"))
+
+
+def test_help_of_open_names_every_format() -> None:
+    classes = "Atp Extxyz AseLmdb TorchCache Shard Atlas"
+    for name in (*(f"{kind}Dataset" for kind in classes.split()), ".xyz", ".aselmdb", "HDF5"):
+        assert name in str(apt.open.__doc__)
 
 
 def test_info_of_a_damaged_file(files: dict[str, Path]) -> None:

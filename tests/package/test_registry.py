@@ -39,7 +39,7 @@ def test_a_sixth_format(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dataset = apt.open(toy)
     assert type(dataset).__name__ == "ToyDataset"
     assert [float(dataset[i].energy) for i in range(2)] == [-1.5, -2.5]
-    assert apt.info(toy) == {"n_molecules": 2, "errors": []}
+    assert apt.info(toy) == {"format": "toy", "n_molecules": 2, "errors": []}
     assert [float(molecule.energy) for molecule in apt.head(toy, 1)] == [-1.5]
     assert apt.verify(toy).ok
     assert apt.statistics(toy) == [-1.5, -2.5]
@@ -47,7 +47,7 @@ def test_a_sixth_format(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main([command, str(toy)]) == 0
         assert capsys.readouterr().out
     assert cli.main(["info", "--json", str(toy)]) == 0
-    assert json.loads(capsys.readouterr().out) == {"n_molecules": 2}
+    assert json.loads(capsys.readouterr().out) == {"format": "toy", "n_molecules": 2}
 
 
 def test_conversion_from_and_to_it(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ positions: Tensor = dataset.batch([0]).positions
 energy: Tensor = dataset.batch([0])["energy"].sum()
 forces: Tensor = dataset[:3].forces
 molecule: apt.Molecule = dataset[0]
+for molecule in dataset:
+    print(len(molecule))
 train, test = dataset.split([0.5, 0.5], seed=0)
 budget = apt.AtomBudgetBatchSampler(train, max_atoms=512)
 for made in apt.Loader(train, batch_sampler=budget):

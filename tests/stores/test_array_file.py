@@ -190,3 +190,39 @@ def test_codecs_of_blocks(folder: Path, tmp_path: Path) -> None:
     with apt.ArrayFile(path, "a", "none") as file:
         file.write("a", values)
     assert apt.ArrayFile(path).schema("a").codecs == ("none",)
+
+
+def test_numbers_of_layers(tmp_path: Path) -> None:
+    path = tmp_path / "a.af"
+    with apt.ArrayFile(path, "x") as file:
+        assert file.num_layers == 1
+        file.define("t", "float64", (3,))
+        file.flush()
+        assert file.num_layers == 2
+        file.write("t", np.ones(3))
+    reader = apt.ArrayFile(path)
+    assert reader.num_layers == 3
+    with apt.ArrayFile(path, "a") as file:
+        file.compact()
+        assert file.num_layers == 1
+    assert reader.num_layers == 3  # as it was opened
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, object(), "bool"])
+def test_dtypes_that_are_not_stored(tmp_path: Path, dtype: Any) -> None:
+    with (
+        apt.ArrayFile(tmp_path / "a.af", "x") as file,
+        apt.AtlasStore(tmp_path / "s", "x") as store,
+    ):
+        store.create_dataset("d")
+        with pytest.raises(ValueError, match=r"dtype: expected one of int8.* got "):
+            file.define("t", dtype, (3,))
+        with pytest.raises(ValueError, match=r"dtype: expected one of int8.* got "):
+            store.define_array("d", "t", dtype, (3,))
+
+
+@pytest.mark.parametrize("mode", ["x", "a"])
+def test_a_writer_keeps_no_blocks(tmp_path: Path, mode: Any) -> None:
+    with pytest.raises(ValueError, match="cache_bytes: expected mode='r'"):
+        apt.ArrayFile(tmp_path / "a.af", mode, cache_bytes=1 << 20)
+    assert not (tmp_path / "a.af").exists()
