@@ -137,7 +137,7 @@ def describe(
         remote: access to URLs.
 
     Returns:
-        What the module says of them, with the format first.
+        The description of the module, with the format first.
     """
     made = entry.describe(paths, full, progress, remote)
     found = detect(paths[0], remote)
