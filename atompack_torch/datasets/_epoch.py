@@ -25,7 +25,7 @@ class SharedEpoch:
         self._share(torch.tensor([number]))
 
     def _share(self, memory: torch.Tensor) -> None:
-        self._memory = memory.share_memory_()
+        self._memory: torch.Tensor = memory.share_memory_()  # type: ignore[no-untyped-call]
         self._view = self._memory.numpy()
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from torch import Tensor
 
 from atompack_torch.datasets._batches import Batch, BatchPrefetcher
+from atompack_torch.loading.accelerate import leave_accelerate
 from atompack_torch.loading.background import BackgroundPrefetcher
 from atompack_torch.loading.transfer import SideStream, to_device
 
@@ -69,6 +70,7 @@ class BatchIterator(Generic[Batch]):
                 raise StopIteration
             batch = self._take(native)
             if len(native) == 0 and self._request is None and self._broken_by is None:
+                self._loader.end_of_dataloader = True
                 self._loader._end_pass(self.token)  # with the last batch
             if batch is not None:
                 return self._dataset._apply_transform(to_device(batch, self._device))
@@ -82,6 +84,7 @@ class BatchIterator(Generic[Batch]):
             self._loader._warn_of_drops(n)
         self.close()
         self._loader._end_pass(self.token)
+        leave_accelerate(self._loader)
 
     def _next_request(self) -> Sequence[int] | Tensor | None:
         """Returns the next request, or None at the end.
@@ -95,7 +98,7 @@ class BatchIterator(Generic[Batch]):
             raise
 
     def _take(self, native: BatchPrefetcher) -> Any:
-        """Returns the oldest batch, None if it is skipped; one that is an error counts as delivered."""
+        """Returns the oldest batch, None if it is skipped; an error counts as delivered too."""
         n, is_delivered = len(native), True
         try:
             batch = native.take()

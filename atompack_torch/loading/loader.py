@@ -19,6 +19,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._batches import Batch, BatchDataset
 from atompack_torch.datasets._dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.loading.accelerate import enter_accelerate
 from atompack_torch.loading.batch_iterator import BatchIterator
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
@@ -41,6 +42,7 @@ from atompack_torch.loading.position import (
     settings_of,
 )
 from atompack_torch.loading.samplers._elastic import ElasticSampler
+from atompack_torch.loading.samplers._wrappers import is_skipping
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
 from atompack_torch.options import epoch_number
 
@@ -60,14 +62,17 @@ class Loader(Generic[Batch]):
     Batches arrive in the order of the sampler for any number of threads. An error in a thread is
     raised in place of its batch; iterating further continues with the next batch.
 
-    Each pass is the next epoch, unless ``set_epoch`` was called. An epoch counts when its last batch
-    was delivered: after a pass that was left early, as by ``next(iter(loader))``, the same epoch
-    starts again. The order of a shuffled pass only depends on ``seed`` and epoch; a data set whose
-    molecules or labels change with the epoch enters it too. With ``missing="drop"``, batches in
-    which no molecule has the labels are skipped, and counted in the warning about dropped
-    molecules; on several ranks, which need equally many batches, a molecule that has them is drawn
-    instead. Options of torch's ``DataLoader`` that do not exist here raise an
-    error that names the replacement.
+    Each pass is the next epoch, unless ``set_epoch`` was called. An epoch counts when its last
+    batch was delivered: after a pass that was left early, as by ``next(iter(loader))``, the same
+    epoch starts again. The order of a shuffled pass only depends on ``seed`` and epoch; a data set
+    whose molecules or labels change with the epoch enters it too.
+
+    With ``missing="drop"``, batches in which no molecule has the labels are skipped, and counted in
+    the warning about dropped molecules. On several ranks, which need equally many batches, one
+    molecule that has them is drawn at random instead.
+
+    Options of torch's ``DataLoader`` that do not exist here raise an error that names the
+    replacement.
 
     Args:
         dataset: a data set of this package.
@@ -99,6 +104,10 @@ class Loader(Generic[Batch]):
             option does not exist or has the wrong type.
         ValueError: an option is out of range, or options exclude each other.
     """
+
+    # Read by accelerate: the last batch was delivered; items of it that repeat others (-1: none).
+    end_of_dataloader = False
+    remainder = -1
 
     def __init__(
         self,
@@ -221,6 +230,8 @@ class Loader(Generic[Batch]):
         self._warn_of_ranks()
         indices = self._indices()
         self._resumed, self._n_used = False, 0
+        self.end_of_dataloader = False
+        enter_accelerate(self)
         begun = BatchIterator(self, indices)
         self._pass = begun.token
         return begun
@@ -405,6 +416,12 @@ class Loader(Generic[Batch]):
             )
 
     def __getattr__(self, name: str) -> NoReturn:
+        if is_skipping():
+            raise ValueError(
+                "skip_first_batches: expected a DataLoader, got a Loader, which resumes by its own "
+                "state: accelerator.register_for_checkpointing(loader), or load_state_dict; with "
+                "transformers' Trainer also TrainingArguments(ignore_data_skip=True)"
+            )
         hint = REPLACEMENTS.get(name)
         if hint is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -60,8 +60,10 @@ class ElasticSampler(Sampler[Item]):
     for the first time: from then on, each pass repeats the epoch that was set last, as with torch's
     ``DistributedSampler``. A pass that was left early is repeated from its start; the workers of a
     ``DataLoader`` ask for items ahead, so that a pass counts when its last item was asked for. The
-    dataset that a sampler is made of enters the epoch with it. If a framework deals the items of a sampler to the ranks itself (accelerate, or a wrapper similar to
-    torch's ``DistributedSampler``), the sampler yields the items of all ranks.
+    dataset that a sampler is made of enters the epoch with it.
+
+    If a framework deals the items of a sampler to the ranks itself (accelerate, or a wrapper
+    similar to torch's ``DistributedSampler``), the sampler yields the items of all ranks.
     """
 
     _repr_options: tuple[str, ...] = ()  # options of the subclass, for repr

@@ -202,5 +202,5 @@ def digest(array: NDArray[Any]) -> str:
     """Returns a digest of numbers and their order that does not depend on their dtype."""
     state = hashlib.blake2b(digest_size=8)
     for first in range(0, len(array), _CHUNK):
-        state.update(array[first : first + _CHUNK].astype("<f8"))
+        state.update(array[first : first + _CHUNK].astype("<f8").tobytes())
     return state.hexdigest()

@@ -73,6 +73,12 @@ def refuse_dispatching() -> None:
             )
 
 
+def is_skipping() -> bool:
+    """Returns True in calls from accelerate's ``skip_first_batches``."""
+    frame = sys._getframe(2)
+    return _module(frame) == _ACCELERATE and frame.f_code.co_name != "__getattr__"
+
+
 def is_overfitting() -> bool:
     """Returns True if Lightning's ``overfit_batches`` requires the same batches every epoch."""
     if not any(name in sys.modules for name in _LOOPS):
