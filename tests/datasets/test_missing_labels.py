@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -326,3 +328,60 @@ def test_nan_in_a_feature_cache(new_path: NewPath, tmp_path: Path) -> None:
     joined = apt.AtpDataset(path, cache=apt.TorchCache(cache), nan_is_missing=True)[:]
     assert joined.mask("forces").tolist() == [True, False]
     assert joined.mask("features").tolist() == [True, True]
+
+
+@pytest.fixture
+def half(new_path: Callable[[], Path]) -> apt.AtpDataset:
+    """Molecules 0 to 3 and 90 have an energy, of 100."""
+    path = new_path()
+    with apt.AtpWriter(path) as writer:
+        for k in range(100):
+            energy = float(k) if k < 4 or k == 90 else None
+            writer.write(apt.Molecule(np.zeros((2, 3)), [1, 1], energy=energy))
+    return apt.AtpDataset(path, fields=["energy"], missing="drop")
+
+
+@pytest.mark.filterwarnings("ignore:missing='drop'")
+@pytest.mark.parametrize("resident", [False, True])
+def test_no_empty_batches_in_a_loader(half: apt.AtpDataset, resident: bool) -> None:
+    """They are skipped, also at the end of the pass, and a state counts them."""
+    dataset = apt.ResidentDataset(half) if resident else half
+    loader = apt.Loader(dataset, 4)
+    assert [batch.index.tolist() for batch in loader] == [[0, 1, 2, 3], [90]]
+    assert (loader.epoch, len(dataset.batch([5, 6]))) == (1, 0)
+    batches = iter(loader)
+    next(batches), next(batches)
+    state = loader.state_dict()
+    assert (state["batches"], state["consumed"]) == (2, 92)
+    resumed = apt.Loader(dataset, 3)
+    resumed.load_state_dict(state)
+    assert list(resumed) == []
+    with pytest.warns(UserWarning, match="dropped 95 molecules in this pass"):
+        list(apt.Loader(dataset, 4))
+
+
+@pytest.mark.filterwarnings("ignore:missing='drop'")
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_no_empty_batches_in_a_dataloader(half: apt.AtpDataset, n_workers: int) -> None:
+    """Another molecule is drawn, of which all have the same chance."""
+    loader = DataLoader(half, 4, num_workers=n_workers, collate_fn=apt.collate_identity)
+    found = [batch.index.tolist() for batch in loader]
+    assert found == [batch.index.tolist() for batch in loader]
+    assert (found[0], found[22], len(found)) == ([0, 1, 2, 3], [90], 25)
+    drawn = [number for batch in found[1:22] + found[23:] for number in batch]
+    assert len(drawn) == 23
+    assert set(drawn) == {0, 1, 2, 3, 90}
+    assert all(torch.isfinite(batch.energy.square().mean()) for batch in loader)
+    with pytest.raises(apt.FieldError, match="expected a molecule that has all labels"):
+        half.subset(range(4, 90)).__getitems__([3, 4])
+
+
+@pytest.mark.filterwarnings("ignore:missing='drop'")
+def test_ranks_get_equally_many_batches(half: apt.AtpDataset) -> None:
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        found = [len(batch) for batch in apt.Loader(half, 4)]
+    finally:
+        torch.distributed.destroy_process_group()
+    assert len(found) == 25
+    assert min(found) == 1
