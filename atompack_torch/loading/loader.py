@@ -191,6 +191,8 @@ class Loader(Generic[Batch]):
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next pass, which starts from its beginning.
 
+        A position that was loaded is kept if it belongs to this epoch.
+
         Args:
             epoch: number of the epoch, at least 0.
 
@@ -198,7 +200,10 @@ class Loader(Generic[Batch]):
             TypeError: the number is not an integer.
             ValueError: the number is negative.
         """
-        self._epoch = epoch_number(epoch)
+        epoch = epoch_number(epoch)
+        if self._resumed and epoch == self._epoch:
+            return
+        self._epoch = epoch
         self._resumed, self._sampler_state, self._generator_state = False, None, None
         self._restart()
         self._set_epoch_of_sampler()
@@ -402,6 +407,7 @@ class Loader(Generic[Batch]):
             sampler._checked(state.get("sampler", {}))
         if state["consumed"]:
             self._check_generator()
+        self._resumed = False
         self.set_epoch(state["epoch"])
         self._n_delivered, self._first = state["batches"], state["consumed"]
         self._resumed, self._sampler_state = True, state.get("sampler")
