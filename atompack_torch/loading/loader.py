@@ -308,7 +308,7 @@ class Loader(Generic[Batch]):
         is_planned = isinstance(sampler, ElasticSampler) and not sampler._draws_change
         if is_planned and self.dataset._draws_change and self.batch_sampler is not None:
             drawn = self.dataset._epoch_for(self._epoch)
-            if drawn != self._drawn:
+            if drawn != self._drawn and sampler._depends_on_sizes:
                 raise ValueError(
                     f"batch_sampler: expected one made of this data set, whose molecules change "
                     f"with the epoch, got one planned for epoch {self._drawn}: "

@@ -203,7 +203,10 @@ def test_a_plan_of_old_draws_is_never_used(write: Make) -> None:
     list(loader)
     with pytest.raises(ValueError, match="one made of this data set, whose molecules change"):
         list(loader)
-    costly = apt.AtomBudgetBatchSampler(mixture(write), 25, costs=np.ones(20))
+    alike = apt.AtomBudgetBatchSampler(20, 5, costs=np.ones(20))
+    loader = apt.Loader(dataset, batch_sampler=alike)
+    assert [len(list(loader)) for _ in range(2)] == [4, 4]
+    costly = apt.AtomBudgetBatchSampler(mixture(write), 25, costs=np.arange(20))
     list(costly)
     with pytest.raises(ValueError, match="costs: expected none for a dataset"):
         list(costly)

@@ -125,6 +125,11 @@ class ElasticSampler(Sampler[Item]):
         """True if the dataset has other molecules in each epoch."""
         return isinstance(self._dataset, MoleculeDataset) and self._dataset._draws_change
 
+    @property
+    def _depends_on_sizes(self) -> bool:
+        """True if other molecules need another plan."""
+        return True
+
     def _plan_for(self, epoch: int) -> None:
         """Plans the molecules that the dataset has in an epoch, without entering it."""
         if not self._draws_change:

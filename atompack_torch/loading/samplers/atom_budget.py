@@ -124,7 +124,14 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         self._digest: str | None = None
         self._counted: tuple[int, int, int] | None = None  # seed, epoch, its number of batches
 
+    @property
+    def _depends_on_sizes(self) -> bool:
+        costs = self._windows.costs
+        return bool(len(costs) and costs.min() < costs.max())
+
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
+        if self._has_costs and not self._depends_on_sizes:
+            return
         if self._has_costs:
             raise no_other_molecules("costs")
         if self._oversized == "error":

@@ -24,7 +24,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
     seen: list[int] = []
     names: dict[str, object] = {"__name__": "page"}
-    exec(first, names)  # noqa: S102
+    exec(first, names)
     whole = names["trainer"]().loader  # type: ignore[operator]
     epochs = [[k for b in whole for k in b.index.tolist()] for _ in range(2)]
 
@@ -36,7 +36,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return loss(self, model, batch, **options)
 
     trainer.compute_loss = noting  # type: ignore[attr-defined]
-    exec(second, names)  # noqa: S102
+    exec(second, names)
     resumed = names["resumed"]
     assert seen == [*epochs[0][-len(seen) + 40 :], *epochs[1]]
     assert 0 < len(seen) - 40 < 40
