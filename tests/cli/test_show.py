@@ -249,3 +249,12 @@ def test_results_of_checks_are_green_or_red(
     assert capsys.readouterr().out.splitlines()[-1].startswith("\x1b[32m")
     assert main(["verify", str(fixtures / "bad_section_cut.atp")]) == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith("\x1b[31m")
+
+
+def test_velocities_have_no_usual_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Momenta of ASE give velocities in its unit, other files have Å/fs."""
+    columns = "Properties=species:S:1:pos:R:3:momenta:R:3"
+    (tmp_path / "a.xyz").write_text(f"1\n{columns}\nH 0 0 0 1 0 0\n")
+    assert main(["info", str(tmp_path / "a.xyz")]) == 0
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert ["velocities", "atom", "float64", "(3,)", "all"] in rows
