@@ -236,13 +236,13 @@ class ChangeOptions:
 
 
 def with_options(kind: type) -> Callable[[_Function], _Function]:
-    """Makes a decorator that shows the fields of a dataclass in the place of ``**options``.
+    """Makes a decorator that shows the fields of a dataclass where ``**options`` is.
 
     Args:
         kind: the dataclass.
 
     Returns:
-        The decorator; it changes the signature that ``help`` shows, not the function.
+        The decorator; it changes what ``help`` shows, not what the function does.
     """
 
     def decorated(function: _Function) -> _Function:
@@ -251,6 +251,12 @@ def with_options(kind: type) -> Callable[[_Function], _Function]:
         own = inspect.signature(kind).parameters.values()
         given = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         shown = signature.replace(parameters=[*parameters, *given])
+        texts = [f"        {one.name}: {one.metadata['help']}." for one in fields(kind)]
+        lines = (function.__doc__ or "").split("\n")  # None with python -OO
+        at = [i for i, line in enumerate(lines) if line.lstrip().startswith("**options:")]
+        for i in at:
+            lines[i : i + 1] = texts
+        function.__doc__ = "\n".join(lines)
         setattr(function, "__signature__", shown)  # noqa: B010  (mypy knows no such attribute)
         return function
 

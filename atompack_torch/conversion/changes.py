@@ -128,7 +128,14 @@ class Changes(ChangeOptions):
         ]
 
     def unit(self, label: str) -> str | None:
-        """Returns the unit from which a label is converted; None if it is not."""
+        """Finds the unit from which a label is converted.
+
+        Args:
+            label: the label, or ``positions``.
+
+        Returns:
+            The unit; None if the label is not converted.
+        """
         return next((unit for own, _, unit, _ in self._units() if own == label), None)
 
     def _others(self) -> list[tuple[str, str, str | None, str]]:

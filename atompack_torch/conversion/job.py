@@ -154,7 +154,7 @@ class Job(NamedTuple):
             for field in made.source_units(report.labels):
                 if field not in report.source_units:
                     report.source_units.append(field)
-            is_stated = made != self.changes  # then nobody knows that some are not converted
+            is_stated = made != self.changes  # not asked for, so a note is not enough
             for text in made.unit_warnings(report.labels):
                 (report.warn if is_stated and "/" not in text else report.note)(text)
         for warning in (
