@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,17 +78,18 @@ class _System(NamedTuple):
             if folder == self.folder:
                 where, what = folder, "folders set.* of arrays, or text in coord.raw"
             raise CorruptFileError(f"{where}: expected {what}, got no file")
-        found: dict[str, Rows] = {
+        found: dict[str, NpyRows | TextRows] = {
             name: (TextRows if file.suffix == ".raw" else NpyRows)(os.fspath(file))
             for name, file in files.items()
         }
         if found["coord"].shape != (3 * len(self.types),):
-            return found
+            return {**found}
         return {name: _with_axis(rows) for name, rows in found.items()}  # of a single frame
 
 
-def _with_axis(rows: Rows) -> Rows:
-    return HeldRows(rows.read(0, rows.shape[0] if rows.shape else 1).reshape(1, -1))
+def _with_axis(rows: NpyRows | TextRows) -> Rows:
+    with closing(rows):
+        return HeldRows(rows.read(0, rows.shape[0] if rows.shape else 1).reshape(1, -1))
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
