@@ -32,6 +32,13 @@ def is_read_only(path: object, handle: str) -> ValueError:
     return ValueError(f'{path}: expected a {handle} opened with mode "a" or "x", got "r"')
 
 
+def printable(text: str) -> str:
+    """Escapes control characters: names in files may hold escape sequences of terminals."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class AtompackError(Exception):
     """Base of all errors about data.
 
@@ -40,7 +47,7 @@ class AtompackError(Exception):
     """
 
     def __init__(self, message: str, /) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
 
 
 class CorruptFileError(AtompackError, ValueError):

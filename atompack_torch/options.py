@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from atompack_torch.errors import FieldError, UnsupportedFormatError
+from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
 
 CODECS = ("none", "lz4", "zstd")
 MAX_METADATA_BYTES = 256 << 20
@@ -300,7 +300,7 @@ def short_list(names: Iterable[object], n: int, most: int = 10) -> str:
     Returns:
         Names separated by commas.
     """
-    shown = [str(name) for name in islice(names, most)]
+    shown = [printable(str(name)) for name in islice(names, most)]
     shown = [x if len(x) <= _LONGEST_NAME else f"{x[: _LONGEST_NAME - 3]}..." for x in shown]
     return ", ".join(shown) + (f", ... ({n:,} in all)" if n > len(shown) else "")
 

@@ -18,7 +18,7 @@ from atompack_torch.batch.exports import ExportableFields
 from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
 from atompack_torch.batch.one_molecule import fields_from_values
 from atompack_torch.batch.storage import Place, Structure, Value
-from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.errors import CorruptFileError, FieldError, printable
 from atompack_torch.fields import (
     DERIVED,
     STRUCTURE,
@@ -274,7 +274,7 @@ class MoleculeBatch(ExportableFields):
                 return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
             return f"list of {len(value)}"
 
-        lines = [f"  {name}: {describe(value)}" for name, value in self._fields.items()]
+        lines = [f"  {printable(name)}: {describe(value)}" for name, value in self._fields.items()]
         head = f"{len(self)} molecules, {len(self._fields['positions'])} atoms"
         return "MoleculeBatch(" + head + "\n" + "\n".join(lines[:30]) + "\n)"
 

@@ -6,18 +6,22 @@ import os
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.conversion import hdf5_sets, mace_hdf5
 from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.hdf5_files import NO_POSITIONS, ForeignFile, HdfRows, opened
 from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
+from atompack_torch.conversion.rows import HeldRows, NpzRows, Rows
 from atompack_torch.conversion.systems import Level, Member, System, said_level
-from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.writers.columns import Columns
 
@@ -146,14 +150,14 @@ class _Request(NamedTuple):
         path: path of the file.
         keys: name in the file → name here.
         padding: atomic number of padding rows.
-        stray: name of a dataset in a group without positions → its number of occurrences; filled
-            while the file is traversed.
+        lost: what is not read, and why → its number of occurrences; filled while the file is
+            traversed.
     """
 
     path: str
     keys: Mapping[str, str]
     padding: int | None
-    stray: Counter[str]
+    lost: Counter[tuple[str, str]]
 
 
 _Opener = Callable[[_Request], AbstractContextManager[Systems]]
@@ -172,6 +176,7 @@ class _Survey:
         self._sizes: set[int | None] = set()
         self._possible: dict[str, set[Level]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
+        self._what: dict[str, str] = {}
         with systems(request) as found:
             for system in found:
                 self._add(system)
@@ -189,6 +194,7 @@ class _Survey:
             if said_level(member.name) is None:
                 self._possible[member.key] = self._possible.get(member.key, possible) & possible
                 self._shapes[member.key] = member.rows.shape[1:]
+                self._what[member.key] = member.what
 
     def levels(self, report: Report) -> dict[str, Level]:
         """Returns the levels of custom members; members that fit none are left out and reported."""
@@ -202,7 +208,8 @@ class _Survey:
             elif possible:
                 levels[key] = min(possible, key=("atom", "molecule", "shared").index)
             else:
-                report.skip(f"array {key!r}", "its rows are neither structures nor atoms")
+                what = f"{self._what[key]} {key!r}"
+                report.skip(what, "its rows are neither structures nor atoms")
         return levels
 
 
@@ -214,8 +221,7 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
         report.note("read as rMD17")
         report.units.update(_RMD17_UNITS)
     custom = survey.levels(report)
-    for name, n in request.stray.items():
-        report.skip(f"array {name!r}", "there are no positions in its group", n)
+    report.skipped.update(request.lost)
     with systems(request) as found:
         for system in found:
             levels = dict(custom)
@@ -230,13 +236,14 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
                     (levels[member.key],) = system.levels(member)
                 elif levels.get(member.key) == "shared" and not system.name:
                     del levels[member.key]
-                    report.skip(f"array {member.key!r}", "one value for the whole file")
+                    what = f"{member.what} {member.key!r}"
+                    report.skip(what, "one value for the whole file")
             for member in system.members.values():
                 if member.key != member.name:
                     report.origin(_field_name(member, levels), member.key)
             _warn_of_groups(system, report)
-            for key in system.left_out:
-                report.skip(f"array {key!r}", "key_map gives its name to another")
+            for what in system.left_out:
+                report.skip(what, "key_map gives its name to another")
             yield from system.blocks(levels, report)
 
 
@@ -280,23 +287,28 @@ def _warn_of_groups(system: System, report: Report) -> None:
 
 
 def _system(
-    request: _Request, arrays: Iterable[tuple[str, Rows]], where: str, name: str = ""
+    request: _Request,
+    arrays: Mapping[str, Rows],
+    where: str,
+    name: str = "",
+    attributes: Mapping[str, Rows] = MappingProxyType({}),
 ) -> System:
-    """Builds a system from arrays, renamed to their names here."""
+    """Builds a system from arrays and attributes, renamed to their names here."""
     members: dict[str, Member] = {}
     left_out = []
     mapped = {*request.keys.values()}
-    for key, rows in arrays:
+    for key, rows in (*arrays.items(), *attributes.items()):
+        what = "array" if key in arrays else "attribute"
         known = _NAMES.get(key, key)
         here = request.keys.get(key, key if known in mapped else known)
         if here in mapped and key not in request.keys:
-            left_out.append(key)
+            left_out.append(f"{what} {key!r}")
         elif here in members:
             both = f"{members[here].key!r} and {key!r}"
             raise FieldError(f"{where}: {both} could both be {here}: say which in key_map")
         else:
             unit = rows.unit() if isinstance(rows, HdfRows) else ""
-            members[here] = Member(key, here, rows, unit)
+            members[here] = Member(key, here, rows, unit, what)
     return System(where, members, request.padding, name, left_out)
 
 
@@ -312,52 +324,76 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
         raise CorruptFileError(f"{path}: no .npz file: {described(error)}") from error
     with archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
-        arrays = [(name.removesuffix(".npy"), NpzRows(path, archive, name)) for name in names]
+        if len({*names}) < len(names):
+            raise CorruptFileError(f"{path}: expected each array once, got one twice")
+        others = [name for name in archive.namelist() if not name.endswith(".npy")]
+        request.lost.update((f"file {name!r}", "no array") for name in others)
+        arrays: dict[str, Rows] = {
+            name.removesuffix(".npy"): NpzRows(path, archive, name) for name in names
+        }
         yield iter([_system(request, arrays, path)])
 
 
 @contextmanager
 def _hdf5_systems(request: _Request) -> Iterator[Systems]:
-    import h5py
-
-    check_regular_file(request.path)
-    try:
-        file = h5py.File(request.path, "r")
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise CorruptFileError(f"{request.path}: no HDF5 file: {described(error)}") from error
-    with file:
-        yield _guarded(request.path, _systems_below(request, file, frozenset()))
+    with opened(request.path) as file:
+        yield _systems_below(request, file, "/")
 
 
-def _guarded(path: str, systems: Systems) -> Systems:
-    """Converts errors while traversing a damaged file, which vary, to ``CorruptFileError``."""
-    try:
-        yield from systems
-    except AtompackError:
-        raise
-    except Exception as error:
-        raise CorruptFileError(f"{path}: {described(error)}") from error
-
-
-def _systems_below(request: _Request, group: Any, above: frozenset[Any]) -> Systems:
-    """Yields the systems of a group and its subgroups, depth first, along hard links only."""
-    import h5py
-
-    here, where = h5py.h5o.get_info(group.id).addr, f"{request.path}: {group.name}"
-    if here in above:
-        raise CorruptFileError(f"{where}: expected a tree of groups, got a circle")
-    own = [name for name in group if group.get(name, getlink=True, getclass=True) is h5py.HardLink]
-    kinds = {name: group.get(name, getclass=True) for name in own}
-    datasets = [name for name, kind in kinds.items() if kind is h5py.Dataset]
-    datasets = [name for name in datasets if group[name].shape is not None]  # skips empty datasets
-    keys = request.keys
-    if any(keys.get(name, _NAMES.get(name)) == "positions" for name in datasets):
-        arrays = [(name, HdfRows(request.path, group[name])) for name in datasets]
-        yield _system(request, arrays, where, group.name.strip("/"))
+def _systems_below(request: _Request, file: ForeignFile, name: str) -> Systems:
+    """Yields the systems of a group and its subgroups, depth first."""
+    group, where = file.listing(name), f"{request.path}: {name}"
+    lost, datasets = group.unread(), group.readable()
+    places = {key: request.keys.get(key, _NAMES.get(key)) for key in datasets}
+    if "positions" in places.values():
+        arrays: dict[str, Rows] = {
+            key: HdfRows(file, f"{name.rstrip('/')}/{key}", stored)
+            for key, stored in datasets.items()
+        }
+        attributes = _attributes(request, group.attrs, arrays, lost)
+        system = _system(request, arrays, where, name.strip("/"), attributes)
+        for member in system.fields():
+            if member.what == "attribute":
+                try:
+                    system.levels(member)
+                except FieldError:
+                    lost[f"attribute {member.key!r}"] = "its shape is not that of its name"
+                    del system.members[member.name]
+        yield system
     else:
-        request.stray.update(datasets)
-    for name, kind in kinds.items():
-        if kind is h5py.Group:
-            yield from _systems_below(request, group[name], above | {here})
+        lost |= {f"array {key!r}": NO_POSITIONS for key in datasets}
+        lost |= {f"attribute {key!r}": NO_POSITIONS for key in group.attrs}
+    request.lost.update(lost.items())
+    for key in group.groups:
+        yield from _systems_below(request, file, f"{name.rstrip('/')}/{key}")
+
+
+def _attributes(
+    request: _Request, attrs: Mapping[str, Any], arrays: Mapping[str, Rows], lost: dict[str, str]
+) -> dict[str, Rows]:
+    """Returns the attributes of a group that may be values of its structures."""
+    here = {key: request.keys.get(key, _NAMES.get(key, key)) for key in (*arrays, *attrs)}
+    given = {here[key] for key in arrays}
+    places = next(arrays[key] for key in arrays if here[key] == "positions")
+    is_one = len(places.shape) == 3 and places.shape[0] == 1
+    found: dict[str, Rows] = {}
+    for key, value in attrs.items():
+        rows = HeldRows(np.asarray(value))
+        is_text = rows.dtype.kind in "SUO"
+        if here[key] in ("n_atoms", "ptr", "positions"):
+            why = "expected as an array"
+        elif key in arrays or (here[key] in given and key not in request.keys):
+            why = "an array has its name"
+        elif value is None or (
+            is_text
+            and here[key] not in ("name", "atomic_numbers")
+            and (said_level(here[key]) is not None)
+        ):
+            why = "expected numbers"
+        else:
+            if is_one and rows.shape[:1] != (1,):
+                rows = HeldRows(np.asarray(value)[None])
+            found[key] = rows
+            continue
+        lost[f"attribute {key!r}"] = why
+    return found

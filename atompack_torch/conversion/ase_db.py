@@ -89,17 +89,20 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 def _records(path: _Path, report: Report) -> Iterator[Parts]:
     report.note(BOOKKEEPING)
     database = _connect(path)
-    report.units.update(_units(database))
+    try:
+        metadata = dict(database.metadata)
+    except Exception as error:  # whatever the database stumbles over
+        raise CorruptFileError(f"{path}: its metadata: {described(error)}") from error
+    report.units.update(_units(metadata))
+    for key in metadata:
+        if "unit" not in key.lower():
+            report.skip(f"metadata {key!r}", "of the whole database")
     for number, row in enumerate(_rows(database, str(path))):
         yield from converted(partial(_parts, database, row, report), path, number, report)
 
 
-def _units(database: Any) -> dict[str, str]:
+def _units(metadata: dict[str, Any]) -> dict[str, str]:
     """Returns field → unit of the metadata of a database: as ASE, or SchNetPack, has them."""
-    try:
-        metadata = database.metadata
-    except Exception:  # rows name what is damaged
-        return {}
     units: dict[str, Any] = {}
     described = metadata.get("key_descriptions")
     for key, texts in described.items() if isinstance(described, dict) else ():

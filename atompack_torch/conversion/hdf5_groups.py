@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.conversion.hdf5_files import ForeignFile, HdfRows, Listing, fetch
 from atompack_torch.conversion.keys import field_of
 from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.rows import HdfRows
+from atompack_torch.conversion.rows import HeldRows, Rows
 from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES, numbers_of
 from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import (
@@ -37,12 +38,14 @@ class HdfSet(NamedTuple):
         names: name in the file → part of a structure, or label.
         gradient: name of an array of gradients, which become forces; empty if there is none.
         units: label → unit that it is published in, unless the file states another.
+        subgroups: groups in a group that are groups of structures too.
     """
 
     title: str
     names: Mapping[str, str]
     units: Mapping[str, str]
     gradient: str = ""
+    subgroups: tuple[str, ...] = ()
 
 
 class _Piece(NamedTuple):
@@ -69,16 +72,20 @@ class GroupReader:
     """Reads the groups of one file.
 
     Args:
-        path: path of the file, for messages.
+        file: the file.
         known: its set.
         keys: name in the file → name here.
         report: receives the interpretation of names, and what was left out.
     """
 
-    def __init__(self, path: str, known: HdfSet, keys: Mapping[str, str], report: Report) -> None:
-        self._path, self._known, self._keys, self._report = path, known, keys, report
+    def __init__(
+        self, file: ForeignFile, known: HdfSet, keys: Mapping[str, str], report: Report
+    ) -> None:
+        self._file, self._path = file, file.path
+        self._known, self._keys, self._report = known, keys, report
         self._missing = set(keys)
         self._pending: list[_Piece] = []
+        self._listed: tuple[str, Listing] | None = None
         if len({*keys.values()}) < len(keys):
             raise ValueError("key_map: expected each name once, got one twice")
         taken = {*keys.values()}
@@ -88,11 +95,11 @@ class GroupReader:
         report.note(f"read as {known.title}")
         report.units.update(known.units)
 
-    def count(self, group: Any) -> int:
+    def count(self, group: str) -> int:
         """Counts the structures of a group.
 
         Args:
-            group: the group, of h5py.
+            group: path of the group in the file.
 
         Returns:
             Their number.
@@ -100,36 +107,63 @@ class GroupReader:
         Raises:
             CorruptFileError: there are no positions.
         """
-        try:
-            shape = group[self._places].shape
-        except Exception as error:
-            fault = f"expected an array {self._places!r}, got {described(error)}"
-            raise CorruptFileError(f"{self._path}: {group.name}: {fault}") from error
+        stored = self._listing(group).datasets.get(self._places)
+        return self._count(group, None if stored is None else stored.shape)
+
+    def total(self, groups: list[str]) -> int:
+        """Counts the structures of groups.
+
+        Args:
+            groups: their paths.
+
+        Returns:
+            The sum of their numbers.
+
+        Raises:
+            CorruptFileError: there are no positions.
+        """
+        shapes = self._file.shapes([f"{group}/{self._places}" for group in groups])
+        return sum(self._count(*one) for one in zip(groups, shapes, strict=True))
+
+    def _count(self, group: str, shape: tuple[int, ...] | AtompackError | None) -> int:
+        if shape is None or isinstance(shape, CorruptFileError):
+            got = "none" if shape is None else str(shape).removeprefix(f"{self._path}: ")
+            fault = f"expected an array {self._places!r}, got {got}"
+            raise CorruptFileError(f"{self._path}: {group}: {fault}")
+        if isinstance(shape, AtompackError):
+            raise shape
         if len(shape) != 3 or shape[2] != 3 or 0 in shape[1:]:
             raise self._wrong_shape(group, self._places, "(M, n, 3)", shape)
-        return int(shape[0])
+        return shape[0]
 
-    def names(self, group: Any) -> set[str]:
+    def _listing(self, group: str) -> Listing:
+        if self._listed is None or self._listed[0] != group:
+            self._listed = group, self._file.listing(group)
+        return self._listed[1]
+
+    def names(self, group: str) -> set[str]:
         """Returns the names of the fields that a group may have.
 
         Args:
-            group: the group, of h5py.
+            group: path of the group in the file.
 
         Returns:
             Labels, and properties with their scope.
         """
-        targets = {target for name in group if (target := self._target(name)) is not None}
+        found = self._listing(group)
+        names = (*found.datasets, *found.attrs)
+        targets = {target for name in names if (target := self._target(name)) is not None}
         return {PREFIXES.get(scope, "") + key for scope, key in targets}
 
     def missing_keys(self) -> list[str]:
         """Returns the keys that were in no group."""
         return sorted(self._missing)
 
-    def read(self, group: Any, name: str, first: int, last: int) -> Iterator[Columns]:
+    def read(self, group: str, name: str, first: int, last: int) -> Iterator[Columns]:
         """Yields blocks that are complete after some structures of a group.
 
         Args:
-            group: the group, of h5py.
+            group: path of the group in the file.
             name: name of its structures.
             first: number of the first of them.
             last: one past the last.
@@ -156,7 +190,7 @@ class GroupReader:
         except AtompackError:
             raise
         except Exception as error:  # damaged arrays can fail in many ways
-            raise CorruptFileError(f"{self._path}: {group.name}: {described(error)}") from error
+            raise CorruptFileError(f"{self._path}: {group}: {described(error)}") from error
 
     def rest(self) -> Iterator[Columns]:
         """Yields the structures read since the last block, if there are any."""
@@ -164,23 +198,34 @@ class GroupReader:
             pieces, self._pending = self._pending, []
             yield _block(pieces)
 
-    def _arrays(self, group: Any) -> dict[str, HdfRows]:
-        """Returns the arrays of a group that are read."""
-        import h5py
-
-        arrays = {}
-        for name in group:
-            if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
-                continue
-            is_new, target = name not in self._targets, self._target(name)
+    def _arrays(self, group: str) -> dict[str, Rows]:
+        """Returns the arrays and attributes of a group that are read."""
+        found = self._listing(group)
+        for what, why in found.unread().items():
+            self._report.skip(what, why)
+        for key in found.groups:
+            if key not in self._known.subgroups:
+                self._report.skip(f"group {key!r}", "a group in a group of structures")
+        arrays: dict[str, Rows] = {}
+        for key, stored in found.readable().items():
+            is_new, target = key not in self._targets, self._target(key)
             if target is None:
                 continue
-            dataset = group[name]
-            if isinstance(dataset, h5py.Dataset) and dataset.shape is not None:
-                arrays[name] = rows = HdfRows(self._path, dataset)
-                # Those of properties are for the report alone: one group is enough.
-                if (is_new or target.scope == BUILTIN) and (unit := rows.unit()):
-                    self._report.units[target.key] = unit
+            arrays[key] = rows = HdfRows(self._file, f"{group}/{key}", stored)
+            # Those of properties are for the report alone: one group is enough.
+            if (is_new or target.scope == BUILTIN) and (unit := rows.unit()):
+                self._report.units[target.key] = unit
+        shape = arrays[self._places].shape[:2]
+        given = {self._target(key) for key in arrays}
+        for key, value in found.attrs.items():
+            target = None if key in arrays else self._target(key)
+            held = None
+            if target is not None and target not in given:
+                held = _attribute_rows(target, value, shape)
+            if held is None:
+                self._report.skip(f"attribute {key!r}", "it is no value of these structures")
+            else:
+                arrays[key] = held
         return arrays
 
     def _target(self, name: str) -> FieldId | None:
@@ -215,11 +260,12 @@ class GroupReader:
         return name == self._known.gradient and name not in self._keys
 
     def _piece(
-        self, group: Any, arrays: Mapping[str, HdfRows], name: str, first: int, last: int
+        self, group: str, arrays: Mapping[str, Rows], name: str, first: int, last: int
     ) -> _Piece:
         """Reads structures of a group."""
         n_all, n_atoms = arrays[self._places].shape[:2]
         n = last - first
+        fetch((rows, first, last) for rows in arrays.values() if rows.shape[:1] == (n_all,))
         fields: dict[FieldId, Array | str] = {}
         numbers = None
         for key, rows in arrays.items():
@@ -232,14 +278,14 @@ class GroupReader:
                 if value is not None:
                     fields[target] = value
         if numbers is None:
-            raise CorruptFileError(f"{self._path}: {group.name}: expected atomic numbers, got none")
+            raise CorruptFileError(f"{self._path}: {group}: expected atomic numbers, got none")
         places = arrays[self._places].read(first, last).reshape(-1, 3)
         return _Piece(places, numbers, n_atoms, n, name, fields)
 
     def _numbers(
-        self, group: Any, key: str, rows: HdfRows, shape: tuple[int, int], first: int, last: int
+        self, group: str, key: str, rows: Rows, shape: tuple[int, int], first: int, last: int
     ) -> Array:
-        where = f"{self._path}: {group.name}"
+        where = f"{self._path}: {group}"
         if rows.shape == shape[1:]:
             return np.tile(_numbers_of(rows.read(0, shape[1]), where), last - first)
         if rows.shape == shape:
@@ -248,10 +294,10 @@ class GroupReader:
 
     def _value(
         self,
-        group: Any,
+        group: str,
         key: str,
         target: FieldId,
-        rows: HdfRows,
+        rows: Rows,
         shape: tuple[int, int],
         first: int,
         last: int,
@@ -286,10 +332,39 @@ class GroupReader:
         values = values.reshape(-1, *row)
         return -values if self._is_gradient(key) else values
 
-    def _wrong_shape(self, group: Any, key: str, expected: object, got: object) -> CorruptFileError:
-        return CorruptFileError(
-            f"{self._path}: {group.name}: {key}: expected {expected}, got {got}"
-        )
+    def _wrong_shape(self, group: str, key: str, expected: object, got: object) -> CorruptFileError:
+        return CorruptFileError(f"{self._path}: {group}: {key}: expected {expected}, got {got}")
+
+
+def _attribute_rows(target: FieldId, value: Any, shape: tuple[int, ...]) -> Rows | None:
+    """Returns an attribute of a group as rows of its structures; None if it has no place there.
+
+    Args:
+        target: the field that it has the name of.
+        value: its value.
+        shape: numbers of structures and atoms.
+    """
+    if isinstance(value, str):
+        is_text = target.scope != BUILTIN or target.key == "name"
+        return HeldRows(np.array([value], object)) if is_text else None
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        return None
+    if target.key == "atomic_numbers" and target.scope == BUILTIN:
+        return HeldRows(array) if array.shape in (shape[1:], shape) else None
+    if target.scope == BUILTIN and target.key in BUILTINS:
+        known = BUILTINS[target.key]
+        axes = shape if known.level == "atom" else shape[:1]
+        fits = array.size == math.prod((*axes, *known.shape)) or array.shape == known.shape != ()
+        if not fits or target.key == "name":
+            return None
+        if array.shape == known.shape != ():
+            array = np.broadcast_to(array, (*axes, *known.shape))
+        return HeldRows(array.reshape(*axes, *known.shape))
+    axes = shape if target.scope == ATOM_PROPERTY else shape[:1]
+    if array.shape[: len(axes)] == axes:
+        return HeldRows(array)
+    return None if len(axes) > 1 else HeldRows(np.broadcast_to(array, (*axes, *array.shape)))
 
 
 def _numbers_of(values: Array, where: str) -> Array:

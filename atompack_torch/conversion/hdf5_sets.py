@@ -13,15 +13,15 @@ Each group has structures of the same number of atoms: ``coordinates``, ``confor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from atompack_torch._native import check_regular_file
 from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.hdf5_files import ForeignFile, Listing, opened
 from atompack_torch.conversion.hdf5_groups import GroupReader, HdfSet
-from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.report import Report
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -71,20 +71,20 @@ TRANSITION1X = HdfSet(
         "wB97x_6-31G(d).forces": "forces",
     },
     units={"positions": "Ang", "energy": "eV", "forces": "eV/Ang"},
+    subgroups=("reactant", "transition_state", "product"),
 )
 _SPLITS = ("data", "train", "val", "test")
-_ENDPOINTS = ("reactant", "transition_state", "product")
 
 
 class _Place(NamedTuple):
     """A group of structures.
 
     Attributes:
-        group: the group, of h5py.
+        group: path of the group in the file.
         name: name of its structures.
     """
 
-    group: Any
+    group: str
     name: str
 
 
@@ -115,58 +115,56 @@ def _names(path: str, keys: Mapping[str, str]) -> set[str]:
     """Returns the names of all fields, of some perhaps one that is left out."""
     names = {"name"}
     with _opened(path) as (file, known):
-        reader = GroupReader(path, known, keys, Report())
-        for place in _places(file, known, path):
+        reader = GroupReader(file, known, keys, Report())
+        for place in _places(file, known, Report()):
             names |= reader.names(place.group)
     return names
 
 
 def recognize(path: str) -> HdfSet | None:
     """Returns the set that an HDF5 file belongs to; None if it is none, or cannot be read."""
-    import h5py
-
     try:
-        with h5py.File(path, "r") as file:
+        with opened(path) as file:
             return _set_of(file)
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError):
+    except (AtompackError, OSError):
         return None  # the reader chosen next reports the problem
 
 
-def _set_of(file: Any) -> HdfSet | None:
-    splits = [name for name in _SPLITS if name in file]
+def _set_of(file: ForeignFile) -> HdfSet | None:
+    root = file.listing()
+    splits = [name for name in _SPLITS if name in root.groups]
     if splits:
-        reaction = _first_group(_first_group(file[splits[0]]))
-        names = TRANSITION1X.names
-        return TRANSITION1X if reaction is not None and _holds(reaction, names) else None
-    first = _first_group(file)
-    if first is None:
+        formulas = file.listing(f"/{splits[0]}")
+        reactions = _first(file, f"/{splits[0]}", formulas)
+        reaction = reactions and _first(file, *reactions)
+        return TRANSITION1X if reaction and _holds(reaction[1], TRANSITION1X.names) else None
+    found = _first(file, "/", root)
+    if found is None:
         return None
+    first = found[1]
     if _holds(first, ("coordinates", "atomic_numbers", "wb97x_dz.energy")):
         return ANI_1X
     if _holds(first, ("conformations", "atomic_numbers", "dft_total_energy")):
         return SPICE
-    is_counted = all(re.fullmatch(r"\d+", name) for name in file)
+    is_counted = all(re.fullmatch(r"\d+", name) for name in (*root.groups, *root.datasets))
     return ANI_2X if is_counted and _holds(first, ("coordinates", "species", "energies")) else None
 
 
-def _holds(group: Any, names: Any) -> bool:
-    return all(name in group for name in names)
+def _holds(group: Listing, names: Iterable[str]) -> bool:
+    return all(name in group.datasets for name in names)
 
 
-def _first_group(group: Any) -> Any:
-    """Returns the first group in a group; None if there is none."""
-    return next(iter(_groups(group)), None) if group is not None else None
+def _first(file: ForeignFile, name: str, group: Listing) -> tuple[str, Listing] | None:
+    """Returns path and content of the first group in a group; None if there is none."""
+    for found in _below(name, group):
+        return found, file.listing(found)
+    return None
 
 
-def _groups(group: Any) -> Iterator[Any]:
-    """Yields the groups in a group, along hard links only."""
-    import h5py
-
-    for name in group:
-        if group.get(name, getlink=True, getclass=True) is h5py.HardLink:
-            found = group[name]
-            if isinstance(found, h5py.Group):
-                yield found
+def _below(name: str, group: Listing) -> Iterator[str]:
+    """Yields the paths of the groups in a group."""
+    for key in group.groups:
+        yield f"{name.rstrip('/')}/{key}"
 
 
 def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
@@ -183,8 +181,8 @@ def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
         CorruptFileError: the file is damaged.
     """
     with _opened(path) as (file, known):
-        reader = GroupReader(path, known, keys or {}, Report())
-        return sum(reader.count(place.group) for place in _places(file, known, path))
+        reader = GroupReader(file, known, keys or {}, Report())
+        return reader.total([place.group for place in _places(file, known, Report())])
 
 
 def read(
@@ -213,9 +211,9 @@ def read(
         FieldError: an array that a key names is in no group.
     """
     with _opened(path) as (file, known):
-        reader = GroupReader(path, known, keys or {}, report)
+        reader = GroupReader(file, known, keys or {}, report)
         start = 0
-        for place in _places(file, known, path):
+        for place in _places(file, known, report if first == 0 else Report()):
             n = reader.count(place.group)
             low, high = max(first - start, 0), n if last is None else min(last - start, n)
             if low < high:
@@ -230,45 +228,34 @@ def read(
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[tuple[Any, HdfSet]]:
-    import h5py
-
-    check_regular_file(path)
-    try:
-        file = h5py.File(path, "r")
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise CorruptFileError(f"{path}: no HDF5 file: {described(error)}") from error
-    with file:
+def _opened(path: str) -> Iterator[tuple[ForeignFile, HdfSet]]:
+    with opened(path) as file:
         known = _set_of(file)
         if known is None:
             raise CorruptFileError(f"{path}: expected the groups that it had when it was opened")
         yield file, known
 
 
-def _places(file: Any, known: HdfSet, path: str) -> Iterator[_Place]:
-    """Yields the groups of structures; errors about a damaged tree of groups name the file."""
-    try:
-        if known is TRANSITION1X:
-            yield from _reactions(file)
-        else:
-            for group in _groups(file):
-                yield _Place(group, group.name.strip("/"))
-    except AtompackError:
-        raise
-    except Exception as error:  # damaged tables of groups can fail in many ways
-        raise CorruptFileError(f"{path}: {described(error)}") from error
-
-
-def _reactions(file: Any) -> Iterator[_Place]:
-    splits = ["data"] if "data" in file else [name for name in _SPLITS if name in file]
+def _places(file: ForeignFile, known: HdfSet, report: Report) -> Iterator[_Place]:
+    """Yields the groups of structures; the report receives what other groups hold."""
+    root = file.listing()
+    if known is not TRANSITION1X:
+        root.list_unused(report, root.groups)
+        for name in _below("/", root):
+            yield _Place(name, name.strip("/"))
+        return
+    root.list_unused(report, _SPLITS)  # data has what is in the others
+    splits = ["data"] if "data" in root.groups else [n for n in _SPLITS if n in root.groups]
     for split in splits:
-        for formula in _groups(file[split]):
-            for reaction in _groups(formula):
-                name = reaction.name.strip("/").removeprefix(f"{split}/")
+        formulas = file.listing(f"/{split}")
+        formulas.list_unused(report, formulas.groups)
+        for formula in _below(f"/{split}", formulas):
+            reactions = file.listing(formula)
+            reactions.list_unused(report, reactions.groups)
+            for reaction in _below(formula, reactions):
+                name = reaction.removeprefix(f"/{split}/")
                 yield _Place(reaction, name)
-                own = {group.name.rpartition("/")[2]: group for group in _groups(reaction)}
-                for point in _ENDPOINTS:
-                    if point in own:
-                        yield _Place(own[point], f"{name}/{point}")
+                points = file.listing(reaction).groups
+                for point in known.subgroups:
+                    if point in points:
+                        yield _Place(f"{reaction}/{point}", f"{name}/{point}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
 from atompack_torch.conversion.ase_files import converted
 from atompack_torch.conversion.converter import Source, SourceOptions
+from atompack_torch.conversion.hdf5_files import ForeignFile, Tree, opened
 from atompack_torch.conversion.keys import field_of
 from atompack_torch.conversion.mace_hdf5_writing import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.conversion.records import blocks
@@ -33,6 +34,7 @@ __all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
 _CONFIG = re.compile(r"config_(\d+)")
+_MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the structures
 _LABELS = ("energy", "forces", "stress", "charges")
 # Per-structure values of any shape; other values with one row per atom are per-atom.
 _OF_STRUCTURE = {
@@ -54,12 +56,11 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 def is_mace(path: _Path) -> bool:
     """True if an HDF5 file was written by MACE; False also if it cannot be read."""
-    import h5py
-
     try:
-        with h5py.File(path, "r") as file:
-            return any(_BATCH.fullmatch(name) or _CONFIG.fullmatch(name) for name in file)
-    except (OSError, RuntimeError, KeyError, ValueError):
+        with opened(path) as file:
+            names = file.listing().groups
+            return any(_BATCH.fullmatch(name) or _CONFIG.fullmatch(name) for name in names)
+    except (AtompackError, OSError):
         return False  # the reader chosen next reports the problem
 
 
@@ -75,8 +76,8 @@ def count(path: _Path) -> int:
     Raises:
         CorruptFileError: the file is damaged.
     """
-    with _opened(path) as file:
-        return sum(len(names) for _, names in _batches(file, str(path)))
+    with opened(path) as file:
+        return sum(len(names) for _, names in _batches(file, Report()))
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
@@ -101,52 +102,52 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
 def _records(path: _Path, report: Report) -> Iterator[Parts]:
     number = 0
-    with _opened(path) as file:
-        for batch, names in _batches(file, str(path)):
-            for name in names:
-                make = partial(_parts, file, f"{batch}/{name}", str(path), report)
+    with opened(path) as file:
+        is_own = FIELD in file.listing().attrs
+        for batch, names in _batches(file, report):
+            paths = [f"/{batch}/{name}" for name in names]
+            for name, tree in zip(paths, file.trees(paths), strict=True):
+                if isinstance(tree, UnsupportedFormatError):
+                    raise tree
+                make = partial(_parts, tree, f"{path}: {name}", report, is_own=is_own)
                 yield from converted(make, path, number, report)
                 number += 1
 
 
-def _opened(path: _Path) -> Any:
-    import h5py
-
-    try:
-        return h5py.File(path, "r")
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise CorruptFileError(f"{path}: no HDF5 file: {described(error)}") from error
-
-
-def _batches(file: Any, path: str) -> Iterator[tuple[str, list[str]]]:
+def _batches(file: ForeignFile, report: Report) -> Iterator[tuple[str, list[str]]]:
     """Yields batch names with the names of their structures, in numeric order."""
-    if any(_CONFIG.fullmatch(name) for name in file):
+    root = file.listing()
+    if any(_CONFIG.fullmatch(name) for name in root.groups):
         raise UnsupportedFormatError(
-            f"{path}: expected groups config_batch_N, got config_N of prepared graphs, whose atoms "
-            "are rows of an element table that is not in the file: convert the source of it"
+            f"{file.path}: expected groups config_batch_N, got config_N of prepared graphs, whose "
+            "atoms are rows of an element table that is not in the file: convert the source of it"
         )
-    try:
-        for batch in _by_number(file, _BATCH):
-            yield batch, _by_number(file[batch], _CONFIG)
-    except Exception as error:  # a damaged table of contents can fail in many ways
-        raise CorruptFileError(f"{path}: {described(error)}") from error
+    batches = _by_number(root.groups, _BATCH)
+    root.list_unused(report, {*batches, *_MARKS})
+    for batch in batches:
+        group = file.listing(f"/{batch}")
+        names = _by_number(group.groups, _CONFIG)
+        group.list_unused(report, {*names})
+        yield batch, names
 
 
-def _by_number(group: Any, pattern: re.Pattern[str]) -> list[str]:
-    found = [(int(match[1]), name) for name in group if (match := pattern.fullmatch(name))]
+def _by_number(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
+    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
     return [name for _, name in sorted(found)]
 
 
-def _parts(file: Any, name: str, path: str, report: Report) -> Parts:
+def _parts(tree: Tree | AtompackError, where: str, report: Report, *, is_own: bool) -> Parts:
+    if isinstance(tree, AtompackError):
+        raise tree
     try:
-        values, weights = _values(file[name])
-        own = _own_values(file[name])
+        values, weights, own = _values(tree, report)
     except AtompackError:
         raise
     except Exception as error:
-        raise CorruptFileError(f"{path}: {name}: {described(error)}") from error
+        raise CorruptFileError(f"{where}: {described(error)}") from error
+    for key in ("positions", "atomic_numbers"):
+        if key not in values:
+            raise CorruptFileError(f"{where}: expected {key}, got none")
     positions, numbers = values.pop("positions"), values.pop("atomic_numbers")
     parts = Parts(positions, numbers, {}, {}, {})
     for key, weight in weights.items():
@@ -158,51 +159,65 @@ def _parts(file: Any, name: str, path: str, report: Report) -> Parts:
     if "charges" in values and "charges" not in weights and not np.any(values["charges"]):
         del values["charges"]
         report.skip("charges", "all are 0 and have no weight: MACE's word for none")
-    if FIELD in file.attrs and values.get("config_type") == DEFAULT_TYPE:
+    if is_own and values.get("config_type") == DEFAULT_TYPE:
         del values["config_type"]
     for key, value in values.items():
         _put(parts, key, value, report)
     for field, value in own.items():
-        _put_own(parts, field, value, f"{path}: {name}")
+        _put_own(parts, field, value, where)
     return parts
 
 
-def _values(group: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Reads the values and weights of one structure, in either layout."""
+def _values(tree: Tree, report: Report) -> tuple[dict[str, Any], dict[str, float], dict[str, Any]]:
+    """Returns values and weights of one structure, in either layout, and values of our own."""
     values: dict[str, Any] = {}
     weights: dict[str, float] = {}
-    for key, member in group.items():
-        if key == "properties":
-            found = {name: _value(dataset) for name, dataset in member.items()}
-            values |= {name: value for name, value in found.items() if value is not None}
-        elif key == "property_weights":
-            found = {name: _value(dataset) for name, dataset in member.items()}
-            weights |= {name: float(w) for name, w in found.items() if w is not None}
-        elif not _is_own(key, member) and (value := _value(member)) is not None:
-            if key.endswith("_weight"):
-                weights[key.removesuffix("_weight")] = float(value)
-            else:
-                values[key] = value
-    for key in ("positions", "atomic_numbers"):
-        if key not in values:
-            raise CorruptFileError(f"{group.file.filename}: {group.name}: expected {key}, got none")
-    return values, weights
+    own: dict[str, Any] = {}
+    for key, value in tree.attrs.items():
+        _add(values, key, value, report)
+    for key, (value, attrs) in tree.values.items():
+        if key.startswith(PREFIX) and FIELD in attrs:  # as mace_hdf5_writing writes them
+            own[str(attrs[FIELD])] = value.decode() if isinstance(value, bytes) else value
+        elif key.endswith("_weight"):
+            if (weight := _text(value)) is not None:
+                weights[key.removesuffix("_weight")] = float(weight)
+        else:
+            _add(values, key, value, report)
+            _list_attributes(key, attrs, report)
+    for name, group in tree.groups.items():
+        for key, (value, attrs) in group.values.items():
+            if name == "properties":
+                _add(values, key, value, report)
+                _list_attributes(key, attrs, report)
+            elif name == "property_weights" and (weight := _text(value)) is not None:
+                weights[key] = float(weight)
+        lost = [*group.others, *group.groups, *group.attrs]
+        if name not in ("properties", "property_weights"):
+            lost = [*lost, *group.values]
+        for key in lost:
+            report.skip(f"{name}/{key}", "MACE has no such value")
+    for key, why in tree.others.items():
+        report.skip(f"array {key!r}", why)
+    return values, weights, own
 
 
-def _is_own(name: str, member: Any) -> bool:
-    """True for a value that ``mace_hdf5_writing`` wrote beside those of MACE."""
-    return name.startswith(PREFIX) and FIELD in member.attrs
+def _add(values: dict[str, Any], key: str, value: Any, report: Report) -> None:
+    if value is None:
+        report.skip(f"attribute {key!r}", "it is neither numbers nor text")
+    elif (found := _text(value)) is not None:
+        values[key] = found
 
 
-def _own_values(group: Any) -> dict[str, Any]:
-    """Reads the values that ``mace_hdf5_writing`` wrote beside those of MACE, by their fields."""
-    found = {}
-    for name in group:
-        if name.startswith(PREFIX) and _is_own(name, group[name]):
-            value = group[name][()]
-            field = str(group[name].attrs[FIELD])
-            found[field] = value.decode() if isinstance(value, bytes) else value
-    return found
+def _list_attributes(key: str, attrs: Mapping[str, Any], report: Report) -> None:
+    for name in attrs:
+        report.skip(f"attribute {name!r} of array {key!r}", "attributes of arrays are not kept")
+
+
+def _text(value: Any) -> Any:
+    """Decodes text; None for MACE's "None"."""
+    if isinstance(value, bytes):
+        value = value.decode()
+    return None if isinstance(value, str) and value == "None" else value
 
 
 def _put_own(parts: Parts, field: str, value: Any, where: str) -> None:
@@ -220,14 +235,6 @@ def _put_own(parts: Parts, field: str, value: Any, where: str) -> None:
     elif scope == ATOM_PROPERTY:
         raise CorruptFileError(f"{where}: {field}: expected numbers, got text")
     target[key] = value
-
-
-def _value(dataset: Any) -> Any:
-    """Reads a string, a number or an array; None for MACE's "None"."""
-    value = dataset[()]
-    if isinstance(value, bytes):
-        value = value.decode()
-    return None if isinstance(value, str) and value == "None" else value
 
 
 def _put(parts: Parts, key: str, value: Any, report: Report) -> None:

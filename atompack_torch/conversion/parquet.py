@@ -16,7 +16,7 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.parquet_blocks import BlockReader, Field
 from atompack_torch.conversion.parquet_plan import ColumnPlanner, written_fields
-from atompack_torch.conversion.parquet_writing import TARGET, open_target
+from atompack_torch.conversion.parquet_writing import METADATA, TARGET, open_target
 from atompack_torch.conversion.public_sets import PublicSet
 from atompack_torch.conversion.report import Report, described
 from atompack_torch.conversion.systems import BLOCK_STRUCTURES
@@ -28,6 +28,8 @@ from atompack_torch.writers.columns import Columns
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 
 _T = TypeVar("_T")
+# Types of columns, which are read from elsewhere.
+_OWN_METADATA = {b"ARROW:schema", b"pandas", b"huggingface", METADATA.encode()}
 _SUFFIX = ".parquet"
 _BUFFER_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 22  # of all columns
@@ -228,7 +230,10 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
     for name in _files(path):
         with _opened(name) as file:
             schema, n_rows = _guarded(name, lambda: file.schema_arrow), file.metadata.num_rows
-            written = written_fields(_guarded(name, lambda: file.metadata.metadata))
+            metadata = _guarded(name, lambda: file.metadata.metadata) or {}
+            written = written_fields(metadata)
+            for key in metadata.keys() - _OWN_METADATA:
+                report.skip(f"metadata {key.decode(errors='replace')!r}", "of the whole file")
         plan = ColumnPlanner(name, schema, written, keys, report)
         seen |= plan.seen
         if plan.has_positions:

@@ -35,7 +35,7 @@ from atompack_torch.writers.columns import Column, Columns
 from atompack_torch.writers.hidden_parts import published
 
 TARGET = TargetTraits(has_schema=True, codecs=("zstd", "lz4", "none"))
-_METADATA = "atompack_torch"
+METADATA = "atompack_torch"
 # A row group is complete when it reaches either limit.
 _GROUP_ROWS = 1 << 14
 _GROUP_BYTES = 1 << 26
@@ -51,7 +51,7 @@ def fields_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any
         Column → its ``field``, ``level``, ``dtype`` and ``shape``; empty for other files.
     """
     try:
-        found = json.loads((metadata or {})[_METADATA.encode()])
+        found = json.loads((metadata or {})[METADATA.encode()])
     except (KeyError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -138,7 +138,7 @@ class Writer:
             }
             for field, name in self._names.items()
         }
-        self._file.add_key_value_metadata({_METADATA: json.dumps(fields)})
+        self._file.add_key_value_metadata({METADATA: json.dumps(fields)})
 
     def close(self) -> None:
         """Closes the file, and removes intermediate ones."""

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
-from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, printable
 from atompack_torch.options import ChangeOptions
 
 OnError = Literal["raise", "skip"]
@@ -245,7 +245,7 @@ class Report:
         left_out = [f"{n:>12,}  {what}: {why}" for (what, why), n in self.skipped.items()]
         rows += _section("left out", left_out or ["nothing"])
         rows += _section("notes", self.notes)
-        table = "\n".join(f"{head:<10}{text}" for head, text in rows)
+        table = "\n".join(f"{head:<10}{printable(text)}" for head, text in rows)
         return table if self.whole is None else f"{table}\n\nall parts\n{self.whole}"
 
     __repr__ = __str__  # what a notebook shows

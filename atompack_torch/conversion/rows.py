@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,11 @@ import numpy as np
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.conversions import native
 from atompack_torch.conversion.report import described
-from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.writers.columns import Array
 
-# A row this large must be backed by stored bytes, up to the maximum compression of deflate.
-_LARGE_ROW_BYTES = 1 << 26
-_MAX_RATIO = 1100
+_MAX_BYTES = (1 << 63) - 1  # of an array in NumPy
+_SURROGATES = 0xD800 >> 11
 
 
 class Rows(Protocol):
@@ -71,8 +71,8 @@ class NpyRows:
             raise CorruptFileError(f"{self._where}: no array: {described(error)}") from error
         if dtype.hasobject:
             raise UnsupportedFormatError(f"{self._where}: pickled objects are not read")
-        if min(shape, default=0) < 0:
-            raise CorruptFileError(f"{self._where}: expected sizes from 0 up, got {shape}")
+        if min(shape, default=0) < 0 or math.prod((*shape, dtype.itemsize)) > _MAX_BYTES:
+            raise CorruptFileError(f"{self._where}: expected sizes of arrays, got {shape}")
         return shape, dtype, fortran and len(shape) > 1
 
     def read(self, first: int, last: int) -> Array:
@@ -89,7 +89,16 @@ class NpyRows:
         data = self._take((last - first) * row_bytes)
         self._next = last
         shape = (last - first, *row) if self.shape else ()
-        return native(np.frombuffer(data, self.dtype).reshape(shape))
+        return native(self._values(data).reshape(shape))
+
+    def _values(self, data: bytes) -> Array:
+        """Returns the values of these bytes, flat; text must be Unicode."""
+        if self.dtype.kind == "U" and self.dtype.itemsize:
+            codes = np.frombuffer(data, f"{self.dtype.byteorder}u4")
+            bad = codes[(codes > sys.maxunicode) | ((codes >> 11) == _SURROGATES)]
+            if bad.size:
+                raise CorruptFileError(f"{self._where}: expected Unicode, got U+{bad[0]:X}")
+        return np.frombuffer(data, self.dtype)
 
     def _held(self) -> Array:
         if self._whole is None:
@@ -97,7 +106,7 @@ class NpyRows:
                 self._header(self._stream)
                 data = self._take(self.dtype.itemsize * math.prod(self.shape))
             self._stream = None
-            self._whole = np.frombuffer(data, self.dtype).reshape(self.shape, order="F")
+            self._whole = self._values(data).reshape(self.shape, order="F")
         return self._whole
 
     def close(self) -> None:
@@ -195,61 +204,6 @@ class TextRows:
         check_regular_file(self._where)
         with Path(self._where).open(encoding="ascii", errors="replace") as file:
             yield from (line for line in file if line.partition("#")[0].strip())
-
-
-class HdfRows:
-    """An HDF5 dataset.
-
-    Args:
-        path: path of the file, for messages.
-        dataset: the dataset, of h5py.
-
-    Raises:
-        FieldError: parts of it were declared but never written; their values would be invented.
-        CorruptFileError: a row is larger than the stored bytes allow.
-        UnsupportedFormatError: its values are stored in other files.
-    """
-
-    def __init__(self, path: str, dataset: Any) -> None:
-        self._where = f"{path}: {dataset.name}"
-        self._dataset = dataset
-        self.shape, self.dtype = tuple(dataset.shape), dataset.dtype
-        if dataset.external or dataset.is_virtual:
-            raise UnsupportedFormatError(f"{self._where}: values in other files are not read")
-        stored = dataset.id.get_storage_size()
-        if dataset.size and (not stored or _n_missing_chunks(dataset)):
-            raise FieldError(f"{self._where}: expected values, got parts that were never written")
-        row_bytes = dataset.nbytes // max(self.shape[0], 1) if self.shape else 0
-        if row_bytes > _LARGE_ROW_BYTES and dataset.nbytes > _MAX_RATIO * stored:
-            raise CorruptFileError(
-                f"{self._where}: expected stored bytes for rows of {row_bytes} bytes, got {stored}"
-            )
-
-    def read(self, first: int, last: int) -> Array:
-        """See ``Rows``."""
-        try:
-            values = self._dataset[first:last] if self.shape else self._dataset[()]
-        except OSError as error:
-            raise CorruptFileError(f"{self._where}: {described(error)}") from error
-        return native(np.asarray(values))
-
-    def unit(self) -> str:
-        """Returns the unit that an attribute states; empty if none does."""
-        attributes = self._dataset.attrs
-        for name in ("units", "unit"):
-            if name in attributes:
-                value = attributes[name]
-                text = value.decode(errors="replace") if isinstance(value, bytes) else value
-                return text if isinstance(text, str) else ""
-        return ""
-
-
-def _n_missing_chunks(dataset: Any) -> int:
-    if dataset.chunks is None:
-        return 0
-    sizes = zip(dataset.shape, dataset.chunks, strict=True)
-    expected = math.prod(-(-size // chunk) for size, chunk in sizes)
-    return int(expected - dataset.id.get_num_chunks())
 
 
 class HeldRows:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from atompack_torch.conversion.hdf5_files import fetch
 from atompack_torch.conversion.keys import field_of, shaped
 from atompack_torch.conversion.report import Report
 from atompack_torch.conversion.rows import HeldRows, Rows
@@ -22,12 +23,21 @@ _COUNTS = ("n_atoms", "ptr")
 
 
 class Member(NamedTuple):
-    """One array of a file: its key there, its name here, its rows and the unit that it states."""
+    """One array of a file.
+
+    Attributes:
+        key: name in the file.
+        name: name here.
+        rows: the values.
+        unit: unit that the file states for it, if any.
+        what: ``"array"``, or ``"attribute"`` of a group.
+    """
 
     key: str
     name: str
     rows: Rows
     unit: str = ""
+    what: str = "array"
 
 
 class System:
@@ -41,7 +51,7 @@ class System:
         members: the arrays, by their names here.
         padding: atomic number of padding rows; None: there are none.
         name: name of every structure, if not empty and there is no array of names.
-        left_out: keys of arrays whose names were taken by others.
+        left_out: arrays and attributes whose names were given to others.
 
     Raises:
         FieldError: positions or atomic numbers are missing, or shapes fit no layout.
@@ -82,12 +92,14 @@ class System:
 
     def _hold_as_stacked(self) -> None:
         """Reshapes a single structure to a stack of one."""
+        ends = {
+            key: one.rows.shape[0] if one.rows.shape else 1 for key, one in self.members.items()
+        }
+        fetch((self.members[name].rows, 0, end) for name, end in ends.items())
         for name, member in self.members.items():
-            shape = member.rows.shape
-            values = member.rows.read(0, shape[0] if shape else 1)
-            is_shared = name == "atomic_numbers"
-            rows = HeldRows(values if is_shared else values[None])
-            self.members[name] = member._replace(rows=rows)
+            values = member.rows.read(0, ends[name])
+            held = HeldRows(values if name == "atomic_numbers" else values[None])
+            self.members[name] = member._replace(rows=held)
 
     def _read_ptr(self, counted: list[str]) -> Array:
         if len(counted) == 2:
@@ -180,6 +192,11 @@ class System:
         else:
             atoms = int(self._ptr[first]), int(self._ptr[last])
             ptr = self._ptr[first : last + 1] - self._ptr[first]
+        rows = {"positions": atoms}
+        for member in self.fields():
+            if levels.get(member.key) in ("atom", "molecule"):
+                rows[member.name] = atoms if levels[member.key] == "atom" else (first, last)
+        fetch((self.members[name].rows, *bounds) for name, bounds in rows.items())
         numbers = self._numbers(atoms, last - first)
         if self._padding is None and self.is_stacked and not numbers.all():
             report.note("atomic number 0 occurs: padding=0 would leave such rows out")
@@ -193,8 +210,7 @@ class System:
             level = levels.get(member.key)
             if level is None:
                 continue
-            rows = atoms if level == "atom" else (first, last)
-            values = self._values(member, level, rows)
+            values = self._values(member, level, rows.get(member.name, (first, last)))
             fields.append(self._column(member, level, values[kept] if level == "atom" else values))
         fields = [shaped(f, report) if f.scope == BUILTIN else f for f in fields]
         if self.name and "name" not in self.members:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from atompack_torch._native import check_regular_file
+import numpy as np
+
+from atompack_torch.conversion.hdf5_child import SLICE_BYTES
+from atompack_torch.conversion.hdf5_files import ForeignFile
 from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
@@ -35,6 +39,7 @@ class StoreReport(NamedTuple):
         bytes_read: size of the values in memory.
         bytes_written: size of the store.
         seconds: duration of the conversion.
+        left_out: what the store has no place for.
     """
 
     datasets: int
@@ -42,6 +47,7 @@ class StoreReport(NamedTuple):
     bytes_read: int
     bytes_written: int
     seconds: float
+    left_out: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """Converts the report to plain values, for JSON.
@@ -55,6 +61,7 @@ class StoreReport(NamedTuple):
         megabytes = f"{self.bytes_read / 1e6:,.1f} MB to {self.bytes_written / 1e6:,.1f} MB"
         lines = [f"wrote {self.datasets:,} datasets, {megabytes} in {self.seconds:.1f} s"]
         lines += [f"  {name}: {n:,} datasets" for name, n in self.variables.items()]
+        lines += [f"  left out: {what}" for what in self.left_out]
         return "\n".join(lines)
 
 
@@ -89,8 +96,9 @@ def convert_datasets(
     """Writes NetCDF files and Zarr groups into an ATLAS store; needs the extra ``xarray``.
 
     Each becomes a dataset named after the file. Packed values are unpacked and timestamps decoded
-    by xarray. Only one file at a time is in memory. A new store appears when it is complete; an
-    existing one that is appended to is flushed periodically.
+    by xarray, in a process of its own, which opens nothing but the file. Only one file at a time is
+    in memory. Groups in a file or group are dropped, and listed in the report. A new store appears
+    when it is complete; an existing one that is appended to is flushed periodically.
 
     Args:
         src: NetCDF files, Zarr groups, folders of them.
@@ -106,6 +114,8 @@ def convert_datasets(
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.
         FieldError: two files have the same name, or names, dtypes or attributes cannot be stored.
+        CorruptFileError: a file is damaged, or far smaller than the values that it declares.
+        UnsupportedFormatError: a file refers to others, or has a filter that h5py does not.
     """
     check_level(codec, level)
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
@@ -117,9 +127,10 @@ def convert_datasets(
     with staged_target(Path(dst), mode) as made:
         store = AtlasStore(made, "a" if mode == "a" else "x", codec, level=level)
         with store, Progress(len(sources), "files", label=Path(dst).name, enabled=progress) as bar:
-            variables, n_bytes = _add_all(store, sources, bar)
+            variables, n_bytes, lost = _add_all(store, sources, bar)
+    seconds = time.monotonic() - start
     return StoreReport(
-        len(sources), dict(variables), n_bytes, bytes_at(Path(dst)), time.monotonic() - start
+        len(sources), dict(variables), n_bytes, bytes_at(Path(dst)), seconds, tuple(lost)
     )
 
 
@@ -150,32 +161,53 @@ def staged_target(path: Path, mode: str) -> Iterator[Path]:
         yield made
 
 
-def _add_all(store: AtlasStore, sources: Sequence[Path], bar: Progress) -> tuple[Counter[str], int]:
+def _add_all(
+    store: AtlasStore, sources: Sequence[Path], bar: Progress
+) -> tuple[Counter[str], int, list[str]]:
     variables: Counter[str] = Counter()
+    left_out: list[str] = []
     n_bytes = pending = 0
     for path in sources:
-        with _opened(path) as dataset:
-            _add(store, path, dataset)
-            variables.update(map(str, dataset.variables))
-            n_bytes += dataset.nbytes
-            pending += dataset.nbytes
+        dataset, lost = _read(path)
+        left_out += [f"{path}: {what}" for what in lost]
+        _add(store, path, dataset)
+        variables.update(map(str, dataset.variables))
+        n_bytes += dataset.nbytes
+        pending += dataset.nbytes
         if pending > _PENDING_BYTES:
             store.flush()
             pending = 0
         bar.update()
-    return variables, n_bytes
+    return variables, n_bytes, left_out
 
 
-def _opened(path: Path) -> xarray.Dataset:
+def _read(path: Path) -> tuple[xarray.Dataset, list[str]]:
+    """Reads a file or group into memory; also returns what xarray leaves out of it."""
     import xarray
 
-    options: dict[str, Any] = {"decode_timedelta": False}
-    if path.is_dir():
-        options |= {"engine": "zarr", "consolidated": False}  # listing a local folder is fast
-    else:
-        check_regular_file(os.fspath(path))
-    dataset: xarray.Dataset = xarray.open_dataset(path, **options)
-    return dataset
+    with closing(ForeignFile(os.fspath(path), "xarray")) as file:
+        attrs, coords, outlines, lost = file.ask("outline")
+        variables = {}
+        for name, (dims, own, dtype, shape, chunks) in outlines.items():
+            values = _values(file, name, dtype, shape, chunks.get(dims[0], 1) if dims else 1)
+            variables[name] = xarray.Variable(dims, values, own, {"preferred_chunks": chunks})
+    return xarray.Dataset(variables, attrs=attrs).set_coords(coords), lost
+
+
+def _values(
+    file: ForeignFile, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int
+) -> np.ndarray[Any, Any]:
+    """Reads a variable in slices of whole chunks, so that its reader needs little memory."""
+    if not shape or 0 in shape:
+        return np.asarray(file.ask("values", name, 0, 0))
+    row_bytes = dtype.itemsize * math.prod(shape[1:])
+    step = -(-max(SLICE_BYTES // row_bytes, 1) // chunk) * chunk
+    values: np.ndarray[Any, Any] = file.ask("values", name, 0, step)
+    if step < shape[0]:
+        values = np.concatenate([values, np.empty((shape[0] - len(values), *shape[1:]), dtype)])
+    for first in range(step, shape[0], step):
+        values[first : first + step] = file.ask("values", name, first, first + step)
+    return values
 
 
 def _add(store: AtlasStore, path: Path, dataset: xarray.Dataset) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from atompack_torch.errors import printable
+
 DASH = "\N{EN DASH}"  # in place of an absent number
 _LONGEST = 120  # of a name or string, in characters
 
@@ -26,9 +28,7 @@ def escape(value: object) -> Markup:
     """
     if isinstance(value, Markup):
         return value
-    text = str(value)
-    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return Markup(html.escape(printable))
+    return Markup(html.escape(printable(str(value))))
 
 
 def short(text: str, longest: int = _LONGEST) -> str:
@@ -49,7 +49,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
         The HTML.
     """
     named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(printable(str(value)))}"'
         for key, value in attributes.items()
         if value is not None
     )

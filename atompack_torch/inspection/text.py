@@ -7,6 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from atompack_torch.errors import printable
+
+__all__ = ["first_of", "is_tensor", "plain", "printable", "table"]
+
 # Kinds of NumPy types whose elements Python has types for, and their largest sizes.
 _MAX_ITEM_BYTES = {"b": 1, "i": 8, "u": 8, "f": 8, **dict.fromkeys("USVO", sys.maxsize)}
 
@@ -70,11 +74,6 @@ def first_of(value: Any, most: int) -> str:
                 flat += [part] if n <= most else []
     texts = [f"{x:.6g}" if isinstance(x, float) else repr(x) for x in flat]
     return " ".join(texts) + (" ..." if n > most else "")
-
-
-def printable(text: str) -> str:
-    """Escapes control characters, since keys in files may hold terminal escape sequences."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:

@@ -47,6 +47,11 @@ class ObjectEntry:
     size: int
     etag: str
 
+    def __post_init__(self) -> None:
+        if "\0" in self.url:
+            shown = shown_url(self.url.replace("\0", ""))
+            raise CorruptFileError(f"{shown}: a listing: expected a name without NUL, got one")
+
 
 class _Pages:
     """Pages of a listing, which are limited in number.

@@ -14,7 +14,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.display.markup import Markup, short, tag
-from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.inspection.dispatch import open as open_path
 from atompack_torch.options import PathLike, checked_path, is_url
 from atompack_torch.passes.sweeping import Report as ProgressReport
@@ -71,7 +71,7 @@ class Report:
         return document_of(self._findings)
 
     def __repr__(self) -> str:
-        names = " and ".join(found.name for found in self._findings)
+        names = " and ".join(printable(found.name) for found in self._findings)
         return f"Report({names}: {len(self.html) / 1024:,.0f} KiB of HTML)"
 
     def _repr_html_(self) -> str:

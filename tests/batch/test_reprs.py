@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ase
 import numpy as np
 import pytest
 import torch
 
 import atompack_torch as apt
+from atompack_torch.conversion import Report
 from atompack_torch.passes.verification import Fault
 
 LONG = 1_000
@@ -78,3 +80,23 @@ def test_what_is_not_open_shows_its_path(tmp_path: Path) -> None:
     store = apt.AtlasStore(tmp_path / "s", "x")
     store.discard()
     assert repr(store) == f"AtlasStore('{tmp_path / 's'}', not open)"
+
+
+def test_control_characters_of_files_are_escaped() -> None:
+    """A key may hold escape sequences of a terminal, or turn the direction of what follows."""
+    key = "a\x1b[31m\x9b\u202eb"
+    batch = apt.MoleculeBatch.from_molecules([_molecule(key)])
+    report = Report()
+    report.skip(f"array {key}", "why")
+    shown = [repr(batch), repr(batch[0]), batch._repr_html_(), batch[0]._repr_html_(), str(report)]
+    with pytest.raises(apt.FieldError) as error:
+        batch[f"{key}?"]
+    for text in (*shown, str(error.value), str(apt.CorruptFileError(key))):
+        assert all(c.isprintable() or c == "\n" for c in text)
+    assert all("\\x1b[31m\\x9b\\u202e" in text for text in shown)
+
+
+def _molecule(key: str) -> apt.Molecule:
+    atoms = ase.Atoms("H")
+    atoms.info[key] = 1.0
+    return apt.MoleculeBatch.from_ase([atoms])[0]

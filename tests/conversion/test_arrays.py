@@ -17,8 +17,9 @@ import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.arrays import count_hdf5, count_npz, read_hdf5, read_npz
+from atompack_torch.conversion.hdf5_files import HdfRows, opened
 from atompack_torch.conversion.records import records_of
-from atompack_torch.conversion.rows import HdfRows, NpzRows, Rows
+from atompack_torch.conversion.rows import NpzRows, Rows
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -276,11 +277,17 @@ def test_links_that_lead_away_are_not_followed(tmp_path: Path) -> None:
     with h5py.File(path, "a") as file:
         file["soft"] = h5py.SoftLink("/a")
         file["a/broken"] = h5py.SoftLink("/nowhere")
-        file["elsewhere"] = h5py.ExternalLink("/etc/passwd", "/")
-    assert len(read(path)) == M
+    report = Report()
+    assert len(read(path, report)) == M
+    assert {what for what, _ in report.skipped} == {"array 'soft'", "array 'broken'"}
     with h5py.File(path, "a") as file:
+        file["elsewhere"] = h5py.ExternalLink("/etc/passwd", "/")
+    with pytest.raises(UnsupportedFormatError, match="/elsewhere: a link to another file"):
+        read(path)
+    with h5py.File(path, "a") as file:
+        del file["elsewhere"]
         file["a/circle"] = file["a"]
-    with pytest.raises(CorruptFileError, match="expected a tree of groups, got a circle"):
+    with pytest.raises(CorruptFileError, match="expected a tree of groups, got a second link"):
         read(path)
 
 
@@ -358,7 +365,8 @@ def test_rows_are_read_forward_and_from_the_start_again(make: Callable[..., Path
         if path.suffix == ".npz":
             rows: Rows = NpzRows("x", stack.enter_context(zipfile.ZipFile(path)), "x.npy")
         else:
-            rows = HdfRows("x", stack.enter_context(h5py.File(path))["x"])
+            file = stack.enter_context(opened(path))
+            rows = HdfRows(file, "/x", file.listing().datasets["x"])
         for first, last in ((2, 4), (7, 7), (8, 10), (0, 1), (0, 10)):
             assert rows.read(first, last).tolist() == values[first:last].tolist()
 
@@ -429,6 +437,45 @@ def test_a_declared_size_takes_no_memory(tmp_path: Path) -> None:
         np.save(numbers, np.array([8, 1, 1]))
         archive.writestr("z.npy", numbers.getvalue())
     with pytest.raises(CorruptFileError, match=r"expected .* bytes, got 72"):
+        read(tmp_path / "x.npz")
+
+
+def npz_of(path: Path, member: str, header: dict[str, Any], data: bytes) -> None:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, header)
+    write_npz(path, STACKED)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(member, stream.getvalue() + data)
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xD800])
+def test_strings_beyond_unicode(tmp_path: Path, code: int) -> None:
+    header = {"descr": "<U1", "fortran_order": False, "shape": (M,)}
+    npz_of(tmp_path / "x.npz", "name.npy", header, code.to_bytes(4, "little") * M)
+    with pytest.raises(CorruptFileError, match=f"name.npy: expected Unicode, got U.{code:X}"):
+        read(tmp_path / "x.npz")
+
+
+def test_sizes_beyond_int64(tmp_path: Path) -> None:
+    header = {"descr": "<f8", "fortran_order": False, "shape": (1 << 61, 4)}
+    npz_of(tmp_path / "x.npz", "x.npy", header, bytes(8))
+    with pytest.raises(CorruptFileError, match=r"x\.npy: expected sizes of arrays"):
+        read(tmp_path / "x.npz")
+
+
+def test_what_an_archive_holds_twice_or_next_to_arrays(tmp_path: Path) -> None:
+    write_npz(tmp_path / "x.npz", STACKED)
+    with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
+        archive.writestr("notes.txt", "hello")
+    report = Report()
+    assert len(read(tmp_path / "x.npz", report)) == M
+    assert report.skipped == {("file 'notes.txt'", "no array"): 1}
+    with (
+        zipfile.ZipFile(tmp_path / "x.npz", "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate name"),
+    ):
+        archive.writestr("positions.npy", b"")
+    with pytest.raises(CorruptFileError, match="expected each array once"):
         read(tmp_path / "x.npz")
 
 

@@ -227,3 +227,11 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "ase_db_backends.aselmdb", None)
     with pytest.raises(ImportError, match="needs the package ase-db-backends"):
         count(tmp_path / "x.aselmdb")
+
+
+def test_metadata_of_a_database_is_listed(tmp_path: Path) -> None:
+    with ase.db.connect(tmp_path / "x.db") as database:
+        database.write(ase.Atoms("H"))
+        database.metadata = {"title": "atoms"}
+    report = convert(tmp_path / "x.db", tmp_path / "x.atp", progress=False)
+    assert report.skipped["metadata 'title'", "of the whole database"] == 1

@@ -456,3 +456,11 @@ def test_memory_is_flat(tmp_path: Path) -> None:
         run = [sys.executable, "-c", MEMORY, str(path), str(tmp_path / "out.atp")]
         peaks.append(int(subprocess.run(run, capture_output=True, check=True).stdout))
     assert peaks[1] - peaks[0] < 24_000  # kB; the larger file has 48 MB more of values
+
+
+def test_metadata_of_a_file_is_listed(tmp_path: Path) -> None:
+    columns = {"positions": [[[0.0, 0.0, 0.0]]], "atomic_numbers": [[1]]}
+    table = pa.table(columns).replace_schema_metadata({"units": "eV"})
+    pq.write_table(table, tmp_path / "x.parquet")
+    report = convert(tmp_path / "x.parquet", tmp_path / "x.atp", progress=False)
+    assert report.skipped == {("metadata 'units'", "of the whole file"): 1}

@@ -628,3 +628,21 @@ def test_other_formats_are_named(tmp_path: Path) -> None:
         apt.ExtxyzDataset(tmp_path / "x.atp")
     with pytest.raises(FileNotFoundError):
         apt.ExtxyzDataset(tmp_path / "absent.xyz")
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_an_index_with_keys_that_are_not_utf_8_is_made_again(tmp_path: Path) -> None:
+    path, kept = tmp_path / "x.xyz", tmp_path / ".x.xyz.idx"
+    path.write_text("1\nProperties=species:S:1:pos:R:3 gap=1.5\nH 0 0 0\n")
+    apt.ExtxyzDataset(path)
+    body = kept.read_bytes()[16:].replace(b"gap", b"g\xffp")
+    kept.write_bytes(kept.read_bytes()[:12] + crc32c(body).to_bytes(4, "little") + body)
+    assert apt.ExtxyzDataset(path)[0]["gap"] == 1.5

@@ -15,7 +15,7 @@ from stand_ins import Azure, Google, StandIn, running
 
 import atompack_torch as apt
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.listing import list_files, list_names
+from atompack_torch.remote.listing import ObjectEntry, list_files, list_names
 
 NAMES = ["set/a b.atp", "set/sub/c+d%.atp", "set/\u00e9.atp", "set/readme.txt", "settle.atp"]
 
@@ -127,3 +127,8 @@ def test_folders_of_http_servers_have_no_listing() -> None:
         list(list_files(remote, "https://u:SECRET@h/folder?SECRET"))
     assert error.value.errno == errno.EOPNOTSUPP
     assert "SECRET" not in str(error.value)
+
+
+def test_names_with_nul_are_refused() -> None:
+    with pytest.raises(apt.CorruptFileError, match=r"s3://b/ac: a listing: .*without NUL"):
+        ObjectEntry("s3://b/a\0c", 1, "")

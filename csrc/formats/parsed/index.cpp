@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/utf8.h"
 #include "codec/crc32c.h"
 
 namespace atompack::parsed {
@@ -39,6 +40,12 @@ void put_field(const SurveyedField& field, Output& out) {
   out.append(as_bytes(field.key));
 }
 
+std::string_view take_key(ByteCursor& in, uint32_t n_bytes) {
+  const Bytes key = in.take(n_bytes, "key of a field");
+  if (!is_utf8_or_surrogates(key)) throw CorruptFileError("index: expected keys in UTF-8, got other bytes");
+  return as_text(key);
+}
+
 uint8_t take_code(ByteCursor& in, uint8_t last, std::string_view what) {
   const auto code = in.read_le<uint8_t>(what);
   if (code > last) throw CorruptFileError(cat(what, ": expected up to ", int{last}, ", got ", int{code}));
@@ -54,7 +61,7 @@ void take_field(ByteCursor& in, Survey& survey) {
   const auto key_bytes = in.read_le<uint32_t>("length of a key");
   std::vector<int64_t> shape(rank);
   for (int64_t& dim : shape) dim = in.read_le<int64_t>("shape of a field");
-  const std::string key(as_text(in.take(key_bytes, "key of a field")));
+  const std::string key(take_key(in, key_bytes));
   survey.add(level, key, kind, shape, is_narrow);
   if (has_shape) return;
   shape.push_back(-1);  // another shape than the first: it differs
@@ -126,7 +133,7 @@ Index decode_index(Bytes bytes) {
   for (uint32_t i = 0; i < n_left_out; ++i) {
     const auto count = in.read_le<uint64_t>("number of values left out");
     const auto key_bytes = in.read_le<uint32_t>("length of a key");
-    index.survey.leave_out(as_text(in.take(key_bytes, "key of values left out")), count);
+    index.survey.leave_out(take_key(in, key_bytes), count);
   }
   if (in.remaining() % kEntryBytes != 0 || in.remaining() / kEntryBytes != n) {
     throw CorruptFileError(cat("index: expected ", n, " entries, got ", in.remaining(), " bytes"));
