@@ -369,3 +369,17 @@ def test_paths_that_are_not_ascii(other_folder: Path) -> None:
     assert cache.load_features(0) is not None
     assert read_with_h5py(cache.path).meta["source_id"].tolist() == [b""] * 3
     assert np.array_equal(apt.TorchCacheDataset(cache).n_atoms, apt.AtpDataset(path).n_atoms)
+
+
+@pytest.mark.parametrize("options", [{"fields": ["energy"]}, {"exclude": ["cell", "pbc"]}])
+def test_crystals_stay_periodic(tmp_path: Path, options: Any) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(
+            apt.Molecule(np.zeros((1, 3)), [8], energy=1.0, cell=2 * np.eye(3), pbc=[True] * 3)
+        )
+    descriptor = apt.ChebyshevDescriptor(["O"], 2, 3.0, 1, 2.5)
+    chosen = apt.AtpDataset(tmp_path / "a.atp", **options)
+    cache = apt.build_cache(chosen, descriptor, tmp_path / "a.h5", progress=False)
+    whole = descriptor.compute(apt.AtpDataset(tmp_path / "a.atp")[:])
+    assert torch.equal(cache.load_features(0), whole.features)
+    assert whole.features.abs().sum() > 0
