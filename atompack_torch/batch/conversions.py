@@ -258,8 +258,9 @@ def _take_results(
     if changed := atoms.calc.check_state(atoms):
         drop(
             "results of a calculator",
-            f"they are of another state of the atoms ({', '.join(sorted(changed))} changed); "
-            "atoms.calc = SinglePointCalculator(atoms, **atoms.calc.results) keeps what holds",
+            f"they are of another state of the atoms ({', '.join(sorted(changed))} changed): "
+            f"{', '.join(sorted(atoms.calc.results))}; atoms.calc = SinglePointCalculator(atoms, "
+            "**atoms.calc.results) keeps those that still hold",
         )
         return
     for key, value in atoms.calc.results.items():

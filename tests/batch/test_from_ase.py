@@ -23,7 +23,7 @@ def calculated() -> ase.Atoms:
 
 
 CHANGES: dict[str, tuple[Callable[[ase.Atoms], Any], str]] = {
-    "wrapped": (lambda atoms: atoms.wrap(), "positions changed"),
+    "wrapped": (lambda atoms: atoms.wrap(), r"positions changed\): energy, forces;"),
     "centered": (lambda atoms: atoms.center(vacuum=2), "cell, positions changed"),
     "magnetic": (lambda atoms: atoms.set_initial_magnetic_moments([1, 1]), "initial_magmoms"),
 }
