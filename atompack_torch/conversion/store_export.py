@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib
 import os
 import shutil
 import time
@@ -134,13 +135,13 @@ def _write(dataset: xarray.Dataset, path: Path, group: str | None, *, is_zarr: b
 
 def _write_netcdf(dataset: xarray.Dataset, path: Path, group: str | None) -> None:
     import netCDF4
-    from xarray.backends import NetCDF4DataStore
-    from xarray.backends.common import ArrayWriter
 
+    backends: Any = importlib.import_module("xarray.backends")
+    common: Any = importlib.import_module("xarray.backends.common")
     file = netCDF4.Dataset(path, "a" if path.exists() else "w")
     try:
-        writer = ArrayWriter()
-        target = NetCDF4DataStore(file, group=group, mode="a")
+        writer = common.ArrayWriter()
+        target = backends.NetCDF4DataStore(file, group=group, mode="a")
         dataset.dump_to_store(target, writer=writer)
         writer.sync()
         file.sync()

@@ -29,7 +29,8 @@ libdeflate_decompressor* decompressor_of_thread() {
 Bytes inflate_whole(Bytes stream, std::vector<std::byte>& memory) {
   const size_t max_bytes = std::min(stream.size() * kMaxInflateRatio, kMaxInflatedBytes);
   if (memory.size() < kSmallest) memory.resize(kSmallest);
-  if (const size_t first = std::min(stream.size() * kFirstRatio, max_bytes); memory.size() < first) memory.resize(first);
+  if (const size_t first = std::min(stream.size() * kFirstRatio, max_bytes); memory.size() < first)
+    memory.resize(first);
   for (;;) {
     size_t n_out = 0;
     const libdeflate_result result = libdeflate_zlib_decompress(decompressor_of_thread(), stream.data(), stream.size(),

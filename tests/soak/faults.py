@@ -51,6 +51,7 @@ class Case(NamedTuple):
         content: returns what a target holds, in the same folder.
         kept: names of hidden files that an error leaves, to be resumed.
         codes: numbers of errors into which its library turns others.
+        crashes: True if its library may crash, which is counted.
     """
 
     target: str
@@ -58,6 +59,7 @@ class Case(NamedTuple):
     content: Callable[[Path, Path], str]
     kept: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
+    crashes: bool = False
 
 
 def prepare(sources: Path) -> None:
@@ -163,7 +165,7 @@ CASES = {
     "deepmd": _converting("systems", "deepmd"),
     "metatrain": _converting("arrays", "metatrain"),
     "mace-hdf5": _converting("a.h5", "mace-hdf5"),
-    "netcdf": Case("a.nc", _export, _datasets, codes=(errno.EIO,)),
+    "netcdf": Case("a.nc", _export, _datasets, codes=(errno.EIO,), crashes=True),
     "zarr": Case("a.zarr", _export, _datasets),
     "build_cache": Case("a.h5", _build_cache, _cache, (".a.h5.new", ".a.h5.journal.new")),
     "report": Case("a.html", _report, _bytes),
@@ -236,10 +238,13 @@ class Faults:
         """Lets a call fail, in a process of its own.
 
         Returns:
-            What came of it: "error", or "right" for a target that is right nevertheless.
+            What came of it: "error", "right" for a target that is right nevertheless, or "crash".
         """
         self.n_calls(name)
         found = self._run(name, number, number + 1, *FAULTS[kind])
+        if not found and CASES[name].crashes:
+            assert not (self._folder / CASES[name].target).exists()
+            return "crash"
         assert found, f"{name}, {kind} at call {number}: the process died"
         return self._judge(name, kind, number, found[0])
 

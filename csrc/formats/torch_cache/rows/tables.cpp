@@ -172,12 +172,14 @@ bool has_tables(Bytes file, const CacheHeader& header, std::span<const EntryReco
   for (size_t i = 0; i < records.size(); ++i) {
     const EntryRecord& record = records[i];
     const auto entry = static_cast<int64_t>(i);
-    if (found.n_atoms[i] != record.n_atoms || std::bit_cast<uint64_t>(found.energy[i]) != std::bit_cast<uint64_t>(record.energy) ||
+    if (found.n_atoms[i] != record.n_atoms ||
+        std::bit_cast<uint64_t>(found.energy[i]) != std::bit_cast<uint64_t>(record.energy) ||
         (found.has_forces[i] != 0) != record.has_forces || found.structures.length(entry) != record.structure_bytes) {
       return false;
     }
-    if (header.features && (found.features->index.entry_idx[i] != entry || found.features->index.n_atoms[i] != record.n_atoms ||
-                            static_cast<int64_t>(found.features->values.length(entry)) != record.n_atoms * header.n_features)) {
+    if (header.features &&
+        (found.features->index.entry_idx[i] != entry || found.features->index.n_atoms[i] != record.n_atoms ||
+         static_cast<int64_t>(found.features->values.length(entry)) != record.n_atoms * header.n_features)) {
       return false;
     }
     if (!header.force_derivatives || !record.has_derivatives) continue;
