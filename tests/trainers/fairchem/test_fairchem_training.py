@@ -185,11 +185,11 @@ def test_example_trains(tmp_path: Path) -> None:
     logged += "".join(log.read_text() for log in tmp_path.rglob("*.out"))
     assert done.returncode == 0, logged[-3000:]
     assert "val/mine.val,energy,mae" in logged, logged[-3000:]
-    (checkpoint,) = tmp_path.rglob("final/inference_ckpt.pt")
+    *_, checkpoint = sorted(tmp_path.rglob("inference_ckpt.pt"))
     unit = load_predict_unit(checkpoint, device="cpu")
     atoms = crystals(1)[0]
     path = write_atp(tmp_path / "one.atp", [atoms])
-    (batch,) = fairchem.loader(path, 1, task="mine", cutoff=CUTOFF)
+    (batch,) = fairchem.loader(path, 1, task="mine")
     atoms.calc = FAIRChemCalculator(unit)
     expected = float(unit.predict(batch)["energy"])
     assert atoms.get_potential_energy() == pytest.approx(expected, rel=1e-5)

@@ -189,16 +189,20 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "total_"])
 def test_total_charge_and_spin(tmp_path: Path, prefix: str) -> None:
-    """Under both names, and apart from charges of atoms."""
     made = structures(3)
     for number, atoms in enumerate(made):
         atoms.info |= {f"{prefix}charge": number - 1, f"{prefix}spin": number + 1}
-    paths = [write_extxyz(tmp_path / "a.xyz", made)]
-    for atoms in made:
-        atoms.arrays["spin"] = np.zeros(len(atoms))
-    paths.append(write_atp(tmp_path / "a.atp", made))
-    for path in paths:
-        options = {"z_table": Z_TABLE, "cutoff": CUTOFF, "batch_size": 3, "shuffle": False}
-        (batch,) = trainer.loader(path, **options)
+    options = {"z_table": Z_TABLE, "cutoff": CUTOFF, "batch_size": 3, "shuffle": False}
+    for suffix, write in (("xyz", write_extxyz), ("atp", write_atp)):
+        (batch,) = trainer.loader(write(tmp_path / f"a.{suffix}", made), **options)
         assert batch.total_charge.tolist() == [-1, 0, 1]
         assert batch.total_spin.tolist() == [1, 2, 3]
+
+
+def test_spins_of_atoms_are_no_total_spin(tmp_path: Path) -> None:
+    made = structures(3)
+    for atoms in made:
+        atoms.arrays["spin"] = np.zeros(len(atoms))
+    path = write_atp(tmp_path / "a.atp", made)
+    (batch,) = trainer.loader(path, Z_TABLE, CUTOFF, batch_size=3, shuffle=False)
+    assert batch.total_spin.tolist() == [1, 1, 1]
