@@ -119,7 +119,7 @@ def test_labels_of_this_package(folder: Path, stock: list[dict[str, Any]]) -> No
     np.testing.assert_allclose(losses(notes), losses(stock), rtol=1e-4)
     output = (folder / "own" / "output").read_text()
     assert "energy from 'energy'" in output
-    assert f"Training set {train} [energy: 23, forces: 23, stress: 12]" in output
+    assert f"Training set {train} [energy: 23, stress: 12, forces: 23]" in output
 
     check_what_comes_after(folder, folder / "own" / "tiny.model")
 
