@@ -96,9 +96,7 @@ def _module(name: str) -> Any:
     try:
         importlib.import_module("ray.data")
     except ImportError as error:
-        raise ImportError(
-            f"apt.ray needs Ray Data (pip install 'ray[data]'): {error}"
-        ) from error
+        raise ImportError(f"apt.ray needs Ray Data (pip install 'ray[data]'): {error}") from error
     return importlib.import_module(f"{__name__}.{name}")
 
 

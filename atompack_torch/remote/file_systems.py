@@ -68,9 +68,7 @@ class FileSystems:
         try:
             import fsspec  # noqa: F401
         except ImportError:
-            raise ImportError(
-                "URLs of this kind need fsspec: pip install fsspec"
-            ) from None
+            raise ImportError("URLs of this kind need fsspec: pip install fsspec") from None
         self._options = dict(options)
         self._archives: dict[str, tuple[str, Any]] = {}  # URL → version of the links behind it, fs
         # Waits for tasks, which no other thread runs.

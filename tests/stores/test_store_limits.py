@@ -255,7 +255,10 @@ def test_a_bomb_is_opened_in_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("claim", "message"),
-    [(2**31, "max_metadata_bytes=268435456"), (2 * 10**8, "lz4 prefix: expected 100000000, got 20")],
+    [
+        (2**31, "max_metadata_bytes=268435456"),
+        (2 * 10**8, "lz4 prefix: expected 100000000, got 20"),
+    ],
 )
 def test_an_lz4_prefix_is_a_claim(tmp_path: Path, claim: int, message: str) -> None:
     store = tmp_path / "s"
