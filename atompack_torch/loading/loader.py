@@ -32,7 +32,8 @@ from atompack_torch.loading.checks import (
     iterate_batches,
 )
 from atompack_torch.loading.order import OwnOrder, chunks
-from atompack_torch.loading.position import (
+from atompack_torch.loading.samplers._elastic import ElasticSampler
+from atompack_torch.loading.samplers._position import (
     VERSION,
     check_form,
     differences_of,
@@ -41,7 +42,6 @@ from atompack_torch.loading.position import (
     refuse,
     settings_of,
 )
-from atompack_torch.loading.samplers._elastic import ElasticSampler
 from atompack_torch.loading.samplers._wrappers import is_skipping
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
 from atompack_torch.options import epoch_number

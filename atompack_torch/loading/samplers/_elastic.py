@@ -11,12 +11,12 @@ import numpy as np
 import torch.distributed
 from torch.utils.data import Sampler
 
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import BatchDataset
-from atompack_torch.loading.position import (
+from atompack_torch.loading.samplers._position import (
     VERSION,
     check_form,
     differences_of,
+    has_epochs,
+    is_dataset,
     refuse,
     settings_of,
 )
@@ -91,9 +91,9 @@ class ElasticSampler(Sampler[Item]):
         self.num_replicas = num_replicas
         self.rank = rank
         self.pad = pad
-        self._dataset = source if isinstance(source, BatchDataset) else None
+        self._dataset: Any = source if is_dataset(source) else None
         # Epoch of the dataset that the plan is made for.
-        self._drawn = source._epoch if isinstance(source, MoleculeDataset) else 0
+        self._drawn = source._epoch if has_epochs(source) else 0
         self._epoch = 0
         self._is_chosen = False  # by set_epoch
         self._loaded: dict[str, Any] | None = (
@@ -123,7 +123,7 @@ class ElasticSampler(Sampler[Item]):
     @property
     def _draws_change(self) -> bool:
         """True if the dataset has other molecules in each epoch."""
-        return isinstance(self._dataset, MoleculeDataset) and self._dataset._draws_change
+        return has_epochs(self._dataset) and bool(self._dataset._draws_change)
 
     @property
     def _depends_on_sizes(self) -> bool:
@@ -134,7 +134,6 @@ class ElasticSampler(Sampler[Item]):
         """Plans the molecules that the dataset has in an epoch, without entering it."""
         if not self._draws_change:
             return
-        assert isinstance(self._dataset, MoleculeDataset)
         drawn = self._dataset._epoch_for(epoch)
         if drawn != self._drawn:
             self._replan(numbers("n_atoms", self._dataset._counts_in(drawn)))
@@ -242,7 +241,7 @@ class ElasticSampler(Sampler[Item]):
         start = self._start()
         if resumed is not None and not self._is_past(resumed):
             start = {key: resumed[key] for key in start}
-        if isinstance(self._dataset, MoleculeDataset):
+        if has_epochs(self._dataset):
             self._dataset._follow_epoch(begun.epoch)
         self._plan_for(begun.epoch)
         return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())

@@ -10,12 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import BatchDataset
-
 VERSION = 1
 
 _DIGESTS = ("data", "costs", "n_atoms", "sizes", "blocks")  # settings that may be unknown
+
+
+def is_dataset(source: Any) -> bool:
+    """Returns True for datasets of this package, which know a digest of what they hold."""
+    return hasattr(source, "_digest")
+
+
+def has_epochs(source: Any) -> bool:
+    """Returns True for datasets of molecules, which may change with the epoch."""
+    return hasattr(source, "_follow_epoch")
 
 
 def settings_of(dataset: Any, epoch: int) -> dict[str, object]:
@@ -28,10 +35,10 @@ def settings_of(dataset: Any, epoch: int) -> dict[str, object]:
     Returns:
         The digest, and the epoch of a dataset that draws other molecules in each.
     """
-    if not isinstance(dataset, BatchDataset):
+    if not is_dataset(dataset):
         return {"data": None}
     found: dict[str, object] = {"data": dataset._digest()}
-    if isinstance(dataset, MoleculeDataset) and dataset._draws_change:
+    if has_epochs(dataset) and dataset._draws_change:
         found["drawn"] = dataset._epoch_for(epoch)
     return found
 
@@ -82,7 +89,7 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
     Returns:
         A phrase for each.
     """
-    item = dataset._item if isinstance(dataset, BatchDataset) else "molecule"
+    item = dataset._item if is_dataset(dataset) else "molecule"
     found = {}
     for key, expected in now.items():
         got = before.get(key)
@@ -103,7 +110,7 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
         else:
             found[key] = f"expected {key}={expected!r}, got {got!r}"
     n = before.get("molecules", 0)
-    is_shorter = "molecules" in found and isinstance(dataset, BatchDataset) and n < len(dataset)
+    is_shorter = "molecules" in found and is_dataset(dataset) and n < len(dataset)
     if is_shorter and before.get("data") == dataset._digest(n):
         found = {key: phrase for key, phrase in found.items() if key not in _DIGESTS}
         found["data"] = (
