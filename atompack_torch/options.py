@@ -390,9 +390,15 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in name.split("/"))
 
 
+def folded(name: str) -> str:
+    """Returns a name in lower case, except for ``.ATP``, which is no suffix of a shard."""
+    lower = name.lower()
+    return name if lower.endswith(".atp") else lower
+
+
 def has_suffix(name: str, suffixes: str | tuple[str, ...]) -> bool:
-    """True if a name ends with a suffix, in letters of any case."""
-    return name.lower().endswith(suffixes)
+    """True if a name ends with a suffix, in letters of any case; ``.atp`` in lower case alone."""
+    return folded(name).endswith(suffixes)
 
 
 def names_below(folder: PathLike, *, is_deep: bool = True) -> Iterator[str]:

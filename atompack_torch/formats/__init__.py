@@ -25,7 +25,7 @@ from atompack_torch.formats.table import (
     STORE_METADATA,
     Format,
 )
-from atompack_torch.options import is_hidden, is_in_memory, is_url, names_below
+from atompack_torch.options import folded, is_hidden, is_in_memory, is_url, names_below
 
 __all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format"]
 
@@ -100,15 +100,15 @@ def format_of_names(names: Iterable[str]) -> Format | None:
 def name_matches(name: str, pattern: str) -> bool:
     """True if a relative path matches a pattern of ``Format.holds``.
 
-    ``**/`` stands for any folders, and for none. ``*`` matches letters of any case, and no hidden
-    files.
+    ``**/`` stands for any folders, and for none. Suffixes match in letters of any
+    case, hidden files do not.
     """
     last = pattern.removeprefix("**/")
     folders, _, own = name.rpartition("/")
     if is_hidden(folders) or (folders and last == pattern):
         return False
     if "*" in last:
-        return not own.startswith(".") and fnmatchcase(own.lower(), last)
+        return not own.startswith(".") and fnmatchcase(folded(own), last)
     return own == last
 
 

@@ -13,7 +13,6 @@ import hashlib
 import os
 import secrets
 import stat
-import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,8 +26,6 @@ from atompack_torch.progress import Progress
 # Device, inode, size, seconds and nanoseconds.
 FileVersion = tuple[int, int, int, int, int]
 
-# Magic bytes, version and checksum; size, seconds and nanoseconds of the file.
-_HEAD = struct.Struct("<16xQqq")
 _SILENT_BYTES = 256 << 20  # scans of smaller files take less than a second
 
 
@@ -158,8 +155,8 @@ def _places_of(place: str) -> Iterator[Path]:
 def _read(kept: Path, version: FileVersion) -> ParsedIndex | None:
     """Reads the index of this version of a file; None if there is none, or it is damaged.
 
-    Whoever made the folder may have put anything there: pipes, devices and links are not opened,
-    and no more is read than an index of such a file can have.
+    The folder may come from strangers: pipes, devices and links are not opened, and no more is
+    read than an index of such a file can have.
     """
     n_bytes = version[2]
     try:
@@ -169,10 +166,10 @@ def _read(kept: Path, version: FileVersion) -> ParsedIndex | None:
         with open(os.open(kept, flags), "rb") as file:  # noqa: PTH123  # by its descriptor
             found = os.fstat(file.fileno())
             is_sound = stat.S_ISREG(found.st_mode) and found.st_size <= 65536 + 16 * n_bytes
-            head = file.read(_HEAD.size) if is_sound else b""
-            if len(head) < _HEAD.size or _HEAD.unpack(head) != version[2:]:
+            head = file.read(ParsedIndex.head_bytes) if is_sound else b""
+            if not ParsedIndex.is_of(head, version[2:]):
                 return None
-            rest = file.read(found.st_size - _HEAD.size)
+            rest = file.read(found.st_size - len(head))
         return ParsedIndex.decode(head + rest, os.fspath(kept))
     except (OSError, AtompackError):
         return None

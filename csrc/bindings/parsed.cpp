@@ -84,6 +84,16 @@ SharedIndex decode_index_bytes(const py::buffer& buffer, const Path& name) {
       [&] { return in_file(name.bytes, [&] { return make_shared_handle<Index>(parsed::decode_index(bytes)); }); });
 }
 
+// True if these are the first bytes of an index of a file of this size and time.
+bool is_index_of(const py::bytes& head, const std::tuple<uint64_t, int64_t, int64_t>& file) {
+  try {
+    const parsed::FileStamp stamp = parsed::stamp_of_index(as_bytes(std::string_view(head)));
+    return file == std::tuple(stamp.bytes, stamp.seconds, stamp.nanoseconds);
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
 // Writes to memory of the caller; `address` points to as many int64 as there are molecules.
 void copy_counts(const Index& index, uintptr_t address) {
   auto* out = reinterpret_cast<int64_t*>(address);
@@ -152,6 +162,8 @@ std::shared_ptr<lmdb::RowBlockSource> source_of_block(std::shared_ptr<lmdb::RowB
 void bind_parsed(py::module_& module) {
   py::class_<Index, SharedIndex>(module, "ParsedIndex")
       .def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("name"))
+      .def_static("is_of", &is_index_of, py::arg("head"), py::arg("file"))
+      .def_property_readonly_static("head_bytes", [](const py::object&) { return parsed::kIndexHeadBytes; })
       .def("encode", &encode_index_bytes)
       .def("__len__", [](const Index& self) { return self.entries.size(); })
       .def_property_readonly("fields", [](const Index& self) { return fields_of(self.survey); })

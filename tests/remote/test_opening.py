@@ -88,11 +88,11 @@ def test_text_is_read_from_files(server: FileServer, folder: Path) -> None:
 
 
 def test_hidden_objects_are_no_data(server: FileServer, folder: Path) -> None:
-    write(folder / "mixed/A.ATP")
-    for name in (".a.atp", ".trash/a.atp"):
+    write(folder / "mixed/a.atp")
+    for name in (".a.atp", ".trash/a.atp", "A.ATP"):
         write(folder / "mixed" / name, seed=1)
     found = apt.open("s3://bucket/mixed", storage_options=server.s3)
-    assert same(found[:], apt.AtpDataset(folder / "mixed/A.ATP")[:])
+    assert same(found[:], apt.AtpDataset(folder / "mixed/a.atp")[:])
 
 
 def test_options_reach_the_store(server: FileServer) -> None:

@@ -108,20 +108,31 @@ std::vector<std::byte> encode_index(const Index& index) {
   return std::move(file).take();
 }
 
-Index decode_index(Bytes bytes) {
-  ByteCursor in(bytes);
+FileStamp stamp_of_index(Bytes head) {
+  ByteCursor in(head);
   const Bytes magic = in.take(kIndexMagic.size(), "magic of an index");
   if (std::memcmp(magic.data(), kIndexMagic.data(), magic.size()) != 0) throw CorruptFileError("index: expected one");
   if (const auto version = in.read_le<uint32_t>("version of an index"); version != kIndexVersion) {
     throw UnsupportedFormatError(cat("version of an index: expected ", kIndexVersion, ", got ", version));
   }
-  const auto checksum = in.read_le<uint32_t>("checksum of an index");
-  const Bytes body = bytes.subspan(in.position());
-  if (codec::crc32c(body) != checksum) throw CorruptFileError("index: its checksum does not match");
+  in.read_le<uint32_t>("checksum of an index");
+  FileStamp stamp;
+  stamp.bytes = in.read_le<uint64_t>("size of the file");
+  stamp.seconds = in.read_le<int64_t>("time of the file");
+  stamp.nanoseconds = in.read_le<int64_t>("time of the file");
+  return stamp;
+}
+
+Index decode_index(Bytes bytes) {
   Index index;
-  index.stamp.bytes = in.read_le<uint64_t>("size of the file");
-  index.stamp.seconds = in.read_le<int64_t>("time of the file");
-  index.stamp.nanoseconds = in.read_le<int64_t>("time of the file");
+  index.stamp = stamp_of_index(bytes);
+  ByteCursor in(bytes);
+  in.take(kIndexMagic.size() + sizeof(kIndexVersion), "head of an index");
+  const auto checksum = in.read_le<uint32_t>("checksum of an index");
+  if (codec::crc32c(bytes.subspan(in.position())) != checksum) {
+    throw CorruptFileError("index: its checksum does not match");
+  }
+  in.take(sizeof(FileStamp), "stamp of an index");
   const auto n = in.read_le<uint64_t>("number of molecules");
   index.max_ratio = in.read_le<uint32_t>("ratio of compression");
   if (index.max_ratio > kMaxIndexRatio) throw CorruptFileError("index: expected a smaller ratio of compression");

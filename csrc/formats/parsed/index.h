@@ -33,6 +33,10 @@ struct Index {
 // Encodes an index as a file: FORMAT.md.
 std::vector<std::byte> encode_index(const Index& index);
 
+// Size and time of the file that an index was made for, from its first kIndexHeadBytes. Throws CorruptFileError.
+inline constexpr uint64_t kIndexHeadBytes = 40;
+FileStamp stamp_of_index(Bytes head);
+
 // Throws CorruptFileError unless the bytes are a whole index, by its checksum.
 Index decode_index(Bytes bytes);
 
