@@ -93,7 +93,7 @@ def test_the_command(run: Path) -> None:
     assert len(checkpoints) == 4
     atoms = structures(1, periodic=False)[0]
     (batch,) = torchmdnet.loader(write_atp(run / "one.atp", [atoms]), batch_size=1)
-    predictions = load_model(checkpoints[-1], derivative=True)(batch.z, batch.pos, batch.batch)
+    predictions = load_model(str(checkpoints[-1]), derivative=True)(batch.z, batch.pos, batch.batch)
     numbers, positions = torch.tensor(atoms.numbers), torch.tensor(atoms.positions[None])
     calculator = External(str(checkpoints[-1]), numbers[None])
     for found, expected in zip(calculator.calculate(positions, None), predictions, strict=True):
