@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,12 @@ def test_hidden_files_of_folders_are_no_data(
     (folder / own).unlink()
     with pytest.raises(apt.UnsupportedFormatError):
         apt.open(folder)
+
+
+def test_hidden_folders_are_no_shards(files: dict[str, Path]) -> None:
+    (shard,) = (path for path in files["shards"].iterdir() if path.is_dir())
+    shutil.copytree(shard, files["shards"] / ".old")
+    assert len(apt.ShardDataset(files["shards"])) == 1
 
 
 def test_what_open_refuses(files: dict[str, Path], tmp_path: Path) -> None:
