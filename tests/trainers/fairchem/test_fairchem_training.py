@@ -172,8 +172,13 @@ def test_example_trains(tmp_path: Path) -> None:
     made = crystals(16)
     write_extxyz(tmp_path / "train.extxyz", made[:12])
     write_extxyz(tmp_path / "val.extxyz", made[12:])
+    saved = "{_target_: fairchem.core.components.callbacks.TrainCheckpointCallback, "
+    changes = [
+        f"job.run_dir={tmp_path}",
+        f"+runner.callbacks=[{saved}checkpoint_every_n_steps: 100}}]",
+    ]
     done = subprocess.run(
-        [Path(sys.executable).with_name("fairchem"), "-c", EXAMPLE, f"job.run_dir={tmp_path}"],
+        [Path(sys.executable).with_name("fairchem"), "-c", EXAMPLE, *changes],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
