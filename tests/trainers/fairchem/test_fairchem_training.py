@@ -191,7 +191,7 @@ def test_example_trains(tmp_path: Path) -> None:
     assert done.returncode == 0, logged[-3000:]
     assert "val/mine.val,energy,mae" in logged, logged[-3000:]
     *_, checkpoint = sorted(tmp_path.rglob("inference_ckpt.pt"))
-    unit = load_predict_unit(checkpoint, device="cpu")
+    unit = load_predict_unit(checkpoint, inference_settings="batch", device="cpu")
     atoms = crystals(1)[0]
     path = write_atp(tmp_path / "one.atp", [atoms])
     (batch,) = fairchem.loader(path, 1, task="mine")
