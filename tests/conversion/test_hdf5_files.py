@@ -277,12 +277,9 @@ def test_labels_in_attributes_of_groups(tmp_path: Path) -> None:
     assert batch.forces.shape == (4, 3)
     assert batch.cell.tolist() == [np.eye(3).tolist()] * 2
     assert (batch["smiles"], batch["spin"].tolist()) == (["O", "O"], [2, 2])
-    assert {what for what, _ in report.skipped} == {
-        "attribute 'about'",
-        "attribute 'units' of array 'positions'",
-    }
-    keys = {"E": "e_total"}
-    convert(path, tmp_path / "x.atp", keys=keys, mode="w", progress=False)
+    assert {what for what, _ in report.skipped} == {"attribute 'about'"}
+    key_map = {"E": "e_total"}
+    convert(path, tmp_path / "x.atp", key_map=key_map, mode="w", progress=False)
     assert apt.AtpDataset(tmp_path / "x.atp")[:]["e_total"].tolist() == [-1.5, -1.5]
 
 

@@ -148,14 +148,14 @@ def test_positions_and_cell_of_other_names(
     with pytest.raises(apt.CorruptFileError, match=r"there are .*cart_coords, .*NAME=positions"):
         convert(path, tmp_path / "a.atp", progress=False)
     keys = {"cart_coords": "positions", "Z": "atomic_numbers", "box": "cell"}
-    report = convert(path, tmp_path / "a.atp", keys=keys, progress=False)
+    report = convert(path, tmp_path / "a.atp", key_map=keys, progress=False)
     molecule = apt.AtpDataset(tmp_path / "a.atp")[0]
     assert torch.equal(molecule.positions, entry["cart_coords"])
     assert molecule.cell.tolist() == entry["box"].tolist()
     assert molecule.pbc.all()
     assert any(note.startswith("pbc: T T T") for note in report.notes)
     with pytest.raises(apt.CorruptFileError, match="expected xyz, got none"):
-        convert(path, tmp_path / "b.atp", keys={"xyz": "positions"}, progress=False)
+        convert(path, tmp_path / "b.atp", key_map={"xyz": "positions"}, progress=False)
     assert main(["info", str(path)]) == 1
     assert f"convert {path} {path.with_suffix('.atp')}` reads graphs" in capsys.readouterr().err
 

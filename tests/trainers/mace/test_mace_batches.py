@@ -182,7 +182,7 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=names):
         trainer.loader(path, **options, shuffle=False)
     with pytest.warns(UserWarning, match=r"'forces'.*: weight 0; give key_map=\{'dft_forces'"):
-        (batch,) = trainer.loader(path, **options, keys={"energy": "dft_energy"})
+        (batch,) = trainer.loader(path, **options, key_map={"dft_energy": "energy"})
     assert batch.energy_weight.tolist() == [1] * 4
     assert batch.forces_weight.tolist() == [0] * 4
 
