@@ -134,6 +134,11 @@ class ForceSubsetSource(MoleculeSource):
 class NanIsMissingSource(MoleculeSource):
     def __init__(self, all: MoleculeSource) -> None: ...
 
+class RenamedSource(MoleculeSource):
+    def __init__(
+        self, all: MoleculeSource, names: Sequence[tuple[tuple[int, str], tuple[int, str]]]
+    ) -> None: ...
+
 class MixtureSource(MoleculeSource):
     def __init__(self, parts: Sequence[MoleculeSource]) -> None: ...
 

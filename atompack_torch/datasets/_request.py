@@ -8,7 +8,12 @@ from typing import Any, NamedTuple
 import torch
 
 from atompack_torch._core import MoleculeBatcher
-from atompack_torch._native import BatchRequest, MoleculeSource, NanIsMissingSource
+from atompack_torch._native import (
+    BatchRequest,
+    MoleculeSource,
+    NanIsMissingSource,
+    RenamedSource,
+)
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._options import DatasetOptions, DTypes, Missing
 from atompack_torch.datasets._outputs import Output
@@ -46,6 +51,7 @@ class Request(NamedTuple):
         optional: builtin labels of ``fields`` that no file has are missing for all molecules; for
             requests of the package itself.
         outputs: tensors in the form that a trainer takes.
+        renamed: stored field → field here.
     """
 
     fields: tuple[str, ...] | None
@@ -58,6 +64,7 @@ class Request(NamedTuple):
     nan_is_missing: bool = False
     optional: bool = False
     outputs: tuple[Output, ...] = ()
+    renamed: tuple[tuple[FieldId, FieldId], ...] = ()
 
     @classmethod
     def checked(
@@ -123,7 +130,9 @@ class Request(NamedTuple):
         return self.fields is not None or bool(self.exclude) or isinstance(self.dtype, Mapping)
 
     def wrap_source(self, source: MoleculeSource) -> MoleculeSource:
-        """Returns a source whose labels that are NaN throughout are missing, if requested."""
+        """Returns a source with the names here, without labels that are NaN if so requested."""
+        if self.renamed:
+            source = RenamedSource(source, self.renamed)
         return NanIsMissingSource(source) if self.nan_is_missing else source
 
     def native(self, source: MoleculeSource, path: Any) -> BatchRequest:

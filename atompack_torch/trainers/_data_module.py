@@ -76,6 +76,7 @@ class DataHooks:
         max_atoms: float | None = None,
         batch_size: int | None = None,
         layout: Layout | None = None,
+        key_map: Mapping[str, str] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         num_threads: int | None = None,
@@ -88,6 +89,7 @@ class DataHooks:
         self._given = {"train": train, "val": val, "test": test, "predict": predict}
         self._max_atoms, self._batch_size = max_atoms, batch_size
         self._layout = layout
+        self._key_map = key_map
         self._shuffle, self._seed = shuffle, seed
         self._num_threads, self._prefetch = num_threads, prefetch
         self._resident = resident
@@ -131,7 +133,8 @@ class DataHooks:
         return {name: data}
 
     def _open(self, key: str, data: Any, needs_labels: bool) -> MoleculeDataset:
-        opened = open_dataset(data, **({} if isinstance(data, MoleculeDataset) else self._options))
+        options = {} if isinstance(data, MoleculeDataset) else self._options
+        opened = open_dataset(data, self._key_map, **options)
         if not needs_labels:
             return opened
         if self._labels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,10 +15,13 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._outputs import Output, from_batch
 from atompack_torch.datasets._request import Transform, declared_fields
+from atompack_torch.datasets.aselmdb import AseLmdbDataset
+from atompack_torch.datasets.extxyz import ExtxyzDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, GEOMETRY, RESERVED, FieldSpec, public_names
 from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.trainers._naming import renamed
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
 
@@ -142,19 +145,26 @@ class _Chained:
         return self._layout.batch(batch if self._transform is None else self._transform(batch))
 
 
-def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
+def open_dataset(
+    data: Data, key_map: Mapping[str, str] | None = None, **options: Any
+) -> MoleculeDataset:
     """Opens anything that holds molecules.
 
     Args:
         data: a data set of molecules, or a path, a URL or a list of them.
+        key_map: name in the data → label or property here, which other options name.
         **options: of the data set, if it is opened here.
 
     Returns:
         The data set.
 
     Raises:
+        FieldError: the data have no field of a name in ``key_map``, or it does not suit the label.
         TypeError: it holds something else, or options are given for an open data set.
+        ValueError: two names in ``key_map`` are one label.
     """
+    if key_map:
+        return _open_renamed(data, dict(key_map), options)
     if isinstance(data, MoleculeDataset):
         if options:
             raise TypeError(f"{next(iter(options))}: expected a path to open, got a data set")
@@ -165,6 +175,22 @@ def open_dataset(data: Data, **options: Any) -> MoleculeDataset:
     if not isinstance(opened, MoleculeDataset):
         raise TypeError(f"{data}: expected molecules, got {type(opened).__name__}")
     return opened
+
+
+def _open_renamed(data: Data, key_map: dict[str, str], options: dict[str, Any]) -> MoleculeDataset:
+    """Opens data with other names of fields."""
+    key_map = {key: name for key, name in key_map.items() if key != name}
+    stored = {name: key for key, name in key_map.items()}
+    asked = dict(options)
+    for option in ("fields", "exclude"):
+        if isinstance(names := asked.get(option), (list, tuple)):
+            asked[option] = [stored.get(name, name) for name in names]
+    if isinstance(casts := asked.get("dtype"), Mapping):
+        asked["dtype"] = {stored.get(name, name): dtype for name, dtype in casts.items()}
+    plain = open_dataset(data, **asked)
+    if plain is not data and isinstance(plain, (ExtxyzDataset, AseLmdbDataset)):
+        return type(plain)(plain._path, key_map=key_map, **options)  # they convert types too
+    return renamed(plain, key_map) if key_map else plain
 
 
 def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:

@@ -1,31 +1,131 @@
-"""Labels that are stored under names of their own."""
+"""Labels that have other names in the data: ``key_map`` of all trainers."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
+import torch
+
 from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets.aselmdb import AseLmdbDataset
-from atompack_torch.datasets.extxyz import ExtxyzDataset
-from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.datasets._files import MoleculeFiles
+from atompack_torch.datasets._request import declared_fields, shown_place
+from atompack_torch.datasets.mixture import MixtureDataset
+from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.errors import FieldError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    CANONICAL,
+    GEOMETRY,
+    MOLECULE_PROPERTY,
+    RESERVED,
+    FieldId,
+    FieldSpec,
+    check_target,
+    public_names,
+    similar_names,
+)
 
 
-def open_with_names(data: Data, names: Mapping[str, str]) -> tuple[MoleculeDataset, dict[str, str]]:
-    """Opens data in which labels have other names.
+def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDataset:
+    """Returns a copy of a dataset whose fields have other names.
+
+    A label whose name another field gets stays as a property: ``energy`` as ``properties/energy``.
 
     Args:
-        data: a data set, or anything that ``apt.open`` takes.
-        names: builtin label → its name in the data.
+        dataset: molecules in files, a subset or a mixture.
+        key_map: name in the data → label or property here.
 
     Returns:
-        The data set, and builtin label → name of the field in its batches: files of text and
-        databases are read with ``key_map``, so that it is the label's own.
+        The copy, which renames as it reads.
+
+    Raises:
+        FieldError: there is no such field, or it does not suit the label.
+        TypeError: the dataset is in memory.
+        ValueError: two fields would have one name, or the name is that of no label.
     """
-    dataset = open_dataset(data)
-    renamed = {name: label for label, name in names.items() if name != label}
-    is_opened_here = dataset is not data
-    if not renamed or not is_opened_here:
-        return dataset, dict(names)
-    if not isinstance(dataset, (ExtxyzDataset, AseLmdbDataset)):
-        return dataset, dict(names)
-    return type(dataset)(dataset.path, key_map=renamed), {label: label for label in names}
+    if len({*key_map.values()}) < len(key_map):
+        raise ValueError("key_map: expected each name once, got one twice")
+    for key, name in key_map.items():
+        check_target(key, name)
+        if name in GEOMETRY or name in CANONICAL - BUILTINS.keys():
+            raise ValueError(f"key_map: {key!r}: expected a label or a property, got {name!r}")
+    schema = dataset.schema
+    for key, name in key_map.items():
+        if key not in schema:
+            similar = " or ".join(map(repr, similar_names(key, schema)))
+            hint = f": did you mean {similar}?" if similar else ""
+            raise FieldError(f"{_place(dataset)}: key_map: no molecule has a field {key!r}{hint}")
+        _check_type(dataset, key, schema[key], name)
+    return _renamed(dataset, key_map)
+
+
+def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDataset:
+    if isinstance(dataset, ResidentDataset):
+        raise TypeError("key_map: expected a dataset in files, got a ResidentDataset")
+    part = copy.copy(dataset)
+    part.close()
+    if isinstance(part, MixtureDataset):
+        part._parts = tuple(
+            _renamed(each, {key: name for key, name in key_map.items() if key in each.schema})
+            for each in part._parts
+        )
+    else:
+        part._request = part._request._replace(renamed=_ids(dataset, key_map))
+    request = part._request
+    here = {**{name: name for name in request.fields or ()}, **key_map}
+    part._request = request._replace(
+        fields=None if request.fields is None else tuple(here[name] for name in request.fields),
+        exclude=tuple(key_map.get(name, name) for name in request.exclude),
+        dtype={key_map.get(name, name): dtype for name, dtype in request.dtype.items()}
+        if isinstance(request.dtype, Mapping)
+        else request.dtype,
+    )
+    if isinstance(part, MoleculeFiles):
+        part._with_forces = part._find_forces()
+    return part
+
+
+def _ids(
+    dataset: MoleculeDataset, key_map: Mapping[str, str]
+) -> tuple[tuple[FieldId, FieldId], ...]:
+    """Returns stored field → field here, also of labels whose names others get."""
+    declared = declared_fields(dataset._batcher().source)
+    known = dict(zip(public_names(declared, RESERVED), declared, strict=True))
+    before = {here: stored for stored, here in dataset._request.renamed}
+    pairs = []
+    for key, name in key_map.items():
+        builtin = FieldId(BUILTIN, name)
+        scope = known[key].scope
+        if scope == BUILTIN:
+            scope = _scope_of(key)
+        pairs.append((known[key], builtin if name in BUILTINS else FieldId(scope, name)))
+        if name in BUILTINS and name in known and name not in key_map:
+            pairs.append((builtin, FieldId(_scope_of(name), name)))
+    changed = dict(pairs)
+    kept = [(stored, here) for here, stored in before.items() if here not in changed]
+    return (*((before.get(stored, stored), here) for stored, here in pairs), *kept)
+
+
+def _scope_of(label: str) -> int:
+    return ATOM_PROPERTY if BUILTINS[label].level == "atom" else MOLECULE_PROPERTY
+
+
+def _check_type(dataset: MoleculeDataset, key: str, spec: FieldSpec, name: str) -> None:
+    """Raises an error if a field cannot be a label."""
+    if name not in BUILTINS:
+        return
+    label = BUILTINS[name]
+    is_floating = isinstance(spec.dtype, torch.dtype) and spec.dtype.is_floating_point
+    if (spec.level, spec.shape, is_floating) != (label.level, tuple(label.shape), True):
+        raise FieldError(
+            f"{_place(dataset)}: key_map: {key!r}: expected numbers of each {label.level} of shape "
+            f"{tuple(label.shape)} for {name!r}, got {spec.dtype} of each {spec.level} of shape "
+            f"{spec.shape}"
+        )
+
+
+def _place(dataset: MoleculeDataset) -> str:
+    return "dataset" if dataset._path is None else shown_place(dataset._path)

@@ -9,7 +9,7 @@ Frames are plain dicts of tensors, so DeePMD-kit need not be installed.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -185,7 +185,7 @@ class _GroupLayout(Layout):
         return group, int(partly.sum())
 
 
-def frame_groups(data: Data) -> Tensor:
+def frame_groups(data: Data, *, key_map: Mapping[str, str] | None = None) -> Tensor:
     """Numbers the kinds of molecules that can share a batch of frames.
 
     DeePMD's ``find_*`` hold for all labels of a batch, and its boxes are periodic in all
@@ -195,11 +195,12 @@ def frame_groups(data: Data) -> Tensor:
 
     Args:
         data: a data set of molecules, or anything that ``apt.open`` takes.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
 
     Returns:
         (number of molecules,) int64.
     """
-    dataset = _GroupLayout().dataset(open_dataset(data))
+    dataset = _GroupLayout().dataset(open_dataset(data, key_map))
     found: list[Tensor] = []
     n_partly = 0
     order = BatchSampler(range(len(dataset)), _AT_ONCE, False)  # every rank reads all
@@ -266,6 +267,7 @@ def loader(
     type_map: Sequence[str],
     *,
     groups: Tensor | None = None,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     drop_last: bool = False,
@@ -285,6 +287,7 @@ def loader(
         batch_size: maximum number of frames in a batch.
         type_map: symbols of the elements.
         groups: result of ``frame_groups``; None: it is called here, which takes a pass.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         drop_last: leave out batches that cannot be divided among the ranks.
@@ -302,7 +305,7 @@ def loader(
         ValueError: an option is invalid, or ``groups`` are of another data set.
     """
     made = layout(type_map, dtype=dtype)
-    dataset: MoleculeDataset = open_dataset(data)
+    dataset: MoleculeDataset = open_dataset(data, key_map)
     require_labels(dataset, made.wanted, trains=shuffle)
     kinds = frame_groups(dataset) if groups is None else groups
     if len(kinds) != len(dataset):

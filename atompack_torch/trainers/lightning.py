@@ -8,6 +8,7 @@ Needs the package ``lightning``, or ``pytorch-lightning``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.trainers._data_module import DataHooks, Sets
@@ -50,6 +51,10 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         batch_size: maximum number of molecules in a batch, in place of ``max_atoms``.
         layout: makes the batches of another trainer; None: ``MoleculeBatch``, or the result of the
             data set's ``transform``.
+        key_map: name in the data → label or property here, as ``{"REF_energy": "energy"}``, in
+            data of any format, also in a data set that is open already; every set must have the
+            names. Other options use the names here. A label whose name another field gets stays
+            as a property: ``energy`` as ``properties/energy``.
         shuffle: use a random order in every epoch of training.
         seed: seed of these orders.
         num_threads: threads of each rank that make batches; see ``Loader``.
@@ -73,6 +78,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         max_atoms: float | None = None,
         batch_size: int | None = None,
         layout: Layout | None = None,
+        key_map: Mapping[str, str] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         num_threads: int | None = None,
@@ -88,6 +94,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             max_atoms=max_atoms,
             batch_size=batch_size,
             layout=layout,
+            key_map=key_map,
             shuffle=shuffle,
             seed=seed,
             num_threads=num_threads,

@@ -359,6 +359,7 @@ def loader(
     stress: bool = False,
     targets: Mapping[str, str] | None = None,
     dtype: torch.dtype | None = torch.float64,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     drop_last: bool = False,
@@ -379,6 +380,7 @@ def loader(
         stress: add gradients with respect to strain.
         targets: further targets.
         dtype: of all floating tensors.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         drop_last: leave out batches that ranks cannot share.
@@ -394,7 +396,7 @@ def loader(
     made = layout(
         neighbor_lists, energy=energy, forces=forces, stress=stress, targets=targets, dtype=dtype
     )
-    dataset = open_dataset(data)
+    dataset = open_dataset(data, key_map)
     require_labels(dataset, made.wanted, trains=shuffle)
     if batch_sampler is None:
         batch_sampler = once_each(

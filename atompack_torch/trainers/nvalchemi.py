@@ -306,6 +306,7 @@ def loader(
     max_neighbors: int | None = None,
     references: Mapping[int, float] | None = None,
     dtype: torch.dtype = torch.float32,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     drop_last: bool = False,
@@ -326,6 +327,7 @@ def loader(
         max_neighbors: maximum number of edges of an atom, the shortest ones; None: all.
         references: atomic number → energy in eV, subtracted for each atom in float64.
         dtype: of all floating tensors.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a new random order in every epoch.
         seed: of that order.
         drop_last: leave out what would make ranks unequal.
@@ -344,7 +346,7 @@ def loader(
     """
     if (batch_size is None) == (max_atoms is None):
         raise ValueError("batch_size: expected either this or max_atoms")
-    molecules = open_dataset(data)
+    molecules = open_dataset(data, key_map)
     layout = NvalchemiLayout(
         fields_of=_fields_of(selected_schema(molecules)),
         edges=None if cutoff is None else NeighborList(cutoff, max_neighbors=max_neighbors),

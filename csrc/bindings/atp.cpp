@@ -13,6 +13,7 @@
 #include "model/sources/joined.h"
 #include "model/sources/mixture.h"
 #include "model/sources/nan_is_missing.h"
+#include "model/sources/renamed.h"
 
 namespace atompack::bindings {
 namespace {
@@ -73,6 +74,10 @@ std::shared_ptr<NanIsMissingSource> hide_nan_labels(std::shared_ptr<MoleculeSour
   return make_shared_handle<NanIsMissingSource>(std::move(all));
 }
 
+std::shared_ptr<RenamedSource> rename_fields(std::shared_ptr<MoleculeSource> all, const RenamedSource::Names& names) {
+  return make_shared_handle<RenamedSource>(std::move(all), names);
+}
+
 // Writes to memory of the caller; `address` points to snapshot.n_molecules int64.
 void read_atom_counts_to(const Path& path, const Snapshot& snapshot, uintptr_t address, const SharedStore& store) {
   atp::read_atom_counts({path.bytes, store}, snapshot,
@@ -108,6 +113,8 @@ void bind_atp(py::module_& module) {
       .def(py::init(unlocked(&choose_forces)), py::arg("all"), py::arg("chosen"));
   py::class_<NanIsMissingSource, MoleculeSource, std::shared_ptr<NanIsMissingSource>>(module, "NanIsMissingSource")
       .def(py::init(unlocked(&hide_nan_labels)), py::arg("all"));
+  py::class_<RenamedSource, MoleculeSource, std::shared_ptr<RenamedSource>>(module, "RenamedSource")
+      .def(py::init(unlocked(&rename_fields)), py::arg("all"), py::arg("names"));
   module.def("is_uring_available", unlocked(&io::fetch::is_uring_available));
   // Pages of 4096 bytes that were read with access="direct", and the reads.
   module.def("direct_reads", [] {

@@ -84,3 +84,16 @@ def write_misnamed(path: Path) -> Path:
         atoms.info |= {"dft_energy": results["energy"], "energy_per_atom": -4.0}
         atoms.arrays["dft_forces"] = results["forces"]
     return write_extxyz(path, made)
+
+
+KEY_MAP = {"dft_energy": "energy", "dft_forces": "forces"}  # of write_misnamed
+
+
+def misnamed_as(suffix: str, folder: Path) -> tuple[Path, np.ndarray]:
+    """Writes ``write_misnamed`` as ``.xyz`` or ``.atp``; returns the path and the energies."""
+    path = write_misnamed(folder / "a.xyz")
+    if suffix == ".atp":
+        path = folder / "a.atp"
+        apt.convert(folder / "a.xyz", path)
+    energies = [atoms.calc.results["energy"] for atoms in structures(4, periodic=True)]
+    return path, np.array(energies)

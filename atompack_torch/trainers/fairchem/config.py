@@ -15,8 +15,7 @@ import torch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.trainers._labels import STATES
-from atompack_torch.trainers._layout import float_dtype, selected_schema
-from atompack_torch.trainers._naming import open_with_names
+from atompack_torch.trainers._layout import float_dtype, open_dataset, selected_schema
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
 from atompack_torch.trainers.fairchem.naming import INTEGERS, pairs_of, properties_of
 
@@ -39,6 +38,11 @@ _TRANSFORMS: Final = {
     "qm9_transform": _OMOL_VACUUM,
     "omol_transform": _OMOL_VACUUM,
 }
+_KEYS: Final = (
+    *("src", "format", "splits", "a2g_args", "key_mapping", "key_map", "transforms"),
+    *("first_n", "sample_n", "no_shuffle", "max_atoms", "subset_to", "seed"),  # of fairchem itself
+    *("metadata_path", "keep_in_memory", "connect_args"),  # not needed here
+)
 _OPTIONS = (
     "r_edges",
     "radius",
@@ -54,21 +58,6 @@ _OPTIONS = (
 )
 
 
-def _opened(paths: Any, key_map: Mapping[str, str]) -> MoleculeDataset:
-    """Opens the data, with its own names of labels."""
-    names = {label: name for name, label in key_map.items()}
-    if len(names) < len(key_map) or names.keys() - {"energy", "forces", "stress"}:
-        got = ", ".join(key_map.values())
-        raise ValueError(f"key_map: expected energy, forces and stress, each once, got {got}")
-    molecules, fields = open_with_names(paths, names)
-    if any(label != name for label, name in fields.items()):
-        raise ValueError(
-            "key_map: expected extended XYZ or .aselmdb, got another format: atompack-torch rename "
-            "writes these names to a new file"
-        )
-    return molecules
-
-
 class Dataset(BaseDataset):  # type: ignore[misc]
     """Data set of fairchem's configuration, over anything that holds molecules.
 
@@ -81,10 +70,11 @@ class Dataset(BaseDataset):  # type: ignore[misc]
             transforms: {omol_transform: {dataset_name: omol}}
 
     Options of ``AseDBDataset`` mean what they mean there: ``a2g_args``, ``key_mapping``,
-    ``first_n``, ``sample_n``, ``no_shuffle`` and ``max_atoms``, and of ``transforms`` those that
-    name the data set, put molecules in boxes or reshape the stress. ``key_map`` (name in the data →
-    ``energy``, ``forces`` or ``stress``) names labels of extended XYZ and of databases. Numbers of
-    atoms come from the index of the file; ``metadata.npz`` is not needed.
+    ``first_n``, ``sample_n``, ``no_shuffle``, ``max_atoms``, ``subset_to`` and ``seed``, and of
+    ``transforms`` those that
+    name the data set, put molecules in boxes or reshape the stress. ``key_map`` is that of
+    ``atompack_torch.trainers.lightning.DataModule``. Numbers of atoms come from the index of the
+    file; ``metadata.npz`` is not needed.
 
     Items are ``AtomicData`` of single structures; ``Loader`` makes whole batches.
 
@@ -92,8 +82,8 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         config: of fairchem; ``src`` is a path, a pattern, a URL or a list of paths.
 
     Raises:
-        ValueError: an option or transform has no counterpart, or ``key_map`` does not suit the
-            data.
+        FieldError: the data have no field of a name in ``key_map``.
+        ValueError: an option or transform has no counterpart.
         TypeError: the source holds no molecules.
     """
 
@@ -101,7 +91,8 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         super().__init__(dict(config))
         source = config["src"]
         paths = _matching(source) if isinstance(source, str) else list(source)
-        self.molecules = _opened(paths, config.get("key_map") or {})
+        _checked("dataset_configs", config, _KEYS)
+        self.molecules = open_dataset(paths, config.get("key_map"))
         self.num_samples = len(self.molecules)
         self._graph = _checked("a2g_args", config.get("a2g_args"), _OPTIONS)
         self._transforms = _checked("transforms", config.get("transforms"), _TRANSFORMS)

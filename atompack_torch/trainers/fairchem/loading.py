@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -204,6 +204,7 @@ def loader(
     vacuum: float = 0.0,
     flat_stress: bool = False,
     dtype: torch.dtype = torch.float32,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     drop_last: bool = False,
@@ -233,6 +234,7 @@ def loader(
         vacuum: Å around molecules without periodic direction, which are centered in boxes.
         flat_stress: make stresses (B, 9).
         dtype: of positions, cells and labels.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a new random order in every epoch.
         seed: of that order.
         drop_last: leave out what would make ranks unequal.
@@ -253,7 +255,7 @@ def loader(
     """
     if (batch_size is None) == (max_atoms is None):
         raise ValueError("batch_size: expected either this or max_atoms")
-    molecules = open_dataset(data)
+    molecules = open_dataset(data, key_map)
     if resident:
         edges = None if cutoff is None else neighbor_list(cutoff, max_neighbors)
         molecules = in_memory(molecules, edges)

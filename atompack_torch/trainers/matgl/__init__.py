@@ -11,7 +11,7 @@ anything that ``apt.open`` takes. Needs the package ``matgl``, 4.0 or newer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -121,6 +121,7 @@ def loader(
     batch_size: int | None = None,
     max_atoms: float | None = None,
     batch_sampler: Iterable[Sequence[int]] | None = None,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     num_threads: int | None = None,
@@ -140,6 +141,7 @@ def loader(
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
         batch_sampler: yields lists of molecule numbers, in place of both.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch; False for validation.
         seed: seed of these orders.
         num_threads: threads that make batches; see ``Loader``.
@@ -156,7 +158,7 @@ def loader(
         TypeError: the data are not molecules.
     """
     return epoch_loader(
-        open_dataset(data),
+        open_dataset(data, key_map),
         layout(element_types, cutoff, **options),
         batch_size=batch_size,
         max_atoms=max_atoms,

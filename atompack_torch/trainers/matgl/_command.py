@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from atompack_torch.batch.elements import symbol
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader
-from atompack_torch.trainers._naming import open_with_names
+from atompack_torch.trainers._layout import open_dataset
 from atompack_torch.trainers.matgl._layout import MatGLLayout, make_layout
 
 _TO_GPA = {"auto": EV_PER_ANG3_TO_GPA, "eV/A3": EV_PER_ANG3_TO_GPA, "kbar": -0.1, "GPa": 1.0}
@@ -54,18 +55,35 @@ def main(arguments: Sequence[str] | None = None) -> int | None:
     """Runs the command of MatGL.
 
     Args:
-        arguments: of the command; None: those of this process.
+        arguments: of the command, and ``--key-map NAME=LABEL`` for a label with another name in the
+            data; None: those of this process.
 
     Returns:
         Its exit status.
     """
-    matgl.cli._load_cli_pes_dataset = _open
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--key-map", action="append", default=[], type=_pair)
+    own, arguments = parser.parse_known_args(arguments)
+    matgl.cli._load_cli_pes_dataset = partial(_open, key_map=dict(own.key_map))
     matgl.graph.data.MGLDataLoader = _loaders
     status: int | None = matgl.cli.main(arguments)
     return status
 
 
-def _open(args: Any, *, cutoff: float, element_types: Sequence[str] | None) -> _Data:
+def _pair(text: str) -> tuple[str, str]:
+    name, _, label = text.rpartition("=")
+    if not (name and label):
+        raise argparse.ArgumentTypeError(f"expected NAME=LABEL, got {text!r}")
+    return name, label
+
+
+def _open(
+    args: Any,
+    *,
+    cutoff: float,
+    element_types: Sequence[str] | None,
+    key_map: Mapping[str, str] | None = None,
+) -> _Data:
     """Opens the data of the subcommands ``train`` and ``evaluate``."""
     if args.input_format == "json":
         raise ValueError("--input-format: expected auto or extxyz; JSON is for mgl itself")
@@ -73,7 +91,11 @@ def _open(args: Any, *, cutoff: float, element_types: Sequence[str] | None) -> _
     charges = args.charges and not args.magmoms  # MatGL's batches have one of them
     if charges:
         names["charges"] = args.charges_key
-    whole, fields = open_with_names(args.infile, names)
+    whole = open_dataset(
+        args.infile,
+        {**{name: label for label, name in names.items() if name != label}, **(key_map or {})},
+    )
+    fields = {label: label for label in names}
     if args.magmoms:
         fields["magmoms"] = args.magmoms_key
     found = whole.statistics()

@@ -140,6 +140,7 @@ def loader(
     batch_size: int | None = None,
     max_atoms: float | None = None,
     batch_sampler: Iterable[Sequence[int]] | None = None,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     properties: Mapping[str, str] | Sequence[str] = LABELS,
@@ -159,6 +160,7 @@ def loader(
         batch_size: maximum number of structures in a batch.
         max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
         batch_sampler: yields lists of numbers of the structures that are left.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         properties: as for ``batch``.
@@ -175,7 +177,7 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
     layout = _layout(cutoff, properties, offsets, dtype)
-    dataset = with_labels(open_dataset(data), list(layout.properties.values()))
+    dataset = with_labels(open_dataset(data, key_map), list(layout.properties.values()))
     return epoch_loader(
         dataset,
         layout,
@@ -207,8 +209,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
         dtype: of floating values.
         train_sampler_cls: an argument of ``spktrain``; None: samplers are those of this package.
-        **options: ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and ``resident`` as for
-            Lightning's module, and options of data sets that are opened here.
+        **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
+            ``resident`` as for Lightning's module, and options of data sets that are opened here.
 
     Raises:
         ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.

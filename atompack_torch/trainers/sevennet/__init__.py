@@ -66,6 +66,7 @@ def loader(
     batch_size: int | None = None,
     max_atoms: float | None = None,
     batch_sampler: Iterable[Sequence[int]] | None = None,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
@@ -90,6 +91,7 @@ def loader(
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
         batch_sampler: yields lists of molecule numbers, in place of both.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         dtype: of all values; models of SevenNet are float32.
@@ -112,7 +114,7 @@ def loader(
             unknown weight or dtype.
         TypeError: the data are not molecules.
     """
-    dataset = open_dataset(data)
+    dataset = open_dataset(data, key_map)
     layout = make_layout(
         type_map,
         cutoff,

@@ -23,8 +23,7 @@ from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._labels import require_labels
-from atompack_torch.trainers._layout import selected_schema
-from atompack_torch.trainers._naming import open_with_names
+from atompack_torch.trainers._layout import open_dataset, selected_schema
 from atompack_torch.trainers._samplers import once_each
 from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, make_layout
 from atompack_torch.trainers.sevennet._statistics import DatasetStatistics
@@ -127,9 +126,7 @@ def _open(config: dict[str, Any], key: str) -> _Part:
     """Opens one data set of a config."""
     options = _layout_options(config)
     paths, weights = _files(config[key], key)
-    names = {label: options[label] for label in _LABELS.values() if label in options}
-    dataset, fields = open_with_names(paths[0] if len(paths) == 1 else paths, names)
-    options |= fields
+    dataset = open_dataset(paths[0] if len(paths) == 1 else paths, options.pop("key_map"))
     options["has_free_energy"] = FREE_ENERGY in selected_schema(dataset)
     return _Part(dataset, options, weights)
 
@@ -139,7 +136,12 @@ def _layout_options(config: dict[str, Any]) -> dict[str, Any]:
     if (index := given.pop("index", ":")) != ":":
         raise ValueError(f"data_format_args: index: expected ':', got {index!r}")
     options: dict[str, Any] = {"allow_unlabeled": bool(given.pop("allow_unlabeled", False))}
-    options |= {_LABELS[name]: given.pop(name) for name in list(given) if name in _LABELS}
+    named = {_LABELS[name]: given.pop(name) for name in list(given) if name in _LABELS}
+    options |= {label: label for label in named}
+    options["key_map"] = {
+        **(given.pop("key_map", None) or {}),
+        **{name: label for label, name in named.items()},
+    }
     if unknown := sorted(set(given) - _WITHOUT_EFFECT):
         raise ValueError(f"data_format_args: unknown option {unknown[0]!r}")
     return options

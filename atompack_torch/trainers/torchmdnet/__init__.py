@@ -80,6 +80,7 @@ def loader(
     batch_size: int | None = None,
     max_atoms: float | None = None,
     batch_sampler: Iterable[Sequence[int]] | None = None,
+    key_map: Mapping[str, str] | None = None,
     shuffle: bool = True,
     seed: int = 0,
     energy: str | None = ENERGY,
@@ -100,6 +101,7 @@ def loader(
         batch_size: maximum number of structures in a batch.
         max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
         batch_sampler: yields lists of numbers of the structures that are left.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         energy: as for ``batch``.
@@ -118,7 +120,7 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
     layout = make_layout(energy, forces, box, atomref, dtype)
-    dataset = open_dataset(data)
+    dataset = open_dataset(data, key_map)
     if layout.labels:
         dataset = with_labels(dataset, layout.labels)
     return epoch_loader(
@@ -152,8 +154,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         remove_ref_energy: remove these energies from the labels, in float64; with the prior model
             ``Atomref`` they stay.
         dtype: of floating values.
-        **options: ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and ``resident`` as for
-            Lightning's module, and options of data sets that are opened here.
+        **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
+            ``resident`` as for Lightning's module, and options of data sets that are opened here.
 
     Raises:
         ValueError: not exactly one of ``batch_size`` and ``max_atoms``.

@@ -39,6 +39,7 @@ class Structures:
 
     Args:
         root: anything that ``apt.open`` takes; option ``--dataset-root``.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         energy: field with the energies in eV; None: none.
         forces: field with the forces in eV/Å; None: none.
         box: add the cells.
@@ -53,6 +54,7 @@ class Structures:
         self,
         root: Data,
         *,
+        key_map: Mapping[str, str] | None = None,
         energy: str | None = ENERGY,
         forces: str | None = FORCES,
         box: bool = False,
@@ -61,7 +63,7 @@ class Structures:
         self.energy, self.forces, self.box = energy, forces, box
         self._references = {int(number): energy for number, energy in (atomref or {}).items()}
         labels = [name for name in (energy, forces) if name is not None]
-        opened = open_dataset(root)
+        opened = open_dataset(root, key_map)
         self.molecules: MoleculeDataset = with_labels(opened, labels) if labels else opened
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from deepmd.pt.loss.ener import EnergyStdLoss
 from deepmd.pt.utils.dataloader import collate_batch
 from deepmd.pt.utils.dataset import DeepmdDataSetForLoader
 from ranks import run_ranks
-from structures import ELEMENTS, structures, write_atp, write_misnamed
+from structures import ELEMENTS, KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import deepmd
@@ -196,3 +196,12 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     path = write_misnamed(tmp_path / "a.xyz")
     with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
         deepmd.loader(path, 2, TYPE_MAP)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    (batch,) = deepmd.loader(path, 4, TYPE_MAP, shuffle=False, key_map=KEY_MAP)
+    found = batch["energy"][:, 0].numpy()
+    assert batch["find_force"] == 1.0
+    np.testing.assert_allclose(found, energies, rtol=1e-6)

@@ -21,7 +21,15 @@ from fairchem.core.datasets.atomic_data import atomicdata_list_to_batch
 from fairchem.core.units.mlip_unit import load_predict_unit
 from fairchem.core.units.mlip_unit.mlip_unit import compute_loss
 from ranks import environment, run_ranks
-from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
+from structures import (
+    CUTOFF,
+    KEY_MAP,
+    misnamed_as,
+    structures,
+    write_atp,
+    write_extxyz,
+    write_misnamed,
+)
 from torchtnt.framework.fit import fit
 
 import atompack_torch as apt
@@ -210,6 +218,18 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     data_set = cases.concatenated({"a": cases.source("a", path)})
     with pytest.raises(apt.FieldError, match=message):
         fairchem.Loader(data_set, cases.sampler, cases.mt_collater_adapter(tasks))
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    (batch,) = fairchem.loader(path, 4, task="mine", shuffle=False, key_map=KEY_MAP)
+    found = batch.energy.numpy()
+    configured = fairchem.Dataset({"src": str(path), "key_map": KEY_MAP})
+    np.testing.assert_allclose([float(one.energy) for one in configured[:]], energies, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"dataset_configs: .*, got 'select_args'"):
+        fairchem.Dataset({"src": str(path), "select_args": {}})
+    np.testing.assert_allclose(found, energies, rtol=1e-6)
 
 
 @pytest.mark.parametrize("prefix", ["", "total_"])

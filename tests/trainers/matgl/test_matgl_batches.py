@@ -16,7 +16,15 @@ from matgl.graph.data import collate_fn_graph
 from matgl.models import QET, MEGNet
 from matgl.utils.training import ModelLightningModule, PotentialLightningModule
 from matgl_cases import BATCH, ELEMENTS, MODELS, new_module, stock_loader, use_dtype
-from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
+from structures import (
+    CUTOFF,
+    KEY_MAP,
+    misnamed_as,
+    structures,
+    write_atp,
+    write_extxyz,
+    write_misnamed,
+)
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -250,3 +258,13 @@ def test_labels_of_other_names(tmp_path: Path, options: dict[str, Any], wanted: 
     message = rf"no molecule has {wanted}.*key_map=\{{'dft_energy': 'energy', "
     with pytest.raises(apt.FieldError, match=message):
         matgl.loader(path, ["Al", "Cu"], CUTOFF, batch_size=2, **options)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    options = {"batch_size": 4, "shuffle": False, "stress": None, "key_map": KEY_MAP}
+    ((*_, energies_found, forces, _),) = matgl.loader(path, ["Al", "Cu"], CUTOFF, **options)
+    found = energies_found.numpy()
+    assert bool(forces.isfinite().all())
+    np.testing.assert_allclose(found, energies, rtol=1e-6)

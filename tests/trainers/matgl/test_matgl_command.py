@@ -101,7 +101,8 @@ def test_molecules_and_crystals_without_stress(tmp_path: Path) -> None:
     assert np.isfinite([value for name, value in found.items() if "Force" in name]).all()
 
 
-def test_labels_of_other_names(made: list[Atoms], tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--{0}-key=REF_{0}", "--key-map=REF_{0}={0}"])
+def test_labels_of_other_names(made: list[Atoms], tmp_path: Path, option: str) -> None:
     renamed = structures(N, periodic=True)
     for atoms in renamed:
         atoms.info["REF_energy"] = atoms.calc.results["energy"]
@@ -109,7 +110,7 @@ def test_labels_of_other_names(made: list[Atoms], tmp_path: Path) -> None:
         atoms.info["REF_stress"] = atoms.get_stress(voigt=False)
         atoms.calc = None
     path = write_extxyz(tmp_path / "a.extxyz", renamed)
-    keys = [f"--{label}-key=REF_{label}" for label in ("energy", "forces", "stress")]
+    keys = [option.format(label) for label in ("energy", "forces", "stress")]
     found, _ = train(tmp_path / "renamed", REPLACED, path, *keys)
     plain, _ = train(tmp_path / "plain", REPLACED, write_atp(tmp_path / "b.atp", made))
     for name, value in plain.items():

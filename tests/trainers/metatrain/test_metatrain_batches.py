@@ -11,7 +11,7 @@ import torch
 from metatomic.torch import NeighborListOptions, systems_to_torch
 from metatrain.utils.neighbor_lists import get_system_with_neighbor_lists
 from ranks import run_ranks
-from structures import structures, write_atp, write_misnamed
+from structures import KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
 
 import atompack_torch as apt
 from atompack_torch.trainers import metatrain
@@ -129,3 +129,13 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
     with pytest.raises(apt.FieldError, match=message):
         metatrain.loader(write_misnamed(tmp_path / "a.xyz"), 2)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    ((_, targets),) = metatrain.loader(path, 4, shuffle=False, key_map=KEY_MAP)
+    block = targets["energy"].block()
+    found = block.values[:, 0].numpy()
+    assert bool(block.gradient("positions").values.isfinite().all())
+    np.testing.assert_allclose(found, energies, rtol=1e-6)

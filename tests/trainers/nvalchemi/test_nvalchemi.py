@@ -18,7 +18,15 @@ from nvalchemi.data import Batch
 from nvalchemi.training import EnergyMSELoss, ForceMSELoss
 from nvalchemi.training.hooks import DDPHook
 from ranks import environment, run_ranks
-from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
+from structures import (
+    CUTOFF,
+    KEY_MAP,
+    misnamed_as,
+    structures,
+    write_atp,
+    write_extxyz,
+    write_misnamed,
+)
 
 import atompack_torch as apt
 from atompack_torch.trainers import nvalchemi
@@ -302,6 +310,15 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     path = write_misnamed(tmp_path / "a.xyz")
     with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
         nvalchemi.loader(path, 2)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    (batch,) = nvalchemi.loader(path, 4, shuffle=False, key_map=KEY_MAP)
+    found = batch.energy.flatten().numpy()
+    assert bool(batch.forces.isfinite().all())
+    np.testing.assert_allclose(found, energies, rtol=1e-6)
 
 
 @pytest.mark.parametrize("prefix", ["", "total_"])

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from ranks import run_ranks
 from schnetpack_cases import model, stock_batches, stock_data, task, trainer, trn
-from structures import CUTOFF, structures, write_atp, write_misnamed
+from structures import CUTOFF, KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
 
 import atompack_torch as apt
 
@@ -177,3 +177,16 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
     with pytest.raises(apt.FieldError, match=message):
         trainer.loader(write_misnamed(tmp_path / "a.xyz"), CUTOFF, batch_size=2)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    options = {"batch_size": 4, "shuffle": False, "key_map": KEY_MAP}
+    (batch,) = trainer.loader(path, CUTOFF, **options)
+    found = batch["energy"].numpy()
+    module = trainer.DataModule(path, cutoff=CUTOFF, **options)
+    module.setup("fit")
+    (again,) = module.train_dataloader()
+    assert torch.equal(again["forces"], batch["forces"])
+    np.testing.assert_allclose(found, energies, rtol=1e-6)

@@ -14,7 +14,15 @@ from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from sevenn.train.dataload import unlabeled_atoms_to_graph
 from sevennet_cases import BATCH, TYPE_MAP, new_model, stock_loader
-from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
+from structures import (
+    CUTOFF,
+    KEY_MAP,
+    misnamed_as,
+    structures,
+    write_atp,
+    write_extxyz,
+    write_misnamed,
+)
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -247,3 +255,13 @@ def test_labels_of_other_names(tmp_path: Path, options: dict[str, Any], wanted: 
     message = rf"no molecule has {wanted}.*key_map=\{{'dft_energy': 'energy', "
     with pytest.raises(apt.FieldError, match=message):
         sevennet.loader(path, {13: 0, 29: 1}, CUTOFF, batch_size=2, **options)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    options = {"batch_size": 4, "shuffle": False, "key_map": KEY_MAP}
+    (batch,) = sevennet.loader(path, {13: 0, 29: 1}, CUTOFF, **options)
+    found = batch["total_energy"].numpy()
+    assert bool(batch["force_of_atoms"].isfinite().all())
+    np.testing.assert_allclose(found, energies, rtol=1e-6)

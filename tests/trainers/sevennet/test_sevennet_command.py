@@ -192,7 +192,14 @@ def test_what_is_refused(folder: Path, tmp_path: Path, data: dict[str, Any], mes
         run(tmp_path, REPLACED, {"load_trainset_path": str(folder / "train.atp")} | data)
 
 
-def test_labels_of_other_names(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"energy_key": "REF_energy", "force_key": "REF_forces"},
+        {"key_map": {"REF_energy": "energy", "REF_forces": "forces"}},
+    ],
+)
+def test_labels_of_other_names(folder: Path, tmp_path: Path, names: dict[str, Any]) -> None:
     made = structures(N)
     for atoms in made:
         results = atoms.calc.results
@@ -200,7 +207,6 @@ def test_labels_of_other_names(folder: Path, tmp_path: Path) -> None:
         atoms.arrays["REF_forces"] = results["forces"]
         atoms.calc = None
     write_extxyz(tmp_path / "a.extxyz", made)
-    names = {"energy_key": "REF_energy", "force_key": "REF_forces"}
     data = {"load_trainset_path": str(tmp_path / "a.extxyz"), "data_format_args": names}
     rows = run(tmp_path, REPLACED, data, epoch=1, is_train_stress=False)
     plain = {"load_trainset_path": str(folder / "train.atp")}

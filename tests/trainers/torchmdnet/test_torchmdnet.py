@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 from ranks import run_ranks
-from structures import structures, write_atp, write_misnamed
+from structures import KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torchmdnet_cases import losses, task
 
 import atompack_torch as apt
 from atompack_torch.trainers import torchmdnet
+from atompack_torch.trainers.torchmdnet._command import Structures
 
 N = 30
 
@@ -143,3 +144,17 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
     with pytest.raises(apt.FieldError, match=message):
         torchmdnet.loader(write_misnamed(tmp_path / "a.xyz"), batch_size=2)
+
+
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    options = {"batch_size": 4, "shuffle": False, "key_map": KEY_MAP}
+    (batch,) = torchmdnet.loader(path, **options)
+    found = batch.y[:, 0].numpy()
+    module = torchmdnet.DataModule(path, **options)
+    module.setup("fit")
+    (again,) = module.train_dataloader()
+    assert torch.equal(again.neg_dy, batch.neg_dy)
+    assert len(Structures(path, key_map=KEY_MAP)) == len(energies)
+    np.testing.assert_allclose(found, energies, rtol=1e-6)
