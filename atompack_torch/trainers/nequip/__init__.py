@@ -86,8 +86,7 @@ def loader(
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
-        key_map: name in the data → key of NequIP, in addition to ``energy``,
-            ``forces`` and ``stress``, or in place of one of them.
+        key_map: name in the data → ``energy``, ``forces``, ``stress`` or another key of NequIP.
         transforms: of NequIP, applied to whole batches in turn.
         **options: ``resident=True`` keeps the data and their edges in memory, so that these are
             searched once instead of in every epoch (``ResidentDataset``); others of ``Loader``:

@@ -100,8 +100,7 @@ class DataModule(DataHooks, _Base):
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
-        key_map: name in the data → key of NequIP, in addition to ``energy``,
-            ``forces`` and ``stress``, or in place of one of them.
+        key_map: name in the data → ``energy``, ``forces``, ``stress`` or another key of NequIP.
         transforms: of NequIP, applied to whole batches in turn.
         stats_manager: ``DataStatisticsManager`` of NequIP.
         train_dataloader: added by ``nequip-package`` and ``nequip-compile``: its ``batch_size``

@@ -163,7 +163,7 @@ def make_layout(
         model_type_names: types of the model, in its order.
         cutoff: in Å.
         chemical_species_to_atom_type_map: symbol of an element → type.
-        key_map: name in the data → key of NequIP.
+        key_map: name in the data → name here or key of NequIP.
         transforms: applied to whole batches in turn.
 
     Returns:
@@ -184,7 +184,7 @@ def make_layout(
                 f"chemical_species_to_atom_type_map: expected one of {', '.join(indices)} for "
                 f"{symbol}, got {name!r}"
             )
-    named = key_map or {}
+    named = {field: _LABELS.get(key, key) for field, key in (key_map or {}).items()}
     for key in named.values():
         if key in _STRUCTURE or registry.get_field_type(key, False) not in ("graph", "node"):
             raise ValueError(

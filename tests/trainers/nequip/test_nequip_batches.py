@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ase
+import numpy as np
 import pytest
 import torch
 from ase.build import bulk
@@ -18,7 +19,15 @@ from nequip.data.transforms import (
     StressSignFlipTransform,
 )
 from nequip_cases import TYPES, model, stock_batch
-from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
+from structures import (
+    CUTOFF,
+    KEY_MAP,
+    misnamed_as,
+    structures,
+    write_atp,
+    write_extxyz,
+    write_misnamed,
+)
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -215,3 +224,12 @@ def test_labels_of_other_names(tmp_path: Path) -> None:
     path = write_misnamed(tmp_path / "a.xyz")
     with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
         ours(path, shuffle=True)
+
+
+@pytest.mark.parametrize("energy", ["energy", "total_energy"])
+@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
+def test_key_map(tmp_path: Path, suffix: str, energy: str) -> None:
+    path, energies = misnamed_as(suffix, tmp_path)
+    (batch,) = ours(path, key_map=KEY_MAP | {"dft_energy": energy})
+    np.testing.assert_allclose(batch["total_energy"][:, 0].numpy(), energies, rtol=1e-6)
+    assert bool(batch["forces"].isfinite().all())
