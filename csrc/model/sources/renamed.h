@@ -10,7 +10,7 @@
 
 namespace atompack {
 
-// View of another source. A name that no schema declares stays as it is.
+// View of another source. Names that no schema declares stay.
 class RenamedSource final : public MoleculeSource {
  public:
   using Name = std::pair<Scope, std::string>;
