@@ -126,7 +126,7 @@ def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: Cac
         "options": {
             name: _text_of(value)
             for name, value in dataset._options().items()
-            if name not in ("access", "populate", "num_threads")  # affect only how data is read
+            if name not in ("access", "populate", "num_threads", "renamed")  # of reading only
         },
         "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),

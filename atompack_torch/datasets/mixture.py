@@ -275,7 +275,7 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
     fields = _all_fields(parts)
     for number, part in enumerate(parts):
         for option, value in part._options().items():
-            if option == "fields" and fields is not None:
+            if option == "renamed" or (option == "fields" and fields is not None):
                 continue
             if value != first[option]:
                 raise ValueError(

@@ -36,6 +36,15 @@ def test_every_kind_of_data(tmp_path: Path, kind: str) -> None:
     assert "dft_energy" not in batch
 
 
+def test_parts_of_a_mixture_may_have_names_of_their_own(tmp_path: Path) -> None:
+    path, energies = misnamed_as(".atp", tmp_path)
+    maps = {"dft_energy": "energy"}, {"energy_per_atom": "energy"}
+    mixture = apt.MixtureDataset([open_dataset(path, key_map) for key_map in maps])
+    batch = mixture.batch(range(8))
+    expected = np.where(batch.source == 0, energies[batch.index], -4.0)
+    np.testing.assert_allclose(batch.energy, expected)
+
+
 @pytest.mark.parametrize("suffix", [".xyz", ".atp"])
 def test_options_use_the_names_here(tmp_path: Path, suffix: str) -> None:
     path, energies = misnamed_as(suffix, tmp_path)
