@@ -1,4 +1,4 @@
-"""Steps of VASP whose electronic iterations did not converge, which ASE reads without a word."""
+"""Steps of VASP whose electronic iterations did not converge, which ASE reads."""
 
 from __future__ import annotations
 
