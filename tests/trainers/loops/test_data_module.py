@@ -134,7 +134,7 @@ def test_data_sets_mixtures_and_lists(path: Path) -> None:
     dataset = apt.AtpDataset(path)
     mixture = apt.MixtureDataset([dataset, dataset], weights=[3, 1], epoch=100)
     model = Model()
-    data = DataModule(mixture, [path, path], batch_size=BATCH)
+    data = DataModule(mixture, [[path, path]], batch_size=BATCH)
     trainer(path.parent, max_epochs=2, num_sanity_val_steps=0).fit(model, datamodule=data)
     first, second = ([n for batch in e for n in batch] for e in model.steps["train"].values())
     assert len(first) == len(second) == 100
