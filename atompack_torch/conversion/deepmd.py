@@ -171,7 +171,7 @@ def _systems(path: str | os.PathLike[str]) -> list[_System]:
 
 
 def _types_below(root: Path) -> list[Path]:
-    return [root / name for name in sorted(names_below(root)) if name.rpartition("/")[2] == _TYPES]
+    return sorted(root / name for name in names_below(root) if name.rpartition("/")[2] == _TYPES)
 
 
 def _system(root: Path, folder: Path) -> _System:

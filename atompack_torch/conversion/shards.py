@@ -48,6 +48,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
         lambda report: read(path, report=report),
         partial(count, path),
         read_range=lambda report, first, last: read(path, report=report, first=first, last=last),
+        keeps_open=True,
     )
 
 

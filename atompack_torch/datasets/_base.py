@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import torch
@@ -16,7 +15,7 @@ from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset, apply_transform
+from atompack_torch.datasets._batches import BatchDataset
 from atompack_torch.datasets._collated import as_items
 from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
 from atompack_torch.datasets._digest import samples_of
@@ -26,6 +25,7 @@ from atompack_torch.datasets._forces import ForceChoice
 from atompack_torch.datasets._outputs import infos_of
 from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
 from atompack_torch.datasets._selecting import molecule_blocks
+from atompack_torch.datasets._transforms import transformed
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
@@ -50,55 +50,6 @@ Self = TypeVar("Self", bound="MoleculeDataset")
 
 # Attributes in pickles of earlier versions → their names now.
 _FORMER_ATTRIBUTES = {"_computing": "_computer", "_keeps": "_keeps_features"}
-
-
-class _SearchedGeometry:
-    """The tensors of a batch of which its edges were made.
-
-    Args:
-        batch: a batch with edges.
-    """
-
-    def __init__(self, batch: MoleculeBatch) -> None:
-        fields = batch._fields
-        self._edges = fields["edge_index"]
-        names = ("positions", "cell", "pbc")
-        self._tensors = {
-            name: value for name in names if torch.is_tensor(value := fields.get(name))
-        }
-        self._versions = {name: _version_of(value) for name, value in self._tensors.items()}
-
-    def check(self, made: object) -> None:
-        """Raises a FieldError if a result of a transform has these edges and another geometry."""
-        edges = _found(made, "edge_index")
-        if edges is not None and edges is not self._edges:
-            return  # padded, joined, or searched again
-        for name, before in self._tensors.items():
-            now = _found(made, name)
-            if now is None or now is before:
-                has_changed = _version_of(before) != self._versions[name]
-            else:
-                has_changed = not torch.equal(before.to(now.device, now.dtype), now)  # not a cast
-            if has_changed:
-                raise FieldError(
-                    f"transform: expected {name} as they were when the edges were searched, got "
-                    "others: open the data set without neighbors=, and add the edges at the end of "
-                    f"the transform by apt.neighbor_list (field {name!r})"
-                )
-
-
-def _found(made: object, name: str) -> Tensor | None:
-    """Returns a tensor of a batch, a dict, or a batch of torch-geometric; None without it."""
-    fields: Any = made._fields if isinstance(made, MoleculeBatch) else made
-    get = fields.get if isinstance(fields, Mapping) else partial(getattr, fields)
-    names = ("positions", "pos") if name == "positions" else (name,)
-    found = (get(each, None) for each in names)
-    return next((value for value in found if isinstance(value, Tensor)), None)
-
-
-def _version_of(tensor: Tensor) -> int:
-    """Returns the number of writes to a tensor; tensors of inference mode do not count them."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
@@ -336,12 +287,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self._add_features(self._to_batch(made))
 
     def _apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
-        transform = self._request.transform
-        if transform is None or "edge_index" not in batch._fields:
-            return apply_transform(transform, batch)
-        searched = _SearchedGeometry(batch)
-        made = apply_transform(transform, batch)
-        searched.check(made)
+        made: MoleculeBatch = transformed(self._request.transform, batch)
         return made
 
     def _to_batch(self, made: Made) -> MoleculeBatch:

@@ -36,6 +36,11 @@ def short(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def _attribute(value: object) -> str:
+    """Returns a value of an attribute; HTML in one, such as a page in a frame, keeps its lines."""
+    return html.escape(str(value) if isinstance(value, Markup) else printable(str(value)))
+
+
 def tag(name: str, *children: object, **attributes: object) -> Markup:
     """Builds an element.
 
@@ -49,7 +54,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
         The HTML.
     """
     named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(printable(str(value)))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
         if value is not None
     )

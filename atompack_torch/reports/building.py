@@ -78,7 +78,7 @@ class Report:
         return tag(
             "iframe",
             Markup(),
-            srcdoc=self.html,
+            srcdoc=Markup(self.html),
             sandbox="allow-same-origin",
             style="width:100%;height:42rem;border:1px solid #8886;border-radius:.5rem",
             title="Report",

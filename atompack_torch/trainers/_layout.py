@@ -15,6 +15,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets._base import MoleculeDataset
 from atompack_torch.datasets._outputs import Output, from_batch
 from atompack_torch.datasets._request import Transform, declared_fields
+from atompack_torch.datasets._transforms import LayoutTransform, transformed
 from atompack_torch.datasets.aselmdb import AseLmdbDataset
 from atompack_torch.datasets.extxyz import ExtxyzDataset
 from atompack_torch.datasets.neighbors import NeighborList
@@ -122,7 +123,7 @@ class Layout:
         return part
 
 
-class _Assembling:
+class _Assembling(LayoutTransform):
     """Transform of batches whose outputs are made already."""
 
     def __init__(self, layout: Layout) -> None:
@@ -135,14 +136,14 @@ class _Assembling:
         return self._layout.assemble(batch, cast("dict[str, Tensor]", made))
 
 
-class _Chained:
+class _Chained(LayoutTransform):
     """Transform of the user, followed by the layout."""
 
     def __init__(self, transform: Transform | None, layout: Layout) -> None:
         self._transform, self._layout = transform, layout
 
     def __call__(self, batch: MoleculeBatch) -> Any:
-        return self._layout.batch(batch if self._transform is None else self._transform(batch))
+        return self._layout.batch(transformed(self._transform, batch))
 
 
 def open_dataset(

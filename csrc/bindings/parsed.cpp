@@ -160,10 +160,10 @@ std::shared_ptr<lmdb::RowBlockSource> source_of_block(std::shared_ptr<lmdb::RowB
 }  // namespace
 
 void bind_parsed(py::module_& module) {
-  py::class_<Index, SharedIndex>(module, "ParsedIndex")
-      .def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("name"))
+  py::class_<Index, SharedIndex> index(module, "ParsedIndex");
+  index.attr("head_bytes") = parsed::kIndexHeadBytes;
+  index.def_static("decode", &decode_index_bytes, py::arg("bytes"), py::arg("name"))
       .def_static("is_of", &is_index_of, py::arg("head"), py::arg("file"))
-      .def_property_readonly_static("head_bytes", [](const py::object&) { return parsed::kIndexHeadBytes; })
       .def("encode", &encode_index_bytes)
       .def("__len__", [](const Index& self) { return self.entries.size(); })
       .def_property_readonly("fields", [](const Index& self) { return fields_of(self.survey); })

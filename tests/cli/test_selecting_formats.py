@@ -63,7 +63,7 @@ def hdf5_set(folder: Path) -> Source:
             group["coordinates"] = np.stack([m.positions.numpy() for m in own])
             group["forces"] = np.stack([m.forces.numpy() for m in own])  # type: ignore[union-attr]
             group["energies"] = [m.energy.item() for m in own]  # type: ignore[union-attr]
-    return Source(path)
+    return Source(path, ("--keep-units",))  # published in Hartree
 
 
 def json_file(folder: Path) -> Source:
@@ -135,7 +135,7 @@ def test_sources(source: Source, tmp_path: Path) -> None:
     assert run("drop", path, made[4], "forces", *keys) == 0
     assert energies(made[4]) == [*range(N)]
     assert "forces" not in apt.AtpDataset(made[4]).schema
-    if not keys:  # elements of types are not for rename
+    if not keys:  # options of converting alone
         assert run("rename", path, made[5], "energy=energy_pbe") == 0
         batch = apt.AtpDataset(made[5])[:]
         assert sorted(batch["energy_pbe"].tolist()) == [*range(N)]  # type: ignore[union-attr]

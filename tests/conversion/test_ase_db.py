@@ -20,7 +20,7 @@ from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.ase_db import count, open_target, read
 from atompack_torch.conversion.converter import TargetOptions
 from atompack_torch.conversion.records import BLOCK_STRUCTURES, columns_of, records_of
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 
 
 def make(path: Path, images: list[ase.Atoms]) -> None:
@@ -218,7 +218,7 @@ def test_no_database(tmp_path: Path) -> None:
         count(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "text.db").write_text("no database at all" * 100)
-    with pytest.raises(CorruptFileError, match=r"text\.db: DatabaseError"):
+    with pytest.raises(UnsupportedFormatError, match=r"text\.db: ASE's reader for db .* Database"):
         convert(tmp_path / "text.db", tmp_path / "x.atp", progress=False)
 
 

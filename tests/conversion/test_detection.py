@@ -66,7 +66,7 @@ def test_formats_that_are_not_converted(tmp_path: Path) -> None:
     source.write_bytes((tmp_path / "one.npy").read_bytes())
     with pytest.raises(
         apt.UnsupportedFormatError,
-        match=r"data\.npz: expected a ZIP archive, such as an NPZ file, got an NPY file",
+        match=r"data\.npz: expected a format that is converted, got an NPY file: one array without",
     ):
         apt.convert(source, tmp_path / "out.atp", progress=False)
 

@@ -203,7 +203,7 @@ def test_another_conversion_is_refused(source: Path, tmp_path: Path) -> None:
     run(source, folder, part=(0, 2))
     with pytest.raises(ValueError, match=r"part-00000-of-00002\.atp, which is none of 3 parts"):
         run(source, folder, part=(1, 3))
-    with pytest.raises(ValueError, match=r"other sources or options \(keys\)"):
+    with pytest.raises(ValueError, match=r"other sources or options \(key_map\)"):
         run(source, folder, part=(1, 2), key_map={"gap": "energy"})
     with pytest.raises(ValueError, match=r"other sources or options \(structures\)"):
         run([source, source], folder, part=(1, 2))

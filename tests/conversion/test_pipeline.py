@@ -177,7 +177,7 @@ def test_an_error_leaves_the_old_file(tmp_path: Path, trajectory: Path) -> None:
     old = target.read_bytes()
     (tmp_path / "bad.npz").write_bytes(b"PK")
     for mode in ("w", "a"):
-        with pytest.raises(CorruptFileError):
+        with pytest.raises(apt.UnsupportedFormatError, match=r"bad\.npz"):
             run([trajectory, tmp_path / "bad.npz"], target, mode=mode)
         assert len(apt.AtpDataset(target)) == 14
     assert target.read_bytes()[: len(old)] == old

@@ -1,0 +1,90 @@
+"""Transforms of batches of molecules, and the check that edges still fit after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets._batches import apply_transform
+from atompack_torch.errors import FieldError
+
+
+class LayoutTransform:
+    """Base of transforms that put a batch into the form of a trainer, without moving an atom."""
+
+
+def transformed(transform: Callable[[MoleculeBatch], Any] | None, batch: MoleculeBatch) -> Any:
+    """Returns the result of a transform, or the batch itself without one.
+
+    Args:
+        transform: the user's function, a ``LayoutTransform``, or None.
+        batch: its argument.
+
+    Returns:
+        The result.
+
+    Raises:
+        FieldError: the user's function moved what the edges of the batch were made of.
+        TypeError: the result is None.
+    """
+    is_layout = isinstance(transform, LayoutTransform)
+    if transform is None or is_layout or "edge_index" not in batch._fields:
+        return apply_transform(transform, batch)
+    searched = _SearchedGeometry(batch)
+    made = apply_transform(transform, batch)
+    searched.check(made)
+    return made
+
+
+class _SearchedGeometry:
+    """The tensors of a batch of which its edges were made.
+
+    Args:
+        batch: a batch with edges.
+    """
+
+    def __init__(self, batch: MoleculeBatch) -> None:
+        fields = batch._fields
+        self._edges = fields["edge_index"]
+        names = ("positions", "cell", "pbc")
+        self._tensors = {
+            name: value for name in names if torch.is_tensor(value := fields.get(name))
+        }
+        self._versions = {name: _version_of(value) for name, value in self._tensors.items()}
+
+    def check(self, made: object) -> None:
+        """Raises a FieldError if a result of a transform has these edges and another geometry."""
+        edges = _found(made, "edge_index")
+        if edges is not None and edges is not self._edges:
+            return  # padded, joined, or searched again
+        for name, before in self._tensors.items():
+            now = _found(made, name)
+            if now is None or now is before:
+                has_changed = _version_of(before) != self._versions[name]
+            else:
+                has_changed = not torch.equal(before.to(now.device, now.dtype), now)  # not a cast
+            if has_changed:
+                raise FieldError(
+                    f"transform: expected {name} as they were when the edges were searched, got "
+                    "others: open the data set without neighbors=, and add the edges at the end of "
+                    f"the transform by apt.neighbor_list (field {name!r})"
+                )
+
+
+def _found(made: object, name: str) -> Tensor | None:
+    """Returns a tensor of a batch, a dict, or a batch of torch-geometric; None without it."""
+    fields: Any = made._fields if isinstance(made, MoleculeBatch) else made
+    get = fields.get if isinstance(fields, Mapping) else partial(getattr, fields)
+    names = ("positions", "pos") if name == "positions" else (name,)
+    found = (get(each, None) for each in names)
+    return next((value for value in found if isinstance(value, Tensor)), None)
+
+
+def _version_of(tensor: Tensor) -> int:
+    """Returns the number of writes to a tensor; tensors of inference mode do not count them."""
+    return 0 if tensor.is_inference() else tensor._version
