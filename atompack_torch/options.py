@@ -402,11 +402,14 @@ def has_suffix(name: str, suffixes: str | tuple[str, ...]) -> bool:
 
 
 def names_below(folder: PathLike, *, is_deep: bool = True) -> Iterator[str]:
-    """Yields the paths of the files in a folder, relative to it, but for hidden ones.
+    """Lists the files in a folder, but for hidden ones.
 
     Args:
         folder: the folder.
         is_deep: also those in its folders.
+
+    Yields:
+        Their paths, relative to the folder.
     """
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if is_deep and not name.startswith(".")]
@@ -421,7 +424,7 @@ def files_in(folder: PathLike, *suffixes: str, is_deep: bool = True) -> list[str
 
     Args:
         folder: the folder.
-        suffixes: the suffixes, in lower case.
+        *suffixes: the suffixes, in lower case.
         is_deep: also those in its folders.
 
     Returns:

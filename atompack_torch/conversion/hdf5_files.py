@@ -255,7 +255,7 @@ class ForeignFile:
 
         Args:
             command: name of a method of its file.
-            arguments: its arguments.
+            *arguments: its arguments.
 
         Returns:
             What the method returns.
