@@ -233,7 +233,7 @@ class ElasticSampler(Sampler[Item]):
         if resumed is None and self._loaded is not None:
             epoch, resumed, self._loaded = self.epoch, self._loaded, None
             self.seed, self._epoch = resumed["seed"], epoch
-        elif resumed is None and not self._is_chosen:
+        elif resumed is None and not (self._is_chosen or is_overfitting()):
             self._epoch = epoch_of_trainer(self._epoch)
         self._pass = begun
         begun.seed = self.seed if resumed is None else resumed["seed"]
