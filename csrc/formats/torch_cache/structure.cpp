@@ -323,7 +323,7 @@ void put_record_head(Encoder& encoder) {
   encoder.op(Op::empty_dict).op(Op::mark).text("positions");
 }
 
-// What is left to compare of a pickle.
+// The part of a pickle that is still to be compared.
 class Rest {
  public:
   explicit Rest(Bytes pickle) : bytes_(pickle) {}
