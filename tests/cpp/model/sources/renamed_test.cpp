@@ -31,7 +31,7 @@ class WithFields final : public MoleculeSource {
   std::vector<MoleculeSchema> schemas_{schema_with("a"), schema_with("b")};
 };
 
-class Recorder final : public MoleculeVisitor {
+class NameRecorder final : public MoleculeVisitor {
  public:
   void geometry(const Geometry&) override {}
   void field(const FieldView& view, Bytes) override { seen.emplace_back(view.scope, view.key); }
@@ -43,7 +43,7 @@ TEST(RenamedSource, SchemasAndFieldsHaveTheNewNames) {
   EXPECT_EQ(source.schemas()[0].fields[0].key, "energy");
   EXPECT_EQ(source.schemas()[0].fields[0].scope, Scope::builtin);
   EXPECT_EQ(source.schemas()[1].fields[0].key, "b");
-  Recorder first, second;
+  NameRecorder first, second;
   source.visit(0, {}, first);
   source.visit(1, {}, second);
   const Name unlisted(Scope::molecule_property, "unlisted");
