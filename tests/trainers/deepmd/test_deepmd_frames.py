@@ -11,6 +11,7 @@ import numpy as np
 import operators  # noqa: F401
 import pytest
 import torch
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import chemical_symbols
 from deepmd.pt.loss.ener import EnergyStdLoss
 from deepmd.pt.utils.dataloader import collate_batch
@@ -164,6 +165,7 @@ def test_an_unknown_element_stops_the_loader(path: Path) -> None:
 
 def test_partly_periodic_molecules_are_noted(tmp_path: Path) -> None:
     slab = ase.Atoms("Cu", cell=[2, 2, 20], pbc=[True, True, False])
+    slab.calc = SinglePointCalculator(slab, energy=0.0)
     path = write_atp(tmp_path / "slab.atp", [slab])
     with pytest.warns(UserWarning, match="1 molecules are periodic in some directions only"):
         (frames,) = deepmd.loader(path, 4, TYPE_MAP)
