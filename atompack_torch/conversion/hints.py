@@ -60,7 +60,7 @@ def similar_names(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> 
 
     Args:
         fields: fields of the source, properties with their scope.
-        skipped: (what, why) of values left out.
+        skipped: (what, why) of values that were dropped.
 
     Returns:
         The warnings; none if there are no labels at all, which is a warning of its own.
@@ -90,7 +90,7 @@ def no_labels_warning(
 
     Args:
         fields: fields of the source, properties with their scope.
-        skipped: (what, why) of values left out.
+        skipped: (what, why) of values that were dropped.
         is_arrays: True for NPZ and HDF5, where labels may have any name; in other sources,
             structures without any fields are normal.
 

@@ -182,7 +182,7 @@ def _add_all(
 
 
 def _read(path: Path) -> tuple[xarray.Dataset, list[str]]:
-    """Reads a file or group into memory; also returns what xarray leaves out of it."""
+    """Reads a file or group into memory; also returns what xarray omits."""
     import xarray
 
     with closing(ForeignFile(os.fspath(path), "xarray")) as file:

@@ -45,7 +45,7 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
         n: number of items.
         size: number of items in a batch.
         drop_last: leave out a last batch that is not full.
-        skip: number of items to leave out at the start.
+        skip: number of items to skip at the start.
 
     Yields:
         The items of a batch, int64.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from soak.faults import CASES, Faults, failing_scripts
-
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 
 
 @pytest.fixture(scope="module")
