@@ -1,0 +1,1 @@
+"""Foreign formats that conversions read, one module each."""

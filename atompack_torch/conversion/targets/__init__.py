@@ -1,0 +1,1 @@
+"""Foreign formats that conversions write, one module each."""

@@ -1,0 +1,1 @@
+"""Whole datasets in memory, on the host or a device."""

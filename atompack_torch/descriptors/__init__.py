@@ -1,1 +1,0 @@
-"""Descriptors of atomic environments, and forces from their derivatives."""

@@ -1,0 +1,1 @@
+"""ASE databases in LMDB."""

@@ -1,0 +1,1 @@
+"""Folders of Atlas shards: examples pickled into zstd blocks."""

@@ -1,0 +1,1 @@
+"""Files in the ``.atp`` format of Atompack."""

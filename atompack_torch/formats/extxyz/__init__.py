@@ -1,0 +1,1 @@
+"""Extended XYZ: text files of molecules."""

@@ -1,1 +1,0 @@
-"""Formats whose molecules are parsed from text when they are read: keys, indexes, plain copies."""

@@ -1,1 +1,0 @@
-"""Passes over every molecule of a data set: statistics and verification."""

@@ -1,1 +1,0 @@
-"""Writers of molecules and examples, and rewriting of files."""
