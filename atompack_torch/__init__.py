@@ -21,24 +21,15 @@ if TYPE_CHECKING:
     from atompack_torch import hub as hub
     from atompack_torch import ray as ray
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
-    from atompack_torch.caches.building import build_cache
-    from atompack_torch.caches.verification import CacheVerification, verify_cache
     from atompack_torch.conversion.comparing import Difference, FieldDifference, diff
     from atompack_torch.conversion.pipeline import convert
     from atompack_torch.conversion.selecting import drop, rename, sample, split
     from atompack_torch.conversion.selecting import filter as filter  # noqa: A004
-    from atompack_torch.datasets._collated import collate_identity
-    from atompack_torch.datasets.aselmdb import AseLmdbDataset
-    from atompack_torch.datasets.atlas_shards import ShardDataset
-    from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.datasets.atp import AtpDataset
-    from atompack_torch.datasets.extxyz import ExtxyzDataset
+    from atompack_torch.datasets.collated import collate_identity
     from atompack_torch.datasets.mixture import MixtureDataset
     from atompack_torch.datasets.neighbors import NeighborList
-    from atompack_torch.datasets.resident import ResidentDataset
-    from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
-    from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-    from atompack_torch.descriptors.contraction import contract_forces
+    from atompack_torch.datasets.resident.dataset import ResidentDataset
+    from atompack_torch.datasets.statistics import Statistics
     from atompack_torch.errors import (
         AtompackError,
         CorruptFileError,
@@ -48,8 +39,26 @@ if TYPE_CHECKING:
         WriterLockedError,
     )
     from atompack_torch.fields import FieldSpec
-    from atompack_torch.inspection.dispatch import compact, head, info, statistics, verify
-    from atompack_torch.inspection.dispatch import open as open  # noqa: A004
+    from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
+    from atompack_torch.formats.atlas_shards.writer import ShardWriter
+    from atompack_torch.formats.atlas_store.array_file import ArrayFile
+    from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+    from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+    from atompack_torch.formats.atlas_store.block_cache import BlockCache
+    from atompack_torch.formats.atlas_store.column_scan import ColumnScan
+    from atompack_torch.formats.atlas_store.dataset import AtlasDataset
+    from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
+    from atompack_torch.formats.atp.dataset import AtpDataset
+    from atompack_torch.formats.atp.verification import Verification
+    from atompack_torch.formats.atp.writer import AtpWriter
+    from atompack_torch.formats.dispatch import compact, head, info, statistics, verify
+    from atompack_torch.formats.dispatch import open as open  # noqa: A004
+    from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
+    from atompack_torch.formats.torch_cache.building import build_cache
+    from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
+    from atompack_torch.formats.torch_cache.verification import CacheVerification, verify_cache
     from atompack_torch.loading.loader import Loader
     from atompack_torch.loading.samplers import (
         AtomBudgetBatchSampler,
@@ -58,46 +67,37 @@ if TYPE_CHECKING:
         DistributedMoleculeSampler,
         EqualSizeBatchSampler,
     )
+    from atompack_torch.ops.chebyshev import ChebyshevDescriptor
+    from atompack_torch.ops.contraction import contract_forces
     from atompack_torch.ops.neighbors import Neighbors, neighbor_list
-    from atompack_torch.passes.statistics import Statistics
-    from atompack_torch.passes.verification import Verification
     from atompack_torch.reports.building import Report, report
-    from atompack_torch.stores.array_file import ArrayFile
-    from atompack_torch.stores.array_schema import ArraySchema
-    from atompack_torch.stores.array_statistics import ArrayStatistics
-    from atompack_torch.stores.atlas_store import AtlasStore
-    from atompack_torch.stores.block_cache import BlockCache
-    from atompack_torch.stores.column_scan import ColumnScan
-    from atompack_torch.stores.stored_dataset import StoredDataset
-    from atompack_torch.writers.atp import AtpWriter
-    from atompack_torch.writers.shards import ShardWriter
 
     __version__: str
 else:
     # The library loads on first use of a name (PEP 562), so that the command line answers --help
     # without importing torch; at once where torch is imported already. Name -> module that has it.
     _HOMES = {
-        "ArrayFile": "stores.array_file",
-        "ArraySchema": "stores.array_schema",
-        "ArrayStatistics": "stores.array_statistics",
-        "AseLmdbDataset": "datasets.aselmdb",
-        "AtlasDataset": "datasets.atlas_store",
-        "AtlasStore": "stores.atlas_store",
-        "BlockCache": "stores.block_cache",
+        "ArrayFile": "formats.atlas_store.array_file",
+        "ArraySchema": "formats.atlas_store.array_schema",
+        "ArrayStatistics": "formats.atlas_store.array_statistics",
+        "AseLmdbDataset": "formats.aselmdb.dataset",
+        "AtlasDataset": "formats.atlas_store.dataset",
+        "AtlasStore": "formats.atlas_store.atlas_store",
+        "BlockCache": "formats.atlas_store.block_cache",
         "AtomBudgetBatchSampler": "loading.samplers",
         "AtompackError": "errors",
-        "AtpDataset": "datasets.atp",
-        "AtpWriter": "writers.atp",
+        "AtpDataset": "formats.atp.dataset",
+        "AtpWriter": "formats.atp.writer",
         "BlockShuffleSampler": "loading.samplers",
         "BucketBatchSampler": "loading.samplers",
-        "CacheVerification": "caches.verification",
-        "ChebyshevDescriptor": "descriptors.chebyshev",
-        "ColumnScan": "stores.column_scan",
-        "StoredDataset": "stores.stored_dataset",
+        "CacheVerification": "formats.torch_cache.verification",
+        "ChebyshevDescriptor": "ops.chebyshev",
+        "ColumnScan": "formats.atlas_store.column_scan",
+        "StoredDataset": "formats.atlas_store.stored_dataset",
         "CorruptFileError": "errors",
         "DistributedMoleculeSampler": "loading.samplers",
         "EqualSizeBatchSampler": "loading.samplers",
-        "ExtxyzDataset": "datasets.extxyz",
+        "ExtxyzDataset": "formats.extxyz.dataset",
         "FieldError": "errors",
         "FieldSpec": "fields",
         "Loader": "loading.loader",
@@ -107,38 +107,38 @@ else:
         "NeighborList": "datasets.neighbors",
         "Neighbors": "ops.neighbors",
         "Report": "reports.building",
-        "ResidentDataset": "datasets.resident",
-        "ShardDataset": "datasets.atlas_shards",
-        "ShardWriter": "writers.shards",
-        "Statistics": "passes.statistics",
-        "TorchCache": "datasets.torch_cache",
-        "TorchCacheDataset": "datasets.torch_cache",
+        "ResidentDataset": "datasets.resident.dataset",
+        "ShardDataset": "formats.atlas_shards.dataset",
+        "ShardWriter": "formats.atlas_shards.writer",
+        "Statistics": "datasets.statistics",
+        "TorchCache": "formats.torch_cache.dataset",
+        "TorchCacheDataset": "formats.torch_cache.dataset",
         "UnsafePickleError": "errors",
         "UnsupportedFormatError": "errors",
-        "Verification": "passes.verification",
+        "Verification": "formats.atp.verification",
         "WriterLockedError": "errors",
-        "build_cache": "caches.building",
+        "build_cache": "formats.torch_cache.building",
         "collate": "batch.molecule_batch",
-        "collate_identity": "datasets._collated",
-        "compact": "inspection.dispatch",
-        "contract_forces": "descriptors.contraction",
+        "collate_identity": "datasets.collated",
+        "compact": "formats.dispatch",
+        "contract_forces": "ops.contraction",
         "convert": "conversion.pipeline",
         "diff": "conversion.comparing",
         "Difference": "conversion.comparing",
         "drop": "conversion.selecting",
         "FieldDifference": "conversion.comparing",
         "filter": "conversion.selecting",
-        "head": "inspection.dispatch",
-        "info": "inspection.dispatch",
+        "head": "formats.dispatch",
+        "info": "formats.dispatch",
         "neighbor_list": "ops.neighbors",
-        "open": "inspection.dispatch",
+        "open": "formats.dispatch",
         "report": "reports.building",
         "rename": "conversion.selecting",
         "sample": "conversion.selecting",
         "split": "conversion.selecting",
-        "statistics": "inspection.dispatch",
-        "verify": "inspection.dispatch",
-        "verify_cache": "caches.verification",
+        "statistics": "formats.dispatch",
+        "verify": "formats.dispatch",
+        "verify_cache": "formats.torch_cache.verification",
     }
     _MODULES = {"hub", "ray", *(home.split(".")[0] for home in _HOMES.values())}
 
@@ -171,7 +171,7 @@ else:
     # Old name → new name of modules that version 0.1 had, and pickles made by it may name.
     _FORMER = {
         f"{__name__}._storage": f"{__name__}.batch.storage",
-        f"{__name__}.atlas_store": f"{__name__}.stores.atlas_store",
+        f"{__name__}.atlas_store": f"{__name__}.formats.atlas_store.atlas_store",
         f"{__name__}.batch.molecule": f"{__name__}.batch.molecule_batch",
         f"{__name__}.molecule": f"{__name__}.batch.molecule_batch",
         f"{__name__}.samplers": f"{__name__}.loading.samplers",

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from atompack_torch import formats
 from atompack_torch.errors import CorruptFileError
-from atompack_torch.inspection.dispatch import info, verify
-from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.formats.dispatch import info, verify
+from atompack_torch.formats.dispatch import open as open_path
 from atompack_torch.options import files_in, has_suffix, is_hidden
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import relative_names
 from atompack_torch.remote.urls import HubUrl
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets.atlas_shards import ShardDataset
-    from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.datasets.atp import AtpDataset
-    from atompack_torch.datasets.torch_cache import TorchCacheDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
+    from atompack_torch.formats.atlas_store.dataset import AtlasDataset
+    from atompack_torch.formats.atp.dataset import AtpDataset
+    from atompack_torch.formats.torch_cache.dataset import TorchCacheDataset
 
 _P = TypeVar("_P", bound=PurePath)
 
@@ -236,7 +236,7 @@ def _check_source(source: Path, replace: bool) -> None:
         raise ValueError(f"{source.name}: expected a file that ends with {' or '.join(suffixes)}")
     elif replace:
         raise ValueError("replace: expected a folder with it; a file replaces its namesake anyway")
-    from atompack_torch.caches.verification import verify_cache
+    from atompack_torch.formats.torch_cache.verification import verify_cache
 
     is_cache = source.is_file() and source.suffix.lower() != ".atp"
     if is_cache:

@@ -23,8 +23,8 @@ from torch import Tensor
 from turns import take_turns
 
 import atompack_torch as apt
-from atompack_torch.descriptors.contraction import Rows
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.ops.contraction import Rows
 
 SETTINGS = (["Ti", "O"], 10, 3.4, 3, 2.9)
 

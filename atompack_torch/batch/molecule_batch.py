@@ -15,8 +15,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from atompack_torch._core import view_arena
 from atompack_torch.batch import conversions, html, joining, presets, storage
 from atompack_torch.batch.exports import ExportableFields
+from atompack_torch.batch.molecule_fields import fields_from_values
 from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
-from atompack_torch.batch.one_molecule import fields_from_values
 from atompack_torch.batch.storage import Place, Structure, Value
 from atompack_torch.errors import CorruptFileError, FieldError, printable
 from atompack_torch.fields import (

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._colors import Style, styled
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats.text import printable
 
 if TYPE_CHECKING:
-    from atompack_torch.inspection.entry import Check, Entry
+    from atompack_torch.formats.entry import Check, Entry
 
 
 class UsageError(Exception):
@@ -33,8 +33,8 @@ def entry_of(paths: Sequence[str]) -> Entry:
         UsageError: the paths are of several formats.
         UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    from atompack_torch.inspection.dispatch import entry_of
-    from atompack_torch.inspection.entry import SeveralFormatsError
+    from atompack_torch.formats.dispatch import entry_of
+    from atompack_torch.formats.entry import SeveralFormatsError
 
     try:
         return entry_of(paths)
@@ -45,7 +45,7 @@ def entry_of(paths: Sequence[str]) -> Entry:
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
     """Converts errors on options that do not fit the data (absent labels, say) to usage errors."""
-    from atompack_torch.inspection.entry import WrongOptionError
+    from atompack_torch.formats.entry import WrongOptionError
 
     try:
         yield

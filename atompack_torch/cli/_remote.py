@@ -12,7 +12,7 @@ from atompack_torch.errors import AtompackError
 from atompack_torch.options import is_url
 
 if TYPE_CHECKING:
-    from atompack_torch.inspection.entry import Entry
+    from atompack_torch.formats.entry import Entry
     from atompack_torch.remote.files import RemoteFiles
 
 
@@ -69,9 +69,9 @@ def remote_entry(options: argparse.Namespace) -> tuple[Entry, RemoteFiles]:
         UsageError: the paths are of several formats, or an option for URLs is wrong.
         UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    from atompack_torch.inspection.dispatch import entry_of
-    from atompack_torch.inspection.entry import SeveralFormatsError
-    from atompack_torch.inspection.sources import access_to
+    from atompack_torch.formats.dispatch import entry_of
+    from atompack_torch.formats.entry import SeveralFormatsError
+    from atompack_torch.formats.paths import access_to
 
     given = remote_options(options)
     names = "storage_options", "block_cache", "block_cache_bytes"

@@ -34,8 +34,8 @@ def trials(path: str, seconds: float, options: dict[str, Any]) -> Iterator[Row]:
         Per layout: block size, strategy, level, bytes per example, examples/s in a random order
         without a cache, and examples/s in sequence.
     """
-    from atompack_torch.datasets.atlas_shards import ShardDataset
-    from atompack_torch.inspection.dispatch import compact
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
+    from atompack_torch.formats.dispatch import compact
 
     with tempfile.TemporaryDirectory(prefix="atompack-") as folder:
         dataset = ShardDataset(path, **options)
@@ -110,7 +110,7 @@ def _size_of(path: str | Path) -> int:
 
 def _rate(path: Path, seconds: float, *, is_random: bool, **options: Any) -> float:
     """Measures examples per second, in batches; each batch decodes its blocks."""
-    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
     numbers = random.Random(0)
     with ShardDataset(path, cache_blocks=0 if is_random else 1, **options) as dataset:

@@ -15,11 +15,11 @@ from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats import FORMATS
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats.text import printable
 from atompack_torch.options import ChangeOptions
 
 if TYPE_CHECKING:
-    from atompack_torch.conversion.report import Report
+    from atompack_torch.formats.conversion_report import Report
 
 STDOUT = "-"
 _SHARDS = {
@@ -173,8 +173,8 @@ def writing_errors(instead: str = "--overwrite replaces it") -> Iterator[None]:
     Raises:
         UsageError: in place of those errors.
     """
-    from atompack_torch.selection.blocks import UnknownFieldError
-    from atompack_torch.selection.expressions import ExpressionError
+    from atompack_torch.datasets.selection.blocks import UnknownFieldError
+    from atompack_torch.datasets.selection.expressions import ExpressionError
 
     try:
         yield

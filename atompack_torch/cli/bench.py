@@ -28,7 +28,7 @@ from atompack_torch.cli._options import (
 from atompack_torch.cli._output import print_json
 from atompack_torch.cli._remote import add_remote, remote_options
 from atompack_torch.formats import entry_name
-from atompack_torch.inspection.text import printable, table
+from atompack_torch.formats.text import printable, table
 from atompack_torch.options import is_url
 
 NAME = "bench"
@@ -36,7 +36,7 @@ HELP = "measure how fast batches are read"
 
 _SECONDS = 0.25  # of one round
 _LAYOUT_SECONDS = 0.15  # of one measurement of a layout
-_SHARDS = "atompack_torch.inspection.shards"
+_SHARDS = "atompack_torch.formats.atlas_shards.inspection"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +95,7 @@ def _layouts(path: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
     from atompack_torch.errors import FieldError
-    from atompack_torch.inspection.dispatch import open as open_path
+    from atompack_torch.formats.dispatch import open as open_path
     from atompack_torch.remote.urls import shown_url
 
     given = remote_options(options) if is_url(path) else {}

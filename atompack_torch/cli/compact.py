@@ -20,7 +20,7 @@ from atompack_torch.cli._options import add_codec, add_json, add_source_and_targ
 from atompack_torch.cli._output import UsageError, print_json, shows_progress
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.errors import AtompackError
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats.text import printable
 from atompack_torch.options import is_url
 
 NAME = "compact"
@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.inspection.dispatch import compact_paths
-    from atompack_torch.inspection.entry import CompactOptions
+    from atompack_torch.formats.dispatch import compact_paths
+    from atompack_torch.formats.entry import CompactOptions
 
     shards = (options.shard_size, options.block_size, options.strategy)
     wanted = CompactOptions(
@@ -95,7 +95,7 @@ def _order(options: argparse.Namespace) -> object:
         return None
     import numpy as np
 
-    from atompack_torch.inspection.dispatch import open as open_path
+    from atompack_torch.formats.dispatch import open as open_path
 
     given = {"storage_options": storage_options_of(options)} if is_url(options.source[0]) else {}
     n = sum(len(open_path(path, **given)) for path in options.source)

@@ -39,7 +39,7 @@ def needs_torch(options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.inspection.dispatch import describe
+    from atompack_torch.formats.dispatch import describe
 
     entry, remote = remote_entry(options)
     described = describe(entry, options.path, options.full, shows_progress(options), remote)

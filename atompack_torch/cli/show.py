@@ -20,7 +20,7 @@ from atompack_torch.cli._remote import add_remote, remote_entry, remote_options
 from atompack_torch.errors import FieldError
 
 if TYPE_CHECKING:
-    from atompack_torch.inspection.entry import Shown
+    from atompack_torch.formats.entry import Shown
 
 NAME = "show"
 HELP = "show one structure with all its labels, or one dataset"
@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _molecule(options: argparse.Namespace) -> Shown:
-    from atompack_torch.inspection.dispatch import open as open_path
-    from atompack_torch.inspection.showing import shown_item
+    from atompack_torch.formats.dispatch import open as open_path
+    from atompack_torch.formats.show_item import shown_item
 
     try:
         index = int(options.index)

@@ -37,10 +37,10 @@ from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._plots import add_plot, check_plot
 from atompack_torch.cli._remote import add_remote, remote_entry
 from atompack_torch.errors import AtompackError
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats.text import printable
 
 if TYPE_CHECKING:
-    from atompack_torch.inspection.entry import Summary
+    from atompack_torch.formats.entry import Summary
 
 NAME = "stats"
 HELP = "count molecules and elements, show the spread of energies and forces"
@@ -115,8 +115,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _sum_up(options: argparse.Namespace, part: tuple[int, int], asked: dict[str, Any]) -> int:
-    from atompack_torch.inspection.entry import atp_entry
-    from atompack_torch.inspection.parts import write_partial_statistics
+    from atompack_torch.formats.atp.parts import write_partial_statistics
+    from atompack_torch.formats.entry import atp_entry
 
     with usage_errors():
         entry, remote = remote_entry(options)
@@ -134,7 +134,7 @@ def _sum_up(options: argparse.Namespace, part: tuple[int, int], asked: dict[str,
 
 
 def _merge(options: argparse.Namespace) -> int:
-    from atompack_torch.inspection.parts import merged_statistics
+    from atompack_torch.formats.atp.parts import merged_statistics
 
     try:
         return _print(options, merged_statistics(options.path))
@@ -155,7 +155,7 @@ def _print(options: argparse.Namespace, found: Summary) -> int:
 
 
 def _plot(options: argparse.Namespace, found: Summary) -> None:
-    from atompack_torch.passes.statistics import Statistics
+    from atompack_torch.datasets.statistics import Statistics
     from atompack_torch.reports.plots import plot_statistics
 
     if not isinstance(found.value, Statistics):

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     part = part_of(options)
     given = options.path, options.max_faults, shows_progress(options), remote
     if part is not None:
-        from atompack_torch.inspection.entry import atp_entry
+        from atompack_torch.formats.entry import atp_entry
 
         try:
             found = atp_entry(entry, options.path).verify(*given, part)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns, array_of
 from atompack_torch.conversion.edits import EditRun
-from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -21,8 +21,8 @@ from atompack_torch.fields import (
     check_target,
     prefixed_id,
 )
+from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.options import PathLike
-from atompack_torch.writers.columns import Array, Column, Columns, array_of
 
 Values = PathLike | Mapping[str, object] | Sequence[PathLike]
 

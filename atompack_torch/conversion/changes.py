@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.conversion.report import Report
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.virials import (
     count_stresses,
     take_virial,
@@ -18,8 +18,8 @@ from atompack_torch.conversion.virials import (
 )
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
+from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import ChangeOptions
-from atompack_torch.writers.columns import Array, Column, Columns
 
 # Dimension → name of a unit → its names in ase.units, as a product of powers.
 _UNITS: dict[str, dict[str, dict[str, int]]] = {

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns, have_volume
 from atompack_torch.conversion.kinds import are_strings
-from atompack_torch.conversion.records import is_per_atom, select
-from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS
-from atompack_torch.writers.columns import Array, Column, Columns, have_volume
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import is_per_atom, select
 
 _MAX_ATOMIC_NUMBER = 255
 

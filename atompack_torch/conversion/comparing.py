@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.conversion.converter import Source
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.formats import open_source
 from atompack_torch.conversion.job import count_structures
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.records import is_per_atom, select
 from atompack_torch.conversion.remote_ends import RemoteEnds
-from atompack_torch.conversion.report import Report
 from atompack_torch.fields import BUILTIN, GEOMETRY
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source
+from atompack_torch.formats.records import is_per_atom, select
 from atompack_torch.progress import Progress
-from atompack_torch.writers.columns import Array, Column, Columns
 
 _Path = str | os.PathLike[str]
 

@@ -7,9 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import KeyMap, field_of, label_of
-from atompack_torch.conversion.records import is_per_atom, select
-from atompack_torch.conversion.report import Report
+from atompack_torch.datasets.selection.blocks import Field, check_known, one_of
+from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -18,9 +19,8 @@ from atompack_torch.fields import (
     FieldId,
     prefixed_id,
 )
-from atompack_torch.selection.blocks import Field, check_known, one_of
-from atompack_torch.selection.expressions import Expression
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import is_per_atom, select
 
 
 class EditRun(Protocol):

@@ -13,24 +13,24 @@ from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import check_regular_file
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion.converter import (
+from atompack_torch.errors import FieldError, UnsupportedFormatError
+from atompack_torch.formats import Format
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import (
     Source,
     SourceOptions,
     Target,
     TargetOptions,
     TargetTraits,
 )
-from atompack_torch.conversion.forwarding import readable
-from atompack_torch.conversion.records import BLOCK_STRUCTURES
-from atompack_torch.conversion.report import Report
-from atompack_torch.datasets.extxyz import extxyz_files
-from atompack_torch.errors import FieldError, UnsupportedFormatError
-from atompack_torch.formats import Format
+from atompack_torch.formats.extxyz.dataset import extxyz_files
+from atompack_torch.formats.extxyz.text_files import STDIN, is_pipe
+from atompack_torch.formats.forwarding import readable
+from atompack_torch.formats.records import BLOCK_STRUCTURES
 from atompack_torch.options import is_url
-from atompack_torch.parsed.text_files import STDIN, is_pipe
 from atompack_torch.remote.staging import Options
-from atompack_torch.writers.columns import Columns
 
 _Path = str | os.PathLike[str]
 
@@ -92,6 +92,9 @@ def open_source(
         )
     options = SourceOptions(name or known.source, keys, padding, storage_options)
     module = _module(known)
+    if known.source == "aselmdb" and Path(path).is_file():
+        pickles = _module(_named("pickled-lmdb"))
+        module = pickles if pickles.is_pickled(os.fspath(path)) else module
     if hasattr(module, "open_source"):
         source: Source = module.open_source(os.fspath(path), options)
     else:

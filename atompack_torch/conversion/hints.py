@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Columns
 
 _LABELS = ("energy", "forces", "stress")
 _UNIT = re.compile(r"(^|_)units?$", re.IGNORECASE)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.conversion.changes import Changes, known_unit
 from atompack_torch.conversion.checks import checked, with_periodicity
-from atompack_torch.conversion.converter import Source, TargetOptions
 from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_target
 from atompack_torch.conversion.hints import (
@@ -24,17 +24,18 @@ from atompack_torch.conversion.hints import (
 )
 from atompack_torch.conversion.keys import KeyMap, label_of
 from atompack_torch.conversion.missing import nan_as_missing
-from atompack_torch.conversion.parts import Block, Part, Span, spans
-from atompack_torch.conversion.report import OnError, Report, pass_on
+from atompack_torch.conversion.parts import Part, spans
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS, prefixed_id
 from atompack_torch.formats import Format
+from atompack_torch.formats.atp.writer import Codec
+from atompack_torch.formats.conversion_report import OnError, Report, pass_on
+from atompack_torch.formats.converter import Source, TargetOptions
+from atompack_torch.formats.extxyz.text_files import STDIN
+from atompack_torch.formats.hidden_parts import naming_errors
+from atompack_torch.formats.spans import Block, Span
 from atompack_torch.options import bytes_at, short_list
-from atompack_torch.parsed.text_files import STDIN
-from atompack_torch.writers.atp import Codec
-from atompack_torch.writers.columns import Column, Columns
-from atompack_torch.writers.hidden_parts import naming_errors
 
 
 class Job(NamedTuple):

@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from atompack_torch.batch.conversions import full_stress
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.records import is_per_atom
-from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -21,7 +19,8 @@ from atompack_torch.fields import (
     check_target,
     prefixed_id,
 )
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import is_per_atom, stress_of_six
 
 
 def label_of(column: Column) -> str:
@@ -177,24 +176,3 @@ def shaped(column: Column, report: Report) -> Column:
         assert isinstance(whole, np.ndarray)
         return column._replace(values=whole)
     return column._replace(values=[fitting(value) for value in column.values])
-
-
-def stress_of_six(values: Array, report: Report, *, is_voigt: bool = False) -> Array:
-    """Makes matrices of six numbers, in the order that the conversion was asked for.
-
-    Args:
-        values: (..., 6).
-        report: has the order, and receives a note.
-        is_voigt: the source is known to have Voigt's order.
-
-    Returns:
-        (..., 3, 3).
-    """
-    if report.options.stress_order == "vasp":
-        report.note("stress: xx, yy, zz, xy, yz, zx became 3 x 3")
-        return np.asarray(full_stress(values[..., [0, 1, 2, 4, 5, 3]]))
-    report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
-    is_open = report.options.stress_order is None and not is_voigt
-    if is_open and (values[..., 3:] != values[..., 3:4]).any():
-        report.is_order_assumed = True
-    return np.asarray(full_stress(values))

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.batch.columns import Array, Column
 from atompack_torch.fields import BUILTIN, BUILTINS
-from atompack_torch.writers.columns import Array, Column
+from atompack_torch.formats.records import is_per_atom
 
 
 class Kind(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from atompack_torch.conversion.records import is_per_atom
-from atompack_torch.conversion.report import Report
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.fields import BUILTIN
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import is_per_atom
 
 
 def nan_as_missing(columns: Columns, report: Report) -> Columns:

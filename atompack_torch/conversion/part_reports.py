@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from atompack_torch.conversion.report import Report
-from atompack_torch.writers.hidden_parts import published
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.hidden_parts import published
 
 _FOLDER = ".reports"
 

@@ -9,19 +9,21 @@ from typing import Any, Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Addition, Values
 from atompack_torch.conversion.changes import Changes
-from atompack_torch.conversion.converter import Mode, TargetTraits
 from atompack_torch.conversion.edits import Edit
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.job import Job, count_structures
 from atompack_torch.conversion.part_reports import forget_report, keep_report, whole_report
 from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_path, warn_of_types
 from atompack_torch.conversion.remote_ends import RemoteEnds
-from atompack_torch.conversion.report import OnError, Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.together import Conversion, convert_together
 from atompack_torch.errors import file_exists
 from atompack_torch.fields import check_key_map
 from atompack_torch.formats import Format, by_suffix
+from atompack_torch.formats.atp.writer import Codec
+from atompack_torch.formats.conversion_report import OnError, Report
+from atompack_torch.formats.converter import Mode, TargetTraits
+from atompack_torch.formats.extxyz.text_files import STDIN
 from atompack_torch.options import (
     ChangeOptions,
     check_level,
@@ -29,11 +31,9 @@ from atompack_torch.options import (
     is_url,
     with_options,
 )
-from atompack_torch.parsed.text_files import STDIN
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.writers.atp import Codec
 
 _Path = str | os.PathLike[str]
 

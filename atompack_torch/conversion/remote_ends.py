@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from atompack_torch.conversion.converter import Mode
+from atompack_torch.formats.converter import Mode
 from atompack_torch.options import has_suffix, is_hidden, is_url
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import (

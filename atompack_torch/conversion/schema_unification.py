@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.exact_values import converted
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.kinds import (
@@ -28,12 +29,11 @@ from atompack_torch.conversion.kinds import (
     stored,
     widest,
 )
-from atompack_torch.conversion.records import is_per_atom
-from atompack_torch.conversion.report import Report
-from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldSpec
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.atp.dataset import AtpDataset
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import is_per_atom
 
 _MAX_KEY_BYTES = 255
 

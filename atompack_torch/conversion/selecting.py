@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from atompack_torch.conversion.converter import Source
+from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.conversion.edits import (
     ColumnsBlock,
     Drop,
@@ -27,16 +27,16 @@ from atompack_torch.conversion.job import count_structures
 from atompack_torch.conversion.keys import KeyMap
 from atompack_torch.conversion.pipeline import Output, convert_edited
 from atompack_torch.conversion.remote_ends import RemoteEnds
-from atompack_torch.conversion.report import Report
+from atompack_torch.datasets.selection.dealing import deal, sizes_of
+from atompack_torch.datasets.selection.expressions import Expression
+from atompack_torch.datasets.selection.grouping import GroupBy
 from atompack_torch.errors import UnsupportedFormatError, file_exists
 from atompack_torch.fields import check_key_map
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source
+from atompack_torch.formats.extxyz.text_files import STDIN, is_pipe
 from atompack_torch.options import is_url
-from atompack_torch.parsed.text_files import STDIN, is_pipe
 from atompack_torch.progress import Progress
-from atompack_torch.selection.dealing import deal, sizes_of
-from atompack_torch.selection.expressions import Expression
-from atompack_torch.selection.grouping import GroupBy
-from atompack_torch.writers.columns import Array, Columns
 
 _Path = str | os.PathLike[str]
 _OPTIONS = frozenset(

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from atompack_torch.conversion.converter import Source
+from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.job import Job, TooNarrowError
-from atompack_torch.conversion.report import Report, pass_on
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.formats.conversion_report import Report, pass_on
+from atompack_torch.formats.converter import Source
 from atompack_torch.progress import Progress
-from atompack_torch.writers.columns import Columns
 
 
 class Conversion(NamedTuple):

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import momenta_of
 from atompack_torch.conversion.keys import shaped
-from atompack_torch.conversion.records import filled
-from atompack_torch.conversion.report import Report
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import filled
 
 _NAMES = ("virial", "virials")
 

@@ -11,7 +11,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import view_arena
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Place, Structure, place_of
-from atompack_torch.datasets._collated import as_items
+from atompack_torch.datasets.collated import as_items
 
 
 def as_payload(arena: Tensor | None, batch: Any) -> list[Any]:

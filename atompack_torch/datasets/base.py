@@ -15,18 +15,23 @@ from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.datasets._batches import BatchDataset
-from atompack_torch.datasets._collated import as_items
-from atompack_torch.datasets._computed import FeatureComputer, FeatureKeeper
-from atompack_torch.datasets._digest import samples_of
-from atompack_torch.datasets._dropping import warn_of_batch
-from atompack_torch.datasets._epoch import SharedEpoch
-from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._outputs import infos_of
-from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
-from atompack_torch.datasets._selecting import molecule_blocks
-from atompack_torch.datasets._transforms import transformed
+from atompack_torch.datasets.batches import BatchDataset
+from atompack_torch.datasets.collated import as_items
+from atompack_torch.datasets.computed_features import FeatureComputer, FeatureKeeper
+from atompack_torch.datasets.digest import samples_of
+from atompack_torch.datasets.dropping import warn_of_batch
+from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.force_subset import ForceChoice
+from atompack_torch.datasets.gathering import gather
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import infos_of
+from atompack_torch.datasets.partial_statistics import PartialStatistics, gather_part
+from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
+from atompack_torch.datasets.selecting import molecule_blocks
+from atompack_torch.datasets.selection.blocks import Block
+from atompack_torch.datasets.statistics import Statistics
+from atompack_torch.datasets.sweeping import Report, available_threads, reporting
+from atompack_torch.datasets.transforms import transformed
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     BUILTIN,
@@ -40,11 +45,6 @@ from atompack_torch.fields import (
     public_names,
 )
 from atompack_torch.options import epoch_number, part_range
-from atompack_torch.passes.gathering import gather
-from atompack_torch.passes.partial_statistics import PartialStatistics, gather_part
-from atompack_torch.passes.statistics import Statistics
-from atompack_torch.passes.sweeping import Report, available_threads, reporting
-from atompack_torch.selection.blocks import Block
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 

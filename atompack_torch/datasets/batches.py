@@ -16,17 +16,17 @@ from torch.utils.data import Dataset
 
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
-from atompack_torch.datasets._collated import as_items
-from atompack_torch.datasets._digest import digest_of, samples_of
-from atompack_torch.datasets._dropping import n_dropped
-from atompack_torch.datasets._html import dataset_html
+from atompack_torch.datasets.collated import as_items
+from atompack_torch.datasets.digest import digest_of, samples_of
+from atompack_torch.datasets.dropping import n_dropped
+from atompack_torch.datasets.html import dataset_html
+from atompack_torch.datasets.selection.blocks import Array, Block
+from atompack_torch.datasets.selection.dealing import deal, sizes_of
+from atompack_torch.datasets.selection.expressions import Expression
+from atompack_torch.datasets.selection.grouping import GroupBy
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
-from atompack_torch.passes.sweeping import Report, reporting
-from atompack_torch.selection.blocks import Array, Block
-from atompack_torch.selection.dealing import deal, sizes_of
-from atompack_torch.selection.expressions import Expression
-from atompack_torch.selection.grouping import GroupBy
 
 _AT_ONCE = 1024  # items in which another one is looked for
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._options import DTypes
-from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.options import DTypes
+from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import check_choice
 
 CacheFeatures = Literal["none", "train", "all"]
@@ -59,9 +59,11 @@ class FeatureStore:
         self._lock = threading.Lock()
 
     def get(self, number: int) -> Tensor | None:
+        """Returns the features of a molecule; None if they are not kept."""
         return self._rows.get(number)
 
     def put(self, number: int, row: Tensor) -> None:
+        """Keeps the features of a molecule, unless the limit is reached."""
         if self._is_full or not self._lock.acquire(blocking=False):
             return
         try:

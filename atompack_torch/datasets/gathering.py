@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from atompack_torch._native import BatchRequest, MoleculeSource, StatisticsPass
-from atompack_torch.fields import RESERVED, FieldId, public_names
-from atompack_torch.passes.statistics import (
+from atompack_torch.datasets.statistics import (
     ElementCount,
     ReferenceEnergies,
     Spread,
     Statistics,
     ratio,
 )
-from atompack_torch.passes.sweeping import Report, steps
+from atompack_torch.datasets.sweeping import Report, steps
+from atompack_torch.fields import RESERVED, FieldId, public_names
 
 N_ELEMENTS = 256  # atomic numbers are one byte
 

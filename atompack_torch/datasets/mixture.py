@@ -18,8 +18,8 @@ from torch import Tensor
 
 from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import Made, MoleculeDataset
-from atompack_torch.datasets._epoch import SharedEpoch
+from atompack_torch.datasets.base import Made, MoleculeDataset
+from atompack_torch.datasets.epoch import SharedEpoch
 
 _MAX_SHOWN = 4  # data sets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions

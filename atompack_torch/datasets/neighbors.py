@@ -12,8 +12,8 @@ from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest
+from atompack_torch.datasets.sweeping import Report, reporting, steps
 from atompack_torch.fields import EDGES, STRUCTURE, TRIPLETS
-from atompack_torch.passes.sweeping import Report, reporting, steps
 
 _MIN_CUTOFF = 1e-3  # atoms are never this close: a smaller cutoff must be in another unit
 _ATOMS_AT_ONCE = 4096  # takes milliseconds, and megabytes for the edges

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch._native import BatchRequest, MoleculeSource, StatisticsPass
-from atompack_torch.errors import CorruptFileError
-from atompack_torch.options import part_range
-from atompack_torch.passes.gathering import (
+from atompack_torch.datasets.gathering import (
     N_ELEMENTS,
     Array,
     Equations,
@@ -21,8 +19,10 @@ from atompack_torch.passes.gathering import (
     guess_of,
     statistics_of,
 )
-from atompack_torch.passes.statistics import Statistics
-from atompack_torch.passes.sweeping import Report
+from atompack_torch.datasets.statistics import Statistics
+from atompack_torch.datasets.sweeping import Report
+from atompack_torch.errors import CorruptFileError
+from atompack_torch.options import part_range
 
 _FORMAT = "atompack_torch partial statistics 1"
 Moments = tuple[int, int, float, float, float, float]  # as from the native pass

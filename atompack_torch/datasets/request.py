@@ -15,9 +15,9 @@ from atompack_torch._native import (
     RenamedSource,
 )
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._options import DatasetOptions, DTypes, Missing
-from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.options import DatasetOptions, DTypes, Missing
+from atompack_torch.datasets.outputs import Output
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from atompack_torch.datasets.selection.blocks import Array, BatchBlock, Block, CountsBlock
 from atompack_torch.fields import STRUCTURE
-from atompack_torch.selection.blocks import Array, BatchBlock, Block, CountsBlock
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets._base import MoleculeDataset
+    from atompack_torch.datasets.base import MoleculeDataset
 
 # A block is complete when it reaches either limit.
 _BLOCK_MOLECULES = 4096

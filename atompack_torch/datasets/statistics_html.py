@@ -13,7 +13,7 @@ from atompack_torch.display.markup import Markup, number, percent, table
 from atompack_torch.fields import with_usual_unit
 
 if TYPE_CHECKING:
-    from atompack_torch.passes.statistics import Spread, Statistics
+    from atompack_torch.datasets.statistics import Spread, Statistics
 
 
 def statistics_html(found: Statistics) -> str:

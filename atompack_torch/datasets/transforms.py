@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import apply_transform
+from atompack_torch.datasets.batches import apply_transform
 from atompack_torch.errors import FieldError
 
 

@@ -12,8 +12,8 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena
 from atompack_torch.batch.molecule_batch import MoleculeBatch, restore_batch
 from atompack_torch.batch.storage import Place, Structure
-from atompack_torch.datasets._arena_payload import ArenaPayload, assemble
-from atompack_torch.datasets._collated import CollatedDict
+from atompack_torch.datasets.arena_payload import ArenaPayload, assemble
+from atompack_torch.datasets.collated import CollatedDict
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:

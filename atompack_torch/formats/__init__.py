@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.formats.matching import by_suffix, format_of_bytes, name_matches
 from atompack_torch.formats.table import (
     ATP_ENTRY,
     END_BYTES,
@@ -25,31 +24,23 @@ from atompack_torch.formats.table import (
     STORE_METADATA,
     Format,
 )
-from atompack_torch.options import folded, is_hidden, is_in_memory, is_url, names_below
+from atompack_torch.options import is_in_memory, is_url, names_below
 
-__all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format"]
+if TYPE_CHECKING:
+    from atompack_torch.remote.files import RemoteFiles
 
-
-class RemoteAccess(Protocol):
-    """Access to files behind URLs or in memory, which ``remote.files.RemoteFiles`` has."""
-
-    def holds(self, path: object) -> bool:
-        """True for the names of its files and folders, which are not local paths."""
-
-    def recognize(self, url: str) -> Format | None:
-        """Returns the format of a file or folder; None if nothing matches."""
-
-    def shown(self, path: str) -> str:
-        """Returns a path, or a URL without secrets."""
+__all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format", "by_suffix"]
 
 
-def recognize(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
+def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> Format | None:
     """Returns the format of a path, recognized by content; None if nothing matches.
 
     Only regular files and folders are opened; URLs and files in memory need ``remote``.
     """
     if remote is not None and remote.holds(path):
-        return remote.recognize(os.fspath(path))
+        from atompack_torch.formats import remote_recognition
+
+        return remote_recognition.recognize(remote, os.fspath(path))
     place = Path(path)
     if place.is_dir():
         return next((known for known in FORMATS if _holds(place, known.holds)), None)
@@ -75,62 +66,7 @@ def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
     return False
 
 
-def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
-    """Returns the format of a file with these first and last bytes; None if nothing matches."""
-    for known in FORMATS:
-        if any(head.startswith(magic, offset) for offset, magic in known.magics) and (
-            known.matches is None or known.matches(head)
-        ):
-            return known
-        if known.ends and end.endswith(known.ends):
-            return known
-    plain = (known for known in FORMATS if known.matches and not known.magics)
-    return next((known for known in plain if known.matches and known.matches(head)), None)
-
-
-def format_of_names(names: Iterable[str]) -> Format | None:
-    """Returns the format of a folder of files with these relative paths; None if none matches."""
-    paths = list(names)
-    for known in FORMATS:
-        if any(name_matches(name, pattern) for pattern in known.holds for name in paths):
-            return known
-    return None
-
-
-def name_matches(name: str, pattern: str) -> bool:
-    """True if a relative path matches a pattern of ``Format.holds``.
-
-    ``**/`` stands for any folders, and for none. Suffixes match in letters of any
-    case, hidden files do not.
-    """
-    last = pattern.removeprefix("**/")
-    folders, _, own = name.rpartition("/")
-    if is_hidden(folders) or (folders and last == pattern):
-        return False
-    if "*" in last:
-        return not own.startswith(".") and fnmatchcase(folded(own), last)
-    return own == last
-
-
-def by_suffix(path: str | os.PathLike[str]) -> Format | None:
-    """Returns the format that the suffix of a path stands for; None if none has it.
-
-    ``x.extxyz.gz`` counts as ``x.extxyz``: a format that is read from pipes may be compressed.
-    """
-    name = os.fspath(path)
-    place = Path(re.split("[?#]", name)[0] if is_url(path) else name)
-    known = _of_suffix(place.suffix)
-    if known is None or not known.is_compression:
-        return known
-    inner = _of_suffix(place.with_suffix("").suffix)
-    return inner if inner is not None and inner.is_stream else known
-
-
-def _of_suffix(suffix: str) -> Format | None:
-    return next((known for known in FORMATS if suffix.lower() in known.suffixes), None)
-
-
-def detect(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> Format | None:
+def detect(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> Format | None:
     """Returns the format of a path by its content; by its suffix where that does not tell.
 
     Magic bytes count more than the suffix. The suffix counts more than the beginning of a text,
@@ -148,7 +84,7 @@ def foreign(
     path: str | os.PathLike[str],
     expected: str,
     names: tuple[str, ...],
-    remote: RemoteAccess | None = None,
+    remote: RemoteFiles | None = None,
 ) -> str | None:
     """Returns a message about a path of another format than ``names``; None if it is unknown."""
     found = recognize(path, remote)
@@ -168,7 +104,7 @@ def _mismatch(path: str | os.PathLike[str], expected: str, found: Format) -> str
 
 
 def unknown(
-    path: str | os.PathLike[str], remote: RemoteAccess | None = None
+    path: str | os.PathLike[str], remote: RemoteFiles | None = None
 ) -> UnsupportedFormatError:
     """Builds the error for a path that has none of the formats that can be opened."""
     shown = remote.shown(os.fspath(path)) if remote is not None else os.fspath(path)
@@ -207,7 +143,7 @@ def opening(
     path: str | os.PathLike[str],
     expected: str = "an .atp file",
     *names: str,
-    remote: RemoteAccess | None = None,
+    remote: RemoteFiles | None = None,
 ) -> Iterator[None]:
     """Replaces errors on opening a foreign file by one that names its format and a remedy.
 
@@ -241,7 +177,7 @@ def opening(
         raise type(error)(error.errno or errno.ENOENT, message, os.fspath(path)) from None
 
 
-def entry_name(path: str | os.PathLike[str], remote: RemoteAccess | None = None) -> str:
+def entry_name(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> str:
     """Returns the name of the module for the format of a path.
 
     Paths without a known format get the module of ``.atp``, which lists what is damaged in them.

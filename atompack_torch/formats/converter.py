@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from atompack_torch.conversion.report import Report
+from atompack_torch.batch.columns import Columns
+from atompack_torch.formats.atp.writer import Codec
+from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import bytes_at
 from atompack_torch.remote.staging import Options
-from atompack_torch.writers.atp import Codec
-from atompack_torch.writers.columns import Columns
 
 Mode = Literal["x", "w", "a"]
 

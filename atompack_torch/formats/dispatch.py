@@ -10,34 +10,34 @@ from typing import TYPE_CHECKING, Any, overload
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect, entry_name, recognize, unknown
-from atompack_torch.inspection.entry import (
+from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     SeveralFormatsError,
     atp_entry,
 )
-from atompack_torch.inspection.remote_compaction import compact_urls
-from atompack_torch.inspection.sources import Source, listed, located
+from atompack_torch.formats.paths import Source, listed, located
+from atompack_torch.formats.remote_compaction import compact_urls
 from atompack_torch.options import PathLike, check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     import torch
 
+    from atompack_torch.batch.columns import Array
     from atompack_torch.batch.molecule_batch import Molecule
-    from atompack_torch.caches.verification import CacheVerification
-    from atompack_torch.datasets._base import MoleculeDataset
-    from atompack_torch.datasets.atlas_shards import ShardDataset
-    from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.inspection.entry import Description, Entry
-    from atompack_torch.inspection.shards import ShardVerification
-    from atompack_torch.inspection.stores import StoreVerification
-    from atompack_torch.passes.example_statistics import ShardStatistics
-    from atompack_torch.passes.statistics import Statistics
-    from atompack_torch.passes.sweeping import Report
-    from atompack_torch.passes.verification import Verification
-    from atompack_torch.writers.atp import Codec
-    from atompack_torch.writers.columns import Array
+    from atompack_torch.datasets.base import MoleculeDataset
+    from atompack_torch.datasets.statistics import Statistics
+    from atompack_torch.datasets.sweeping import Report
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
+    from atompack_torch.formats.atlas_shards.inspection import ShardVerification
+    from atompack_torch.formats.atlas_shards.statistics import ShardStatistics
+    from atompack_torch.formats.atlas_store.dataset import AtlasDataset
+    from atompack_torch.formats.atlas_store.inspection import StoreVerification
+    from atompack_torch.formats.atp.verification import Verification
+    from atompack_torch.formats.atp.writer import Codec
+    from atompack_torch.formats.entry import Description, Entry
+    from atompack_torch.formats.torch_cache.verification import CacheVerification
 
 
 @overload
@@ -354,7 +354,10 @@ def compact_paths(
         raise UnsupportedFormatError(
             f"{paths[0]}: expected an .atp file, got {title}, which is not compacted"
         )
-    if options.shards is not None and entry_name(paths[0]) != "atompack_torch.inspection.shards":
+    if (
+        options.shards is not None
+        and entry_name(paths[0]) != "atompack_torch.formats.atlas_shards.inspection"
+    ):
         raise ValueError(f"{paths[0]}: shards: expected none for other formats")
     return entry.compact(paths, target, options)
 

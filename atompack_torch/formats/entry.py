@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import FieldError, UnsupportedFormatError
-from atompack_torch.passes.check_report import CheckReport
-from atompack_torch.passes.sweeping import Report
+from atompack_torch.formats.check_report import CheckReport
 from atompack_torch.remote.files import RemoteFiles
 
 
@@ -189,6 +189,6 @@ def atp_entry(entry: Entry, paths: Sequence[str]) -> Any:
     Raises:
         ValueError: the paths are of another format.
     """
-    if getattr(entry, "__name__", None) != "atompack_torch.inspection.atp":
+    if getattr(entry, "__name__", None) != "atompack_torch.formats.atp.inspection":
         raise ValueError(f"part: expected .atp files, got another format ({paths[0]})")
     return entry

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns, of_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion.report import Report
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import STRUCTURE, FieldSpec
-from atompack_torch.writers.base import WriterBase
-from atompack_torch.writers.columns import Array, Column, Columns, of_batch
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.writer_base import WriterBase
 
 # A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 4096

@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from atompack_torch._native import ConcatSource, JoinedSource, MoleculeSource
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._computed import (
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.computed_features import (
     CacheFeatures,
     Options,
     Stored,
     plan_features,
     structure_request,
 )
-from atompack_torch.datasets._epoch import SharedEpoch
-from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._options import DTypes, Missing
-from atompack_torch.datasets._request import Request, Transform
+from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.force_subset import ForceChoice
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.options import DTypes, Missing
+from atompack_torch.datasets.request import Request, Transform
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import check_choice, shown_path
 
 Access = Literal["auto", "random", "sequential", "read", "direct"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from atompack_torch.batch.elements import formula as hill_formula
 from atompack_torch.batch.elements import symbol
 from atompack_torch.fields import usual_unit
-from atompack_torch.inspection.text import first_of, plain, printable, table
+from atompack_torch.formats.text import first_of, plain, printable, table
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule

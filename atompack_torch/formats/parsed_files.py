@@ -15,11 +15,11 @@ from torch import Tensor
 
 from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
 from atompack_torch.batch.conversions import masses_of
-from atompack_torch.datasets._files import MoleculeFiles
 from atompack_torch.fields import FileLevel
+from atompack_torch.formats.extxyz.keys import FoundKey, Kind, Shape
+from atompack_torch.formats.indexes import FileVersion
+from atompack_torch.formats.molecule_files import MoleculeFiles
 from atompack_torch.options import PathLike, absolute_path, bytes_at, is_url
-from atompack_torch.parsed.extxyz_keys import FoundKey, Kind, Shape
-from atompack_torch.parsed.indexes import FileVersion
 
 _KINDS: tuple[Kind, ...] = ("null", "flag", "integer", "real", "text")
 

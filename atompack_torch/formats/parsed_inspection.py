@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import Verifier
+from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
 from atompack_torch.errors import AtompackError, FieldError
 from atompack_torch.fields import BUILTIN, PREFIXES
-from atompack_torch.inspection.atp import count_labels, schema_of
-from atompack_torch.inspection.atp_text import labels_text
-from atompack_torch.inspection.entry import Description, Head, Summary, WrongOptionError
-from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
-from atompack_torch.inspection.sources import listed
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats.atp.description import labels_text
+from atompack_torch.formats.atp.inspection import count_labels, schema_of
+from atompack_torch.formats.atp.verification import Fault, Verification
+from atompack_torch.formats.entry import Description, Head, Summary, WrongOptionError
+from atompack_torch.formats.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.formats.paths import listed
+from atompack_torch.formats.text import printable
 from atompack_torch.options import is_url
-from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
-from atompack_torch.passes.verification import Fault, Verification
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets._parsed_files import ParsedFiles
+    from atompack_torch.formats.parsed_files import ParsedFiles
     from atompack_torch.remote.files import RemoteFiles
 
 

@@ -68,7 +68,7 @@ def located(
         return _in_memory(MEMORY, MemoryFiles.in_folder(source))
     if isinstance(source, BUFFERS):
         memory = MemoryFiles({MEMORY: source})
-        found = memory.recognize(MEMORY)
+        found = recognize(MEMORY, memory)
         if found is not None and found.name == "array-file":
             return _in_memory(f"{MEMORY}.af", MemoryFiles({f"{MEMORY}.af": source}))
         return _in_memory(MEMORY, memory)
@@ -78,7 +78,7 @@ def located(
 
 def _in_memory(name: str, files: MemoryFiles) -> tuple[list[str], MemoryFiles]:
     """Returns a file or folder in memory, unless its class reads files alone."""
-    found = files.recognize(name)
+    found = recognize(name, files)
     if found is None and name not in files.names:
         raise FileNotFoundError(errno.ENOENT, "no ATLAS store in this folder", name)
     if found is not None and not found.is_read_from_bytes:

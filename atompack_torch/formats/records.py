@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.batch.conversions import Parts
+from atompack_torch.batch.columns import Array, Column, Columns
+from atompack_torch.batch.conversions import Parts, full_stress
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
 
 # A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 256
@@ -133,3 +134,24 @@ def filled(first: Column | None, second: Column, n_atoms: Array) -> Column:
         pairs = zip(first.values, second.values, has, strict=True)
         values = [a if there else b for a, b, there in pairs]
     return Column(first.scope, first.key, values, None if (has | mask).all() else has | mask)
+
+
+def stress_of_six(values: Array, report: Report, *, is_voigt: bool = False) -> Array:
+    """Makes matrices of six numbers, in the order that the conversion was asked for.
+
+    Args:
+        values: (..., 6).
+        report: has the order, and receives a note.
+        is_voigt: the source is known to have Voigt's order.
+
+    Returns:
+        (..., 3, 3).
+    """
+    if report.options.stress_order == "vasp":
+        report.note("stress: xx, yy, zz, xy, yz, zx became 3 x 3")
+        return np.asarray(full_stress(values[..., [0, 1, 2, 4, 5, 3]]))
+    report.note("stress: xx, yy, zz, yz, xz, xy became 3 x 3")
+    is_open = report.options.stress_order is None and not is_voigt
+    if is_open and (values[..., 3:] != values[..., 3:4]).any():
+        report.is_order_assumed = True
+    return np.asarray(full_stress(values))

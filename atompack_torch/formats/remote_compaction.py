@@ -7,10 +7,10 @@ from pathlib import Path
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import detect
+from atompack_torch.formats.atp.files import files_of
+from atompack_torch.formats.entry import Compaction, CompactOptions
 from atompack_torch.formats.table import ATP_ENTRY, STORES_ENTRY
-from atompack_torch.inspection.entry import Compaction, CompactOptions
 from atompack_torch.options import bytes_at, is_url
-from atompack_torch.passes.atp_files import files_of
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
@@ -54,8 +54,8 @@ def compact_urls(
             )
     if options.shards is not None:
         raise ValueError(f"{shown_url(paths[0])}: shards: expected none for .atp files")
-    from atompack_torch.datasets.atp import AtpDataset
-    from atompack_torch.writers.compaction import compact
+    from atompack_torch.formats.atp.compaction import compact
+    from atompack_torch.formats.atp.dataset import AtpDataset
 
     files = [file for path in paths for file in files_of(path, remote)]
     if target in paths and target not in files:
@@ -77,8 +77,8 @@ def compact_urls(
 
 
 def _in_place(url: str, options: CompactOptions, storage_options: Options) -> Compaction:
-    from atompack_torch.stores.array_file import ArrayFile
-    from atompack_torch.stores.atlas_store import AtlasStore
+    from atompack_torch.formats.atlas_store.array_file import ArrayFile
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
     for name, value in zip(options._fields, options, strict=True):
         if name != "progress" and value is not None:

@@ -1,31 +1,26 @@
-"""Recognition of files and folders behind URLs by their content."""
+"""Recognition of files and folders behind URLs, and in memory, by their content."""
 
 from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from atompack_torch.formats import (
-    END_BYTES,
-    FORMATS,
-    HEAD_BYTES,
-    Format,
-    format_of_bytes,
-    name_matches,
-)
+from atompack_torch.formats.matching import format_of_bytes, name_matches
+from atompack_torch.formats.table import END_BYTES, FORMATS, HEAD_BYTES, Format
 from atompack_torch.remote.listing import can_list, list_names, relative_names
+from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import join_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
 
 
-def recognize(remote: RemoteFiles, url: str) -> Format | None:
+def recognize(remote: RemoteFiles, name: str) -> Format | None:
     """Finds out the format of a file by its first and last bytes, of a folder by its names.
 
     Args:
-        remote: access to the store.
-        url: the URL.
+        remote: access to the store, which keeps the answers.
+        name: the URL, or the name in memory.
 
     Returns:
         The format; None if there is nothing, or nothing matches.
@@ -33,6 +28,27 @@ def recognize(remote: RemoteFiles, url: str) -> Format | None:
     Raises:
         OSError: the store refuses or does not answer.
     """
+    if name not in remote.recognized:
+        if isinstance(remote, MemoryFiles):
+            remote.recognized[name] = _in_memory(remote, name)
+        else:
+            remote.recognized[name] = _behind(remote, name)
+    known: Format | None = remote.recognized[name]
+    return known
+
+
+def _in_memory(files: MemoryFiles, name: str) -> Format | None:
+    ends = files.ends(name, HEAD_BYTES, END_BYTES)
+    if ends is not None:
+        return format_of_bytes(*ends)
+    paths = [file[len(name) + 1 :] for file in files.names]
+    for known in FORMATS:
+        if any(name_matches(path, pattern) for pattern in known.holds for path in paths):
+            return known
+    return None
+
+
+def _behind(remote: RemoteFiles, url: str) -> Format | None:
     refusal: PermissionError | None = None
     found = ends = None
     if not url.endswith("/"):

@@ -9,11 +9,11 @@ import numpy as np
 
 from atompack_torch._native import FieldMap, LmdbRowBlockSource, LmdbRowReader, MoleculeSource
 from atompack_torch.batch.conversions import masses_of
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._request import Request
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.request import Request
+from atompack_torch.formats.aselmdb.keys import fields_of_rows
+from atompack_torch.formats.extxyz.keys import FoundKey
 from atompack_torch.options import threads_or_cores
-from atompack_torch.parsed.ase_keys import fields_of_rows
-from atompack_torch.parsed.extxyz_keys import FoundKey
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 4 << 20  # of the file, where rows are compressed

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from atompack_torch.batch.elements import symbol
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import usual_unit, with_usual_unit
-from atompack_torch.inspection.entry import Shown
-from atompack_torch.inspection.molecules import formula, molecule_document
-from atompack_torch.inspection.shards import example_document, example_text
-from atompack_torch.inspection.text import first_of, printable, table
+from atompack_torch.formats.atlas_shards.inspection import example_document, example_text
+from atompack_torch.formats.entry import Shown
+from atompack_torch.formats.molecules import formula, molecule_document
+from atompack_torch.formats.text import first_of, printable, table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ def shown_item(dataset: Any, index: int, max_atoms: int) -> Shown:
         FieldError: items are neither molecules nor examples.
     """
     from atompack_torch.batch.molecule_batch import Molecule
-    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
     item = dataset[index]
     number = index % len(dataset)

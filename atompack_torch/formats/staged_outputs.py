@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from atompack_torch.formats import recognize
-from atompack_torch.writers.hidden_parts import published
+from atompack_torch.formats.hidden_parts import published
 
 
 @contextmanager

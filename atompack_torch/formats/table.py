@@ -100,10 +100,10 @@ def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
     return known._replace(is_compression=True)
 
 
-ATP_ENTRY = "atompack_torch.inspection.atp"
-STORES_ENTRY = "atompack_torch.inspection.stores"
-_CONVERSION = "atompack_torch.conversion"
-_ARRAYS, _ASE = f"{_CONVERSION}.arrays", f"{_CONVERSION}.ase_files"
+ATP_ENTRY = "atompack_torch.formats.atp.inspection"
+STORES_ENTRY = "atompack_torch.formats.atlas_store.inspection"
+_SOURCES = "atompack_torch.conversion.sources"
+_ARRAYS, _ASE = f"{_SOURCES}.arrays", f"{_SOURCES}.ase_files"
 
 FORMATS = [
     Format(
@@ -118,7 +118,7 @@ FORMATS = [
         is_uploaded=True,
         is_read_from_bytes=True,
         entry=ATP_ENTRY,
-        converter=f"{_CONVERSION}.atp",
+        converter="atompack_torch.formats.atp.converter",
     ),
     Format(
         "hdf5",
@@ -128,7 +128,7 @@ FORMATS = [
         source="hdf5",
         suffixes=(".h5", ".hdf5"),
         is_uploaded=True,
-        entry="atompack_torch.inspection.caches",
+        entry="atompack_torch.formats.torch_cache.inspection",
         converter=_ARRAYS,
     ),
     # Told from other HDF5 files by its groups, which the converter of HDF5 looks at.
@@ -137,13 +137,13 @@ FORMATS = [
         "an HDF5 file of MACE",
         source="mace-hdf5",
         is_target=True,
-        converter=f"{_CONVERSION}.mace_hdf5",
+        converter=f"{_SOURCES}.mace_hdf5",
     ),
     Format(
         "hdf5-set",
         "an HDF5 file of ANI-1x, ANI-2x, COMP6, SPICE or Transition1x",
         source="hdf5-set",
-        converter=f"{_CONVERSION}.hdf5_sets",
+        converter=f"{_SOURCES}.hdf5_sets",
     ),
     Format(
         "sqlite",
@@ -152,25 +152,25 @@ FORMATS = [
         source="ase-db",
         is_target=True,
         suffixes=(".db",),
-        converter=f"{_CONVERSION}.ase_db",
+        converter=f"{_SOURCES}.ase_db",
     ),
     Format(
         "lmdb",
         "an LMDB file, such as an .aselmdb database",
         ((16, b"\xde\xc0\xef\xbe"),),
         opens="AseLmdbDataset",
-        entry="atompack_torch.inspection.aselmdb",
+        entry="atompack_torch.formats.aselmdb.inspection",
         source="aselmdb",
         is_target=True,
         suffixes=(".aselmdb",),
-        converter=f"{_CONVERSION}.aselmdb",
+        converter="atompack_torch.formats.aselmdb.converter",
     ),
-    # Told from databases by its first value, which the converter of databases looks at.
+    # Told from databases by its first value, which ``conversion.formats`` looks at.
     Format(
         "pickled-lmdb",
         "an LMDB file of pickles",
         source="pickled-lmdb",
-        converter=f"{_CONVERSION}.pickled_lmdb",
+        converter=f"{_SOURCES}.pickled_lmdb",
     ),
     Format(
         "torch-save",
@@ -195,7 +195,7 @@ FORMATS = [
         source="parquet",
         is_target=True,
         suffixes=(".parquet",),
-        converter=f"{_CONVERSION}.parquet",
+        converter=f"{_SOURCES}.parquet",
     ),
     Format(
         "npy",
@@ -219,7 +219,7 @@ FORMATS = [
         "a file of configurations of MLIP",
         matches=_is_mtp,
         source="mtp-cfg",
-        converter=f"{_CONVERSION}.mtp_cfg",
+        converter=f"{_SOURCES}.mtp_cfg",
     ),
     # Before the compressions: a file may begin with a compressed block.
     Format(
@@ -253,19 +253,19 @@ FORMATS = [
         "an extended XYZ file",
         matches=_is_extxyz,
         opens="ExtxyzDataset",
-        entry="atompack_torch.inspection.extxyz",
+        entry="atompack_torch.formats.extxyz.inspection",
         source="extxyz",
         is_target=True,
         is_stream=True,
         suffixes=(".xyz", ".extxyz"),
-        converter=f"{_CONVERSION}.extxyz",
+        converter="atompack_torch.formats.extxyz.converter",
     ),
     # Told from other JSON files by its structures, which the converter of ASE's formats looks at.
     Format(
         "pymatgen-json",
         "a JSON file of pymatgen structures",
         source="pymatgen-json",
-        converter=f"{_CONVERSION}.pymatgen_json",
+        converter=f"{_SOURCES}.pymatgen_json",
     ),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
@@ -285,8 +285,8 @@ FORMATS = [
         opens="ShardDataset",
         source="shards",
         is_target=True,
-        entry="atompack_torch.inspection.shards",
-        converter=f"{_CONVERSION}.shards",
+        entry="atompack_torch.formats.atlas_shards.inspection",
+        converter="atompack_torch.formats.atlas_shards.converter",
     ),
     Format(
         "deepmd",
@@ -294,14 +294,14 @@ FORMATS = [
         holds=("**/type.raw",),
         source="deepmd",
         is_target=True,
-        converter=f"{_CONVERSION}.deepmd",
+        converter=f"{_SOURCES}.deepmd",
     ),
     Format(
         "deepmd-lmdb",
         "a folder of LMDB, such as frames of DeePMD-kit",
         holds=("data.mdb",),
         source="deepmd-lmdb",
-        converter=f"{_CONVERSION}.deepmd_lmdb",
+        converter=f"{_SOURCES}.deepmd_lmdb",
     ),
     Format(
         "metatrain",
@@ -309,7 +309,7 @@ FORMATS = [
         holds=("na.npy",),
         source="metatrain",
         is_target=True,
-        converter=f"{_CONVERSION}.metatrain",
+        converter=f"{_SOURCES}.metatrain",
     ),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
     Format(
@@ -317,9 +317,9 @@ FORMATS = [
         "a folder of .aselmdb databases",
         holds=("*.aselmdb",),
         opens="AseLmdbDataset",
-        entry="atompack_torch.inspection.aselmdb",
+        entry="atompack_torch.formats.aselmdb.inspection",
         source="aselmdb",
-        converter=f"{_CONVERSION}.aselmdb",
+        converter="atompack_torch.formats.aselmdb.converter",
     ),
     Format(
         "atp-folder",
@@ -328,21 +328,21 @@ FORMATS = [
         opens="AtpDataset",
         source="atp",
         entry=ATP_ENTRY,
-        converter=f"{_CONVERSION}.atp",
+        converter="atompack_torch.formats.atp.converter",
     ),
     Format(
         "extxyz-folder",
         "a folder of extended XYZ files",
         holds=("**/*.xyz", "**/*.extxyz", "**/*.xyz.*", "**/*.extxyz.*"),
         opens="ExtxyzDataset",
-        entry="atompack_torch.inspection.extxyz",
+        entry="atompack_torch.formats.extxyz.inspection",
     ),
     Format(
         "parquet-folder",
         "a folder of Parquet files",
         holds=("**/*.parquet",),
         source="parquet",
-        converter=f"{_CONVERSION}.parquet",
+        converter=f"{_SOURCES}.parquet",
     ),
     Format("html", "a page of HTML", matches=_is_html),
     Format("text", "a text file", matches=_is_text, source="ase", converter=_ASE),

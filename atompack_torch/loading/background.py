@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from atompack_torch.batch.indices import Indices
-from atompack_torch.datasets._batches import BatchPrefetcher
+from atompack_torch.datasets.batches import BatchPrefetcher
 
 Prepared = TypeVar("Prepared")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from torch import Tensor
 
-from atompack_torch.datasets._batches import Batch, BatchPrefetcher
+from atompack_torch.datasets.batches import Batch, BatchPrefetcher
 from atompack_torch.loading.accelerate import leave_accelerate
 from atompack_torch.loading.background import BackgroundPrefetcher
 from atompack_torch.loading.transfer import SideStream, to_device

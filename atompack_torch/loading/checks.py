@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
-from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.loading.samplers import (
     AtomBudgetBatchSampler,
     BucketBatchSampler,

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import Batch, BatchDataset
-from atompack_torch.datasets._dropping import warn_of_pass
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.batches import Batch, BatchDataset
+from atompack_torch.datasets.dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.accelerate import enter_accelerate
 from atompack_torch.loading.batch_iterator import BatchIterator

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._batches import BatchPrefetcher
+from atompack_torch.datasets.batches import BatchPrefetcher
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import GEOMETRY, NEIGHBOR_INFO
 from atompack_torch.ops.neighbors import neighbor_list

@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.formats.atp.dataset import AtpDataset
 
 if TYPE_CHECKING:
     from ray.data import Dataset

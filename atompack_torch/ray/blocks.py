@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
+from atompack_torch.batch.columns import Array, array_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.atp import AtpDataset
 from atompack_torch.fields import FieldSpec
-from atompack_torch.writers.columns import Array, array_of
+from atompack_torch.formats.atp.dataset import AtpDataset
 
 LEVEL = b"atompack_torch.level"  # key of the metadata of a column: b"atom" or b"molecule"
 DATA, SHAPE = "data", "shape"  # of the structs for tensors of various shapes

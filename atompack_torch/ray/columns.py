@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -20,7 +21,6 @@ from atompack_torch.fields import (
     prefixed_id,
 )
 from atompack_torch.ray.blocks import DATA, LEVEL, SHAPE
-from atompack_torch.writers.columns import Array, Column, Columns
 
 
 class Ragged(NamedTuple):

@@ -16,10 +16,10 @@ from ray.data.datasource import Datasink, WriteResult
 
 from atompack_torch.conversion.parts import part_path, type_clash
 from atompack_torch.errors import AtompackError, FieldError, file_exists
+from atompack_torch.formats.atp.files import snapshot_of
+from atompack_torch.formats.atp.writer import AtpWriter, Codec
 from atompack_torch.options import WriterOptions, absolute_path, is_url
-from atompack_torch.passes.atp_files import snapshot_of
 from atompack_torch.ray.columns import columns_of
-from atompack_torch.writers.atp import AtpWriter, Codec
 
 
 class _Written(NamedTuple):

@@ -12,9 +12,9 @@ import pyarrow as pa
 from ray.data import DataContext, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
-from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.batch.columns import Array
+from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.ray.blocks import arrow_schema, bytes_per_row, table_of
-from atompack_torch.writers.columns import Array
 
 # A block is complete when it reaches either limit.
 _BLOCK_MOLECULES = 16_384

@@ -27,7 +27,6 @@ from atompack_torch.remote.urls import (
 
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
-    from atompack_torch.formats import Format
     from atompack_torch.remote.client import PagedStore, RemoteObject, RemoteStore
     from atompack_torch.remote.file_systems import FileSystems
 
@@ -58,7 +57,7 @@ class RemoteFiles:
     commits: dict[str, str] = field(default_factory=dict)
     _opened: dict[str, tuple[Any, PagedStore]] = field(default_factory=dict, repr=False)
     _urls: dict[str, str] = field(default_factory=dict, repr=False)  # by name in native readers
-    _formats: dict[str, Format | None] = field(default_factory=dict, repr=False)  # recognized
+    recognized: dict[str, Any] = field(default_factory=dict, repr=False)  # formats, by URL
     _process: int | None = field(default=None, repr=False)
 
     @classmethod
@@ -332,23 +331,15 @@ class RemoteFiles:
         assert store is not None
         return store.has_file(name)
 
-    def recognize(self, url: str) -> Format | None:
-        """Returns the format of a file or folder; None if nothing matches."""
-        from atompack_torch.remote.recognition import recognize
-
-        if url not in self._formats:
-            self._formats[url] = recognize(self, url)
-        return self._formats[url]
-
     def shown(self, path: str) -> str:
         """Returns a path, or a URL without secrets."""
         return shown_url(path) if is_url(path) else path
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": {}, "_formats": {}, "_process": None}
+        return {**self.__dict__, "_opened": {}, "recognized": {}, "_process": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        new: dict[str, Any] = {"fsspec_options": {}, "commits": {}, "_urls": {}, "_formats": {}}
+        new: dict[str, Any] = {"fsspec_options": {}, "commits": {}, "_urls": {}, "recognized": {}}
         self.__dict__.update({**new, **state})
 
 

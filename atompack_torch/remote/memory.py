@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.formats import END_BYTES, HEAD_BYTES, Format, format_of_bytes, format_of_names
 from atompack_torch.options import BUFFERS, MEMORY, Buffer, check_choice, is_in_memory
 from atompack_torch.remote.files import RemoteFiles
 
@@ -64,13 +63,6 @@ class MemoryFiles(RemoteFiles):
     def holds(self, path: object) -> bool:
         """True for the names of its files and folders, which are not local paths."""
         return is_in_memory(path)
-
-    def recognize(self, url: str) -> Format | None:
-        """Returns the format of a file or folder; None if nothing matches."""
-        if url in self._files:
-            data = memoryview(self._files[url]).cast("B")
-            return format_of_bytes(bytes(data[:HEAD_BYTES]), bytes(data[-END_BYTES:]))
-        return format_of_names(name[len(url) + 1 :] for name in self._files)
 
     def bytes_in(self, url: str) -> int:
         """Returns the size of a file, or of all files of a folder."""

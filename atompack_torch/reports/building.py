@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.sweeping import Report as ProgressReport
+from atompack_torch.datasets.sweeping import reporting
 from atompack_torch.display.markup import Markup, short, tag
 from atompack_torch.errors import UnsupportedFormatError, printable
-from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.formats.dispatch import open as open_path
+from atompack_torch.formats.hidden_parts import published
 from atompack_torch.options import PathLike, checked_path, is_url
-from atompack_torch.passes.sweeping import Report as ProgressReport
-from atompack_torch.passes.sweeping import reporting
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.reports.collection import Collector
 from atompack_torch.reports.findings import Findings
 from atompack_torch.reports.neighborhoods import search
 from atompack_torch.reports.page import page_of
 from atompack_torch.reports.summary import document_of
-from atompack_torch.writers.hidden_parts import published
 
 _ATOMS, _STRUCTURES = 65_536, 4096  # at once
 _EXAMPLES = 256  # of a data set that does not know their numbers of atoms

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.gathering import N_ELEMENTS, fit_reference_energies, solve_normal
+from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
 from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVED, STRUCTURE
-from atompack_torch.inspection.molecules import formula
-from atompack_torch.passes.gathering import N_ELEMENTS, fit_reference_energies, solve_normal
-from atompack_torch.passes.statistics import ElementCount, ReferenceEnergies
+from atompack_torch.formats.molecules import formula
 from atompack_torch.reports.findings import (
     LOG_EDGES,
     Array,

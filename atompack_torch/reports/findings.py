@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.passes.statistics import ElementCount, ReferenceEnergies
+from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,17 +12,17 @@ import numpy as np
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import BatchDataset
-from atompack_torch.datasets.atp import AtpDataset
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import EDGES, STRUCTURE
-from atompack_torch.inspection.molecules import formula
+from atompack_torch.formats.atp.dataset import AtpDataset
+from atompack_torch.formats.atp.writer import AtpWriter
+from atompack_torch.formats.molecules import formula
 from atompack_torch.reports.findings import Array, Neighborhoods
 from atompack_torch.reports.sampling import Extremes
-from atompack_torch.writers.atp import AtpWriter
 
 _STRUCTURES, _ATOMS = 4096, 100_000
 _ATOMS_AT_ONCE = 4096

@@ -9,8 +9,8 @@ import torch
 import torch.distributed
 from torch.utils.data import SequentialSampler
 
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.fields import DERIVED, GEOMETRY, STRUCTURE
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import check_choice

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Layout

@@ -10,8 +10,8 @@ from typing import TypeVar
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._request import shown_place
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.request import shown_place
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, CANONICAL, GEOMETRY, STRUCTURE, similar_names
 from atompack_torch.trainers._layout import ANY_EDGES, requested_schema

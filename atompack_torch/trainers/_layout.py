@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._outputs import Output, from_batch
-from atompack_torch.datasets._request import Transform, declared_fields
-from atompack_torch.datasets._transforms import LayoutTransform, transformed
-from atompack_torch.datasets.aselmdb import AseLmdbDataset
-from atompack_torch.datasets.extxyz import ExtxyzDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, from_batch
+from atompack_torch.datasets.request import Transform, declared_fields
+from atompack_torch.datasets.transforms import LayoutTransform, transformed
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, GEOMETRY, RESERVED, FieldSpec, public_names
-from atompack_torch.inspection.dispatch import open as open_path
+from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
+from atompack_torch.formats.dispatch import open as open_path
+from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
 from atompack_torch.trainers._naming import renamed
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 
 import torch
 
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._files import MoleculeFiles
-from atompack_torch.datasets._request import declared_fields, shown_place
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
-from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.datasets.request import declared_fields, shown_place
+from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -27,6 +26,7 @@ from atompack_torch.fields import (
     public_names,
     similar_names,
 )
+from atompack_torch.formats.molecule_files import MoleculeFiles
 
 
 def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 
 

@@ -21,8 +21,8 @@ from torch.utils.data import BatchSampler
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import EqualSizeBatchSampler

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset

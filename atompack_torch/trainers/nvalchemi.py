@@ -19,9 +19,9 @@ import torch.distributed
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler

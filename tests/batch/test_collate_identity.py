@@ -157,7 +157,7 @@ def test_results_come_through_unchanged(path: Path, transform: Any, collate: Any
             assert type(made) is type(dataset.batch(indices))
         else:
             assert isinstance(made, dict | UserDict)
-            assert type(made).__module__ != "atompack_torch.datasets._collated"
+            assert type(made).__module__ != "atompack_torch.datasets.collated"
 
 
 @every_result

@@ -12,7 +12,7 @@ import torch
 
 import atompack_torch as apt
 from atompack_torch.conversion import Report
-from atompack_torch.passes.verification import Fault
+from atompack_torch.formats.atp.verification import Fault
 
 LONG = 1_000
 

@@ -210,7 +210,7 @@ def test_a_build_that_computes_nothing_leaves_nothing(water: Path, tmp_path: Pat
 def test_no_resume(water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a failed build has left is taken up, or thrown away."""
     for limit in ("_FIRST_ATOMS", "_MOST_ATOMS"):
-        monkeypatch.setattr(f"atompack_torch.caches.building.{limit}", 2)
+        monkeypatch.setattr(f"atompack_torch.formats.torch_cache.building.{limit}", 2)
     with apt.AtpWriter(water, mode="w") as writer:
         for numbers in ([8, 8], [8, 8, 8], [8, 8], [8, 1]):
             positions = np.arange(3.0 * len(numbers)).reshape(-1, 3)

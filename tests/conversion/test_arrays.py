@@ -16,16 +16,16 @@ import pytest
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.arrays import count_hdf5, count_npz, read_hdf5, read_npz
-from atompack_torch.conversion.hdf5_files import HdfRows, opened
-from atompack_torch.conversion.records import records_of
-from atompack_torch.conversion.rows import NpzRows, Rows
+from atompack_torch.conversion.sources.arrays import count_hdf5, count_npz, read_hdf5, read_npz
+from atompack_torch.conversion.sources.hdf5_files import HdfRows, opened
+from atompack_torch.conversion.sources.rows import NpzRows, Rows
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
     FieldError,
     UnsupportedFormatError,
 )
+from atompack_torch.formats.records import records_of
 
 Arrays = Mapping[str, Any]
 RNG = np.random.default_rng(5)

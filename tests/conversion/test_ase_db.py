@@ -17,10 +17,10 @@ from ase.calculators.singlepoint import SinglePointCalculator
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.ase_db import count, open_target, read
-from atompack_torch.conversion.converter import TargetOptions
-from atompack_torch.conversion.records import BLOCK_STRUCTURES, columns_of, records_of
+from atompack_torch.conversion.sources.ase_db import count, open_target, read
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
+from atompack_torch.formats.converter import TargetOptions
+from atompack_torch.formats.records import BLOCK_STRUCTURES, columns_of, records_of
 
 
 def make(path: Path, images: list[ase.Atoms]) -> None:

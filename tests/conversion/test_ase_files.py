@@ -15,7 +15,7 @@ from ase.constraints import FixAtoms
 
 import atompack_torch as apt
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.ase_files import read
+from atompack_torch.conversion.sources.ase_files import read
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 
 

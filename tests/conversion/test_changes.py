@@ -6,10 +6,10 @@ import ase.units
 import numpy as np
 import pytest
 
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.conversion import Changes
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Column, Columns
 
 
 def columns(dtype: str = "f8") -> Columns:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report
 from atompack_torch.conversion.checks import checked
-from atompack_torch.conversion.records import columns_of, records_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
-from atompack_torch.writers.columns import Column, Columns
+from atompack_torch.formats.records import columns_of, records_of
 
 
 def structure(**labels: Any) -> Parts:

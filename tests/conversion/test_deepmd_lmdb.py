@@ -16,7 +16,7 @@ from dpdata.formats.deepmd.lmdb import dump_systems
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.deepmd_lmdb import read
+from atompack_torch.conversion.sources.deepmd_lmdb import read
 
 msgpack: Any = importlib.import_module("msgpack")
 

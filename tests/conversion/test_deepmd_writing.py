@@ -14,9 +14,10 @@ import pytest
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.cli import main
-from atompack_torch.conversion import Report, convert, deepmd_writing
-from atompack_torch.conversion.npy_writing import GrowingNpy
-from atompack_torch.conversion.records import columns_of
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.targets import deepmd as deepmd_writing
+from atompack_torch.conversion.targets.npy_files import GrowingNpy
+from atompack_torch.formats.records import columns_of
 
 
 def water(seed: int, order: tuple[int, ...] = (8, 1, 1), **more: Any) -> Parts:

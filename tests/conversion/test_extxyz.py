@@ -19,9 +19,9 @@ from reference.extxyz import Told, one_atom, read, read_or_message
 from reference.frames import NUMBERS, POSITIONS, Frame, frames_of, same
 
 import atompack_torch as apt
-from atompack_torch.conversion import extxyz
+from atompack_torch.batch.columns import of_batch
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import of_batch
+from atompack_torch.formats.extxyz import converter as extxyz
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
 ANY = st.floats()

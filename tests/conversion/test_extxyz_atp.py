@@ -15,9 +15,9 @@ from reference.extxyz import Told, one_atom
 from reference.frames import Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
-from atompack_torch.conversion import extxyz
+from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Columns, of_batch
+from atompack_torch.formats.extxyz import converter as extxyz
 
 
 def to_atp(path: Path, blocks: Iterable[Columns]) -> Path:

@@ -10,8 +10,8 @@ from reference.extxyz import COLUMNS, Told, one_atom, read, read_or_message
 from reference.frames import frames_of, same
 
 import atompack_torch as apt
-from atompack_torch.conversion import extxyz
 from atompack_torch.fields import MOLECULE_PROPERTY
+from atompack_torch.formats.extxyz import converter as extxyz
 
 
 @pytest.fixture

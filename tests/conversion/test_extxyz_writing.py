@@ -16,10 +16,10 @@ from reference.extxyz import Told, one_atom
 from reference.frames import NUMBERS, POSITIONS, Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.cli import main
-from atompack_torch.conversion import extxyz
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Column, Columns
+from atompack_torch.formats.extxyz import converter as extxyz
 
 FLOATS = st.floats()
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

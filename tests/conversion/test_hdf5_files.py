@@ -17,8 +17,9 @@ import pytest
 import xarray
 
 import atompack_torch as apt
-from atompack_torch.conversion import convert, convert_datasets, hdf5_files
-from atompack_torch.conversion.hdf5_files import ForeignFile, opened
+from atompack_torch.conversion import convert, convert_datasets
+from atompack_torch.conversion.sources import hdf5_files
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile, opened
 
 Make = Callable[[Path], h5py.Group]
 

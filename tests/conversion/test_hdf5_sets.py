@@ -16,7 +16,7 @@ import pytest
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.hdf5_sets import count, recognize
+from atompack_torch.conversion.sources.hdf5_sets import count, recognize
 
 Group = dict[str, Any]
 METHOD = "wB97x_6-31G(d)"

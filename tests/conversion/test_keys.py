@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report
 from atompack_torch.conversion.keys import KeyMap
-from atompack_torch.conversion.records import columns_of, records_of
 from atompack_torch.errors import FieldError
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.records import columns_of, records_of
 
 NUMBERS = np.array([8, 1])
 

@@ -17,8 +17,8 @@ from ase.calculators.singlepoint import SinglePointCalculator
 
 import atompack_torch as apt
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.ase_db import count, read
-from atompack_torch.conversion.lmdb_pages import LmdbFile
+from atompack_torch.conversion.sources.ase_db import count, read
+from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
 
 
 def write(path: Path, values: dict[bytes, bytes]) -> None:

@@ -15,7 +15,7 @@ import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.records import columns_of
+from atompack_torch.formats.records import columns_of
 
 
 def unpack(value: Any) -> Any:

@@ -14,8 +14,8 @@ import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts, masses_of
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.metatrain import Folder
-from atompack_torch.conversion.records import columns_of
+from atompack_torch.conversion.sources.metatrain import Folder
+from atompack_torch.formats.records import columns_of
 
 
 def frame(seed: int, n: int = 3, **more: Any) -> Parts:

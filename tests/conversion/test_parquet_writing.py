@@ -15,9 +15,10 @@ import torch
 
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.conversion import Report, convert, parquet_writing
-from atompack_torch.conversion.parquet_writing import fields_of
-from atompack_torch.conversion.records import columns_of
+from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.targets import parquet as parquet_writing
+from atompack_torch.conversion.targets.parquet import fields_of
+from atompack_torch.formats.records import columns_of
 
 
 def written(parts: list[list[Parts]], tmp_path: Path, **options: Any) -> tuple[pa.Table, Report]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.conversion import Report, convert
 from atompack_torch.fields import BUILTIN
-from atompack_torch.writers.columns import Column, Columns
 
 FULL, FLAT, NONE = np.eye(3) * 3, np.diag([3.0, 3.0, 0.0]), np.zeros((3, 3))
 

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.pickled_lmdb import count, is_pickled, read
+from atompack_torch.conversion.sources.pickled_lmdb import count, is_pickled, read
 
 
 def graph(i: int, n: int) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report
-from atompack_torch.conversion.records import columns_of, records_of, select
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Column, Columns
+from atompack_torch.formats.records import columns_of, records_of, select
 
 
 def molecule(**properties: Any) -> Parts:

@@ -19,8 +19,9 @@ from reference.extxyz import COLUMNS, one_atom
 from reference.frames import assert_same, frames_of
 
 import atompack_torch as apt
-from atompack_torch.conversion import convert, extxyz
-from atompack_torch.parsed.text_files import Text
+from atompack_torch.conversion import convert
+from atompack_torch.formats.extxyz import converter as extxyz
+from atompack_torch.formats.extxyz.text_files import Text
 
 # Types that widen and keys that come late: one look at the stream would not do.
 TEXT = "".join(

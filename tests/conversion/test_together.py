@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion import pipeline, together
-from atompack_torch.conversion.converter import Source
 from atompack_torch.conversion.edits import Numbers
 from atompack_torch.conversion.pipeline import Output, convert_edited
-from atompack_torch.conversion.report import Report
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source
 
 N = 200
 FRACTIONS = (0.6, 0.3, 0.1)

@@ -14,9 +14,10 @@ from reference.extxyz import COLUMNS, Told, one_atom, read
 from reference.frames import frames_of, same
 
 import atompack_torch as apt
-from atompack_torch.conversion import convert, extxyz
+from atompack_torch.batch.columns import Column, Columns
+from atompack_torch.conversion import convert
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN
-from atompack_torch.writers.columns import Column, Columns
+from atompack_torch.formats.extxyz import converter as extxyz
 
 VELOCITIES = (BUILTIN, "velocities")
 

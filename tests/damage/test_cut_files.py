@@ -223,7 +223,7 @@ def test_cache(tmp_path: Path, cut_while: Cut, run: str) -> None:
     apt.build_cache(dataset, descriptor, whole, force_derivatives=True, progress=False)
     path = tmp_path / "c.h5"
     script = f"""
-        from atompack_torch.caches.verification import _Examiner
+        from atompack_torch.formats.torch_cache.verification import _Examiner
         def verify():
             faults = [f for part in examiner.parts() for f in examiner.examine(part).faults]
             if faults:

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.datasets import _dropping
+from atompack_torch.datasets import dropping as _dropping
 
 N = 40
 

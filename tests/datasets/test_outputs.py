@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Layout, open_dataset, selected_schema
 

@@ -14,7 +14,7 @@ import pytest
 from processes.client import ScriptServer
 
 import atompack_torch as apt
-from atompack_torch.inspection.parts import merged_statistics, write_partial_statistics
+from atompack_torch.formats.atp.parts import merged_statistics, write_partial_statistics
 
 NewPath = Callable[[], Path]
 N = 5000
@@ -96,7 +96,7 @@ def test_stored_features(fixtures: Path, tmp_path: Path) -> None:
     """Features are in caches, which are not summed up in parts; the sums are the same code."""
     cache = fixtures.parent / "torch_cache" / "v2_both_f64_two.h5"
     dataset = apt.TorchCacheDataset(cache, fields=["features", "energy"])
-    from atompack_torch.passes.partial_statistics import PartialStatistics, merge
+    from atompack_torch.datasets.partial_statistics import PartialStatistics, merge
 
     parts = [dataset._partial_statistics((k, 3), features=True) for k in range(3)]
     parts = [PartialStatistics.of_json(part.as_json(), "x") for part in parts]

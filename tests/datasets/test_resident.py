@@ -13,8 +13,8 @@ from reference.batches import assert_same_batches
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.datasets import _resident_memory
-from atompack_torch.datasets._outputs import Output
+from atompack_torch.datasets.outputs import Output
+from atompack_torch.datasets.resident import memory as _resident_memory
 from atompack_torch.trainers._layout import Layout
 
 INNER = Path(__file__).resolve().parents[1] / "fixtures"

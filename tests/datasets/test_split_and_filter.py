@@ -14,9 +14,9 @@ import torch
 from test_every_dataset import OPEN, WRITE
 
 import atompack_torch as apt
-from atompack_torch.datasets import _selecting
-from atompack_torch.selection.dealing import deal, sizes_of
-from atompack_torch.selection.expressions import Expression
+from atompack_torch.datasets import selecting as _selecting
+from atompack_torch.datasets.selection.dealing import deal, sizes_of
+from atompack_torch.datasets.selection.expressions import Expression
 
 MOLECULES = ["AtpDataset", "AseLmdbDataset", "ExtxyzDataset", "ShardDataset", "MixtureDataset"]
 SYMBOLS = {1: "H", 6: "C", 8: "O", 26: "Fe"}

@@ -29,7 +29,7 @@ from reference.fixture_files import present
 from reference.statistics import Plain, assert_spread, assert_statistics, plain_of
 
 import atompack_torch as apt
-from atompack_torch.passes.statistics import Statistics
+from atompack_torch.datasets.statistics import Statistics
 
 NewPath = Callable[[], Path]
 STRUCTURE = {"positions", "atomic_numbers"}

@@ -15,7 +15,7 @@ import torch
 import atompack_torch as apt
 from atompack_torch import formats
 from atompack_torch.cli import main
-from atompack_torch.passes.example_statistics import ShardStatistics
+from atompack_torch.formats.atlas_shards.statistics import ShardStatistics
 
 
 @pytest.fixture

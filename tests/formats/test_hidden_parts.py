@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from atompack_torch.writers.hidden_parts import hidden_part
+from atompack_torch.formats.hidden_parts import hidden_part
 
 
 def test_parts_of_dead_processes_are_removed(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_ctrl_c_leaves_the_batch_in_its_place(path: Path) -> None:
     """Interrupted while the thread waits for a batch; the next one is the one that was awaited."""
     code = """
 import time
-from atompack_torch.datasets._batches import NativePrefetcher
+from atompack_torch.datasets.batches import NativePrefetcher
 take, slow = NativePrefetcher.take, True
 
 def slow_take(self):

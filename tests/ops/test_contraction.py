@@ -13,8 +13,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.utils import _pytree as pytree
 
 import atompack_torch as apt
-from atompack_torch.descriptors.contraction import Rows
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.ops.contraction import Rows
 
 ONE = ["O"]
 MANY = ["O", "H", "Si"]

@@ -143,7 +143,7 @@ def test_stored_rows_give_the_stored_forces(folder: Path) -> None:
             batch = computed(stored)
             alone = apt.collate([batch[entry]])
             fields = {n: torch.from_numpy(v) for n, v in rows.items() if v is not None}
-            whole = apt.descriptors.chebyshev._add_fields(alone, fields, set(DERIVATIVES))
+            whole = apt.ops.chebyshev._add_fields(alone, fields, set(DERIVATIVES))
             dtype = fields["radial_dG_drij"].dtype
             weights = torch.from_numpy(probe(*alone.features.shape)).to(dtype)
             forces = apt.contract_forces(whole, weights)

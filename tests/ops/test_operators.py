@@ -14,8 +14,8 @@ from reference.contraction import by_index_add
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import atompack_torch as apt
-from atompack_torch.descriptors.contraction import Rows
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.ops.contraction import Rows
 from atompack_torch.ops.library import library_path
 
 SPECIES = {"one": ["O"], "many": ["O", "H", "Si"]}

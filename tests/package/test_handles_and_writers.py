@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import atompack_torch as apt
-from atompack_torch.caches.upgrade import upgrade_cache
+from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
 
 POSITIONS, NUMBERS = np.zeros((3, 2, 3), np.float32), np.ones((3, 2), np.uint8)
 URLS = (

@@ -191,7 +191,7 @@ def test_data_sets_register_how_their_batches_travel() -> None:
     """Also where only a pickle, or the module itself, brings the class."""
     done = run(
         "from multiprocessing.reduction import ForkingPickler\n"
-        "from atompack_torch.datasets.atp import AtpDataset\n"
+        "from atompack_torch.formats.atp.dataset import AtpDataset\n"
         "from atompack_torch.batch.molecule_batch import MoleculeBatch\n"
         "assert MoleculeBatch in ForkingPickler._extra_reducers\n"
     )

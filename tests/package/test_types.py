@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import atompack_torch as apt
-from atompack_torch.datasets._batches import BatchDataset
+from atompack_torch.datasets.batches import BatchDataset
 
 dataset = apt.AtpDataset("data.atp", fields=["energy", "forces"])
 for batch in DataLoader(dataset, batch_size=4, shuffle=True, collate_fn=apt.collate_identity):

@@ -9,19 +9,19 @@ from typing import Any
 import torch
 
 import atompack_torch as apt
-from atompack_torch.conversion.converter import TargetOptions
-from atompack_torch.conversion.records import records_of
-from atompack_torch.inspection.entry import (
+from atompack_torch.batch.columns import Columns
+from atompack_torch.formats.atp.verification import Verification
+from atompack_torch.formats.converter import TargetOptions
+from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     Description,
     Head,
     Summary,
 )
-from atompack_torch.inspection.molecules import molecule_document, molecule_text
-from atompack_torch.passes.verification import Verification
-from atompack_torch.writers.base import WriterBase
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.molecules import molecule_document, molecule_text
+from atompack_torch.formats.records import records_of
+from atompack_torch.formats.writer_base import WriterBase
 
 MAGIC = b"TOY\n"
 

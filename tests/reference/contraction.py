@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from atompack_torch.descriptors.contraction import Rows
+from atompack_torch.ops.contraction import Rows
 
 
 def by_index_add(weights: Tensor, rows: Rows) -> Tensor:

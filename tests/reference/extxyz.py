@@ -9,7 +9,7 @@ from typing import Any
 from reference.frames import Frame, frames_of
 
 import atompack_torch as apt
-from atompack_torch.conversion import extxyz
+from atompack_torch.formats.extxyz import converter as extxyz
 
 COLUMNS = "Properties=species:S:1:pos:R:3"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
-from atompack_torch.writers.columns import Column, Columns
 
 POSITIONS = (BUILTIN, "positions")
 NUMBERS = (BUILTIN, "atomic_numbers")

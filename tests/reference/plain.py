@@ -14,8 +14,8 @@ from reference.atp_record import Molecule
 from reference.names import BUILTINS
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Column, Columns
 
 Plain = dict[str, Any]
 SCOPES = {ATOM_PROPERTY: "atom_properties", MOLECULE_PROPERTY: "properties"}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import atompack_torch as apt
-from atompack_torch.passes.statistics import Spread, Statistics
+from atompack_torch.datasets.statistics import Spread, Statistics
 
 
 @dataclass

@@ -18,7 +18,7 @@ N = 400
 
 def build(source: str, target: str) -> None:
     """Builds a cache in many chunks and checkpoints though there are few atoms."""
-    from atompack_torch.caches import building
+    from atompack_torch.formats.torch_cache import building
 
     building._FIRST_ATOMS = building._MOST_ATOMS = 24
     building._CHECKPOINT_BYTES = 50000

@@ -43,13 +43,13 @@ from atompack_torch.cli._output import (
 )
 from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
-from atompack_torch.inspection.text import printable
+from atompack_torch.formats.text import printable
 from atompack_torch.options import is_url, short_list
 
 if TYPE_CHECKING:
     from atompack_torch import ChebyshevDescriptor, TorchCache
-    from atompack_torch.datasets._base import MoleculeDataset
-    from atompack_torch.inspection.entry import Entry
+    from atompack_torch.datasets.base import MoleculeDataset
+    from atompack_torch.formats.entry import Entry
 
 NAME = "build"
 HELP = "compute features of molecules into a new file"
@@ -155,8 +155,8 @@ def _build(options: argparse.Namespace, rank: int) -> TorchCache:
 
 
 def _build_part(options: argparse.Namespace, part: tuple[int, int]) -> int:
-    from atompack_torch.caches.build_identity import BuildOptions
-    from atompack_torch.caches.part_building import build_part
+    from atompack_torch.formats.torch_cache.build_identity import BuildOptions
+    from atompack_torch.formats.torch_cache.part_building import build_part
 
     if is_url(options.target):
         raise UsageError("--part: expected a local TARGET, got a URL")
@@ -238,13 +238,13 @@ def _source(
     paths: list[str], labels: list[str], storage_options: dict[str, Any] | None
 ) -> MoleculeDataset:
     """Opens the molecules with those of the labels that they have."""
-    from atompack_torch.datasets._base import MoleculeDataset
+    from atompack_torch.datasets.base import MoleculeDataset
 
     path = paths[0] if len(paths) == 1 else paths
     with usage_errors():
         given: dict[str, Any] = {}
         if any(map(is_url, paths)):
-            entry: Entry = importlib.import_module("atompack_torch.inspection.atp")
+            entry: Entry = importlib.import_module("atompack_torch.formats.atp.inspection")
             given["storage_options"] = storage_options
         else:
             entry = entry_of(paths)

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.caches.upgrade import upgrade_cache
+    from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
 
     check_at_least(options, 1, "threads")
     cache = upgrade_cache(

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_plot(options)
-    from atompack_torch.inspection.caches import describe
+    from atompack_torch.formats.torch_cache.inspection import describe
 
     described = describe(options.path)
     if options.plot is not None:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plot(options: argparse.Namespace, files: list[dict[str, Any]]) -> None:
-    from atompack_torch.inspection.caches import entry_sizes
+    from atompack_torch.formats.torch_cache.inspection import entry_sizes
     from atompack_torch.reports.plots import plot_caches
 
     if files:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
-    from atompack_torch.caches.verification import verify_cache
+    from atompack_torch.formats.torch_cache.verification import verify_cache
 
     check_at_least(options, 0, "tolerance", "max_faults")
     check_at_least(options, 1, "threads")

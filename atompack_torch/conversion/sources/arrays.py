@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch._native import check_regular_file
-from atompack_torch.conversion import hdf5_sets, mace_hdf5
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.hdf5_files import NO_POSITIONS, ForeignFile, HdfRows, opened
-from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.rows import HeldRows, NpzRows, Rows
-from atompack_torch.conversion.systems import Level, Member, System, said_level
+from atompack_torch.batch.columns import Columns
+from atompack_torch.conversion.sources import hdf5_sets, mace_hdf5
+from atompack_torch.conversion.sources.hdf5_files import NO_POSITIONS, ForeignFile, HdfRows, opened
+from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.sources.systems import Level, Member, System, said_level
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.converter import Source, SourceOptions
 
 _Path = str | os.PathLike[str]
 Systems = Iterator[System]

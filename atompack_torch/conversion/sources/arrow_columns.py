@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.writers.columns import Array
+from atompack_torch.batch.columns import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,22 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
-from atompack_torch.conversion.ase_files import LABELS, converted, labelled_parts, take_label
-from atompack_torch.conversion.ase_rows import row_of
-from atompack_torch.conversion.converter import Source, SourceOptions, Target, TargetOptions
-from atompack_torch.conversion.lmdb_pages import LmdbFile, checked_ids
-from atompack_torch.conversion.records import BLOCK_STRUCTURES, blocks, records_of
-from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.sources.ase_files import (
+    LABELS,
+    converted,
+    labelled_parts,
+    take_label,
+)
+from atompack_torch.conversion.sources.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
-from atompack_torch.writers.columns import Columns
-from atompack_torch.writers.hidden_parts import published
+from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, row_of
+from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
+from atompack_torch.formats.hidden_parts import published
+from atompack_torch.formats.records import BLOCK_STRUCTURES, blocks, records_of
 
 _Path = str | os.PathLike[str]
 _TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE
-BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
 
 
 def open_source(path: str, options: SourceOptions) -> Source:

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, parts_of
-from atompack_torch.conversion import pymatgen_json
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.records import blocks
-from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.vasp_convergence import unconverged_steps
+from atompack_torch.conversion.sources import pymatgen_json
+from atompack_torch.conversion.sources.vasp_convergence import unconverged_steps
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats import by_suffix, recognize
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.converter import Source, SourceOptions
+from atompack_torch.formats.records import blocks
 
 _WAY_OUT = (
     "if the file is whole, convert extended XYZ that another program (dpdata, pymatgen) makes of "

@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.deepmd_writing import OF_ATOMS, TARGET, open_target
 from atompack_torch.conversion.keys import element_hint, elements_in, numbered
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.rows import HeldRows, NpyRows, Rows, TextRows
-from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.conversion.sources.rows import HeldRows, NpyRows, Rows, TextRows
+from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.conversion.targets.deepmd import OF_ATOMS, TARGET, open_target
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.options import files_in, names_below
-from atompack_torch.writers.columns import Array, Column, Columns
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 

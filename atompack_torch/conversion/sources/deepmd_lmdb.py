@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
-from atompack_torch.conversion.ase_files import converted
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.deepmd_writing import OF_ATOMS
 from atompack_torch.conversion.keys import element_hint, elements_in, numbered
-from atompack_torch.conversion.lmdb_pages import LmdbFile
-from atompack_torch.conversion.records import blocks
-from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.sources.ase_files import converted
+from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
+from atompack_torch.conversion.targets.deepmd import OF_ATOMS
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
-from atompack_torch.writers.columns import Array, Columns
+from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.converter import Source, SourceOptions
+from atompack_torch.formats.records import blocks
 
 _FILE, _METADATA, _FORMAT = "data.mdb", b"__metadata__", "012d"
 _KEY_FORMAT = re.compile(r"0?[0-9]{0,2}d")

@@ -24,19 +24,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.batch.columns import Array
 from atompack_torch.batch.conversions import native
-from atompack_torch.conversion import hdf5_child
-from atompack_torch.conversion.hdf5_child import receive, send
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.rows import Rows
+from atompack_torch.conversion.sources import hdf5_child
+from atompack_torch.conversion.sources.hdf5_child import receive, send
+from atompack_torch.conversion.sources.rows import Rows
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
     FieldError,
     UnsupportedFormatError,
 )
+from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import bytes_at
-from atompack_torch.writers.columns import Array
 
 NO_POSITIONS = "there are no positions in its group"
 CPU_SECONDS = 60  # of a request, which reads a block at most

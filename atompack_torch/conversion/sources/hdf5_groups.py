@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.hdf5_files import ForeignFile, HdfRows, Listing, fetch
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.rows import HeldRows, Rows
-from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES, numbers_of
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile, HdfRows, Listing, fetch
+from atompack_torch.conversion.sources.rows import HeldRows, Rows
+from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES, numbers_of
 from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -23,7 +23,7 @@ from atompack_torch.fields import (
     PREFIXES,
     FieldId,
 )
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report, described
 
 _STRUCTURE = ("positions", "atomic_numbers")
 _OF_ATOMS = re.compile(r"charges|volumes|mbis_|forces|gradient")

@@ -18,17 +18,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.hdf5_files import ForeignFile, Listing, opened
-from atompack_torch.conversion.hdf5_groups import GroupReader, HdfSet
-from atompack_torch.conversion.report import Report
+from atompack_torch.batch.columns import Columns
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Listing, opened
+from atompack_torch.conversion.sources.hdf5_groups import GroupReader, HdfSet
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
     FieldError,
     UnsupportedFormatError,
 )
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source, SourceOptions
 
 _ANI_UNITS = {"positions": "Ang", "energy": "Ha", "forces": "Ha/Ang"}
 ANI_1X = HdfSet(

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
 from atompack_torch._native import check_regular_file
-from atompack_torch.conversion.report import described
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.formats.conversion_report import described
 
 MAX_VALUE_CHARACTERS = 1 << 26
 _CHUNK = 1 << 20

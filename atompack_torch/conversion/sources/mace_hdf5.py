@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
-from atompack_torch.conversion.ase_files import converted
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.hdf5_files import ForeignFile, Tree, opened
 from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.mace_hdf5_writing import DEFAULT_TYPE, FIELD, PREFIX, open_target
-from atompack_torch.conversion.records import blocks
-from atompack_torch.conversion.report import Report, described
+from atompack_torch.conversion.sources.ase_files import converted
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, opened
+from atompack_torch.conversion.targets.mace_hdf5 import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.converter import Source, SourceOptions
+from atompack_torch.formats.records import blocks
 
 __all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import masses_of
-from atompack_torch.conversion.converter import Source, SourceOptions
 from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.metatrain_writing import DESCRIPTION, TARGET, ArrayInfo, open_target
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.rows import NpyRows
-from atompack_torch.conversion.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.conversion.sources.rows import NpyRows
+from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
+from atompack_torch.conversion.targets.metatrain import DESCRIPTION, TARGET, ArrayInfo, open_target
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.options import files_in
-from atompack_torch.writers.columns import Array, Column, Columns
 
 __all__ = ["TARGET", "Folder", "open_source", "open_target"]
 

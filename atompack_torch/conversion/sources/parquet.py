@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from atompack_torch._native import check_regular_file
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.parquet_blocks import BlockReader, Field
-from atompack_torch.conversion.parquet_plan import ColumnPlanner, written_fields
-from atompack_torch.conversion.parquet_writing import METADATA, TARGET, open_target
-from atompack_torch.conversion.public_sets import PublicSet
-from atompack_torch.conversion.report import Report, described
-from atompack_torch.conversion.systems import BLOCK_STRUCTURES
+from atompack_torch.batch.columns import Columns
+from atompack_torch.conversion.sources.parquet_blocks import BlockReader, Field
+from atompack_torch.conversion.sources.parquet_plan import ColumnPlanner, written_fields
+from atompack_torch.conversion.sources.public_sets import PublicSet
+from atompack_torch.conversion.sources.systems import BLOCK_STRUCTURES
+from atompack_torch.conversion.targets.parquet import METADATA, TARGET, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
 from atompack_torch.fields import PREFIXES
+from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.options import bytes_at, files_in
-from atompack_torch.writers.columns import Columns
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 

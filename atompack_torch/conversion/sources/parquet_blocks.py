@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.arrow_columns import (
+from atompack_torch.conversion.sources.arrow_columns import (
     Leaves,
     dense,
     entries_of,
@@ -18,13 +19,11 @@ from atompack_torch.conversion.arrow_columns import (
     symbols_of,
     without_nulls,
 )
-from atompack_torch.conversion.keys import stress_of_six
-from atompack_torch.conversion.public_sets import PublicSet, stress_from_vasp
-from atompack_torch.conversion.records import filled
-from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.sources.public_sets import PublicSet, stress_from_vasp
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import filled, stress_of_six
 
 _NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
 _VOIGT = (6,)

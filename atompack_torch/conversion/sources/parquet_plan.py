@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from atompack_torch.conversion.arrow_columns import depth_of, kind_of
 from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.parquet_blocks import Field, Layout
-from atompack_torch.conversion.parquet_writing import fields_of
-from atompack_torch.conversion.public_sets import (
+from atompack_torch.conversion.sources.arrow_columns import depth_of, kind_of
+from atompack_torch.conversion.sources.parquet_blocks import Field, Layout
+from atompack_torch.conversion.sources.public_sets import (
     COMMON_DERIVED,
     COMMON_NAMES,
     public_set,
     warn_of_stress,
 )
-from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.targets.parquet import fields_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, FieldId, prefixed_id
+from atompack_torch.formats.conversion_report import Report
 
 _STRUCTURE = ("positions", "atomic_numbers")
 _LABELS = {

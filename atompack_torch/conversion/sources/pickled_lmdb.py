@@ -17,14 +17,11 @@ import numpy as np
 from torch import Tensor
 
 from atompack_torch._core import PickleReader
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.batch.host_arrays import host_array
-from atompack_torch.conversion.ase_files import converted
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.keys import stress_of_six
-from atompack_torch.conversion.lmdb_pages import LmdbFile
-from atompack_torch.conversion.records import blocks
-from atompack_torch.conversion.report import Report
+from atompack_torch.conversion.sources.ase_files import converted
+from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -32,7 +29,9 @@ from atompack_torch.errors import (
     UnsupportedFormatError,
 )
 from atompack_torch.fields import BUILTINS
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source, SourceOptions
+from atompack_torch.formats.records import blocks, stress_of_six
 
 _PICKLE = 0x80  # first byte, of protocol 2 and later
 _LENGTH, _METADATA = b"length", b"__metadata__"

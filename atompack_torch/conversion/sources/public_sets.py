@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.report import Report
-from atompack_torch.writers.columns import Array
+from atompack_torch.batch.columns import Array
+from atompack_torch.formats.conversion_report import Report
 
 _KBAR = "kilobars of VASP, positive under compression"
 

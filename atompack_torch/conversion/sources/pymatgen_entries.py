@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.keys import field_of, stress_of_six
-from atompack_torch.conversion.public_sets import (
+from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.sources.public_sets import (
     ENTRY_SETS,
     PublicSet,
     public_set,
     stress_from_vasp,
     warn_of_stress,
 )
-from atompack_torch.conversion.report import Report
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -28,7 +28,8 @@ from atompack_torch.fields import (
     check_target,
     prefixed_id,
 )
-from atompack_torch.writers.columns import Array
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import stress_of_six
 
 _NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
 STRUCTURE = ("lattice", "sites")

@@ -19,14 +19,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.conversion.converter import Source, SourceOptions
-from atompack_torch.conversion.json_stream import JsonStream, opened_text
-from atompack_torch.conversion.pymatgen_entries import STRUCTURE, EntryReader, located
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.stacking import stacked_blocks
+from atompack_torch.conversion.sources.json_stream import JsonStream, opened_text
+from atompack_torch.conversion.sources.pymatgen_entries import STRUCTURE, EntryReader, located
+from atompack_torch.conversion.sources.stacking import stacked_blocks
 from atompack_torch.errors import AtompackError
-from atompack_torch.writers.columns import Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source, SourceOptions
 
 _HEAD = 4096
 _HINT_HEAD = 1 << 16

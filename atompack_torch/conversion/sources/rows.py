@@ -13,10 +13,10 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from atompack_torch._native import check_regular_file
+from atompack_torch.batch.columns import Array
 from atompack_torch.batch.conversions import native
-from atompack_torch.conversion.report import described
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
-from atompack_torch.writers.columns import Array
+from atompack_torch.formats.conversion_report import described
 
 _MAX_BYTES = (1 << 63) - 1  # of an array in NumPy
 _SURROGATES = 0xD800 >> 11

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.conversion.records import blocks, is_per_atom
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.records import blocks, is_per_atom
 
 _BLOCK_STRUCTURES = 1024
 

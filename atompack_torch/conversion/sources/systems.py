@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.hdf5_files import fetch
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import field_of, shaped
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.rows import HeldRows, Rows
+from atompack_torch.conversion.sources.hdf5_files import fetch
+from atompack_torch.conversion.sources.rows import HeldRows, Rows
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY, FieldId
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
 
 BLOCK_STRUCTURES = 4096
 BLOCK_ATOMS = 1 << 16

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import masses_of
-from atompack_torch.conversion.converter import Target, TargetOptions, TargetTraits
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.npy_writing import GrowingNpy
-from atompack_torch.conversion.records import is_per_atom
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_folder
+from atompack_torch.conversion.targets.npy_files import GrowingNpy
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits
+from atompack_torch.formats.records import is_per_atom
+from atompack_torch.formats.staged_outputs import staged_folder
 
 TARGET = TargetTraits(makes_folder=True)
 DESCRIPTION = "atompack_torch.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.writers.columns import Array
+from atompack_torch.batch.columns import Array
 
 
 class GrowingNpy:

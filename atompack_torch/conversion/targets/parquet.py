@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.conversion.converter import Target, TargetOptions, TargetTraits
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.parquet_columns import (
+from atompack_torch.conversion.targets.parquet_columns import (
     NUMBERS,
     POSITIONS,
     ColumnType,
@@ -31,8 +31,8 @@ from atompack_torch.conversion.parquet_columns import (
     with_masked,
 )
 from atompack_torch.fields import BUILTIN, RESERVED, FieldId, prefixed_id
-from atompack_torch.writers.columns import Column, Columns
-from atompack_torch.writers.hidden_parts import published
+from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits
+from atompack_torch.formats.hidden_parts import published
 
 TARGET = TargetTraits(has_schema=True, codecs=("zstd", "lz4", "none"))
 METADATA = "atompack_torch"

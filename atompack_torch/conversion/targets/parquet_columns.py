@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.records import is_per_atom
+from atompack_torch.batch.columns import Array, Column
 from atompack_torch.fields import BUILTIN, BUILTINS, FieldId
-from atompack_torch.writers.columns import Array, Column
+from atompack_torch.formats.records import is_per_atom
 
 POSITIONS, NUMBERS = FieldId(BUILTIN, "positions"), FieldId(BUILTIN, "atomic_numbers")
 

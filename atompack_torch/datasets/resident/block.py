@@ -12,11 +12,11 @@ from torch import Tensor
 from atompack_torch._core import KeptEdges, ResidentBuilder, ResidentSource, view_arena
 from atompack_torch._native import BatchRequest, MoleculeSource
 from atompack_torch.batch.storage import Place
-from atompack_torch.datasets._request import Request, shown_place
-from atompack_torch.datasets._resident_edges import EdgeCounts, EdgeReader
-from atompack_torch.datasets._resident_memory import check_memory
+from atompack_torch.datasets.request import Request, shown_place
+from atompack_torch.datasets.resident.edges import EdgeCounts, EdgeReader
+from atompack_torch.datasets.resident.memory import check_memory
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.fields import BUILTIN, GEOMETRY
-from atompack_torch.passes.sweeping import Report
 
 _AT_ONCE = 4096  # molecules that are read between two reports
 _ALIGNMENT = 64

@@ -15,17 +15,17 @@ from atompack_torch._core import KeptEdges, MoleculeBatcher, count_stored_rows, 
 from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._batches import BatchPrefetcher, n_ranks
-from atompack_torch.datasets._dropping import warn_of_batch
-from atompack_torch.datasets._epoch import SharedEpoch
-from atompack_torch.datasets._request import declared_fields, shown_place
-from atompack_torch.datasets._resident_block import ResidentBlock, load_block
-from atompack_torch.datasets._resident_device import DeviceFields
-from atompack_torch.datasets._resident_loading import HostFields, load_on_device
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
+from atompack_torch.datasets.dropping import warn_of_batch
+from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.request import declared_fields, shown_place
+from atompack_torch.datasets.resident.block import ResidentBlock, load_block
+from atompack_torch.datasets.resident.device import DeviceFields
+from atompack_torch.datasets.resident.loading import HostFields, load_on_device
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
-from atompack_torch.passes.sweeping import Report, reporting
 
 _OF_THIS_PROCESS = ("_kept",)
 

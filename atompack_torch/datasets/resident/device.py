@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._resident_edges import EdgeCounts, Form
+from atompack_torch.datasets.resident.edges import EdgeCounts, Form
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest, MoleculeSource
-from atompack_torch.datasets._request import Request
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.request import Request
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.fields import STRUCTURE
-from atompack_torch.passes.sweeping import Report
 
 _ATOMS_AT_ONCE = 16_384  # tens of megabytes of edges
 _MOLECULES_AT_ONCE = 4096

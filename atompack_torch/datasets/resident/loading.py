@@ -10,21 +10,21 @@ from torch import Tensor
 
 from atompack_torch._native import MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._computed import FeatureComputer
-from atompack_torch.datasets._request import Request, shown_place
-from atompack_torch.datasets._resident_block import ResidentBlock, load_block
-from atompack_torch.datasets._resident_device import (
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.computed_features import FeatureComputer
+from atompack_torch.datasets.request import Request, shown_place
+from atompack_torch.datasets.resident.block import ResidentBlock, load_block
+from atompack_torch.datasets.resident.device import (
     DeviceEdges,
     DeviceFields,
     Rows,
     bytes_needed,
 )
-from atompack_torch.datasets._resident_edges import EdgeReader, Form, parts_of
-from atompack_torch.datasets._resident_memory import check_memory
+from atompack_torch.datasets.resident.edges import EdgeReader, Form, parts_of
+from atompack_torch.datasets.resident.memory import check_memory
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec, Level
-from atompack_torch.passes.sweeping import Report
 
 _IN_STRUCTURE = ("batch", "ptr", "n_atoms", "index")  # made for each batch
 _LEVELS: tuple[Level, ...] = ("atom", "edge", "triplet")  # columns of the numbers of rows

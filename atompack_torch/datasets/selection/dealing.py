@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.selection.blocks import Array
+from atompack_torch.datasets.selection.blocks import Array
 
 _ROUNDING = 1e-6  # of fractions that should add up to 1
 _MAX_TRIES = 32

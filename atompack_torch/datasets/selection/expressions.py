@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.datasets.selection import operations
+from atompack_torch.datasets.selection import values as v
+from atompack_torch.datasets.selection.blocks import (
+    Array,
+    Block,
+    UnknownFieldError,
+    check_known,
+    normal,
+)
+from atompack_torch.datasets.selection.structures import DERIVED, Structures
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS
-from atompack_torch.selection import operations
-from atompack_torch.selection import values as v
-from atompack_torch.selection.blocks import Array, Block, UnknownFieldError, check_known, normal
-from atompack_torch.selection.structures import DERIVED, Structures
 
 _MAX_LENGTH = 10_000
 _MAX_DEPTH = 50

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.datasets.selection.blocks import Array, Block, check_known
+from atompack_torch.datasets.selection.structures import element_counts
 from atompack_torch.errors import FieldError
-from atompack_torch.selection.blocks import Array, Block, check_known
-from atompack_torch.selection.structures import element_counts
 
 FORMULA = "formula"
 _EXACT = 2.0**53  # integers up to here are exact in float64

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.selection.blocks import Array
-from atompack_torch.selection.values import (
+from atompack_torch.datasets.selection.blocks import Array
+from atompack_torch.datasets.selection.values import (
     Choices,
     Elements,
     Missing,

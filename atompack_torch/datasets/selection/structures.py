@@ -7,9 +7,9 @@ import functools
 import numpy as np
 
 from atompack_torch.batch.elements import formula, symbol
-from atompack_torch.selection import operations
-from atompack_torch.selection import values as v
-from atompack_torch.selection.blocks import Array, Block, Field
+from atompack_torch.datasets.selection import operations
+from atompack_torch.datasets.selection import values as v
+from atompack_torch.datasets.selection.blocks import Array, Block, Field
 
 # Name → fields that it is computed from.
 DERIVED: dict[str, tuple[str, ...]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.selection.blocks import Array, Field
+from atompack_torch.datasets.selection.blocks import Array, Field
 
 
 class OperandError(Exception):

@@ -23,28 +23,27 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion import ase_db, pickled_lmdb
-from atompack_torch.conversion.ase_rows import Row, row_of
-from atompack_torch.conversion.converter import (
+from atompack_torch.errors import AtompackError
+from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
+from atompack_torch.formats.aselmdb.json_arrays import array_text, number_texts
+from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, Row, row_of
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import (
     Source,
     SourceOptions,
     Target,
     TargetOptions,
     TargetTraits,
 )
-from atompack_torch.conversion.forwarding import example_of, readable
-from atompack_torch.conversion.json_arrays import array_text, number_texts
-from atompack_torch.conversion.records import is_per_atom, records_of
-from atompack_torch.conversion.report import Report
-from atompack_torch.conversion.staged_outputs import staged_folder
-from atompack_torch.datasets._row_blocks import RowBlock, RowBlocks
-from atompack_torch.datasets.aselmdb import AseLmdbDataset
-from atompack_torch.errors import AtompackError
+from atompack_torch.formats.forwarding import example_of, readable
+from atompack_torch.formats.hidden_parts import published
+from atompack_torch.formats.records import is_per_atom, records_of
+from atompack_torch.formats.row_blocks import RowBlock, RowBlocks
+from atompack_torch.formats.staged_outputs import staged_folder
 from atompack_torch.options import files_in
-from atompack_torch.writers.columns import Array, Columns
-from atompack_torch.writers.hidden_parts import published
 
 TARGET = TargetTraits(makes_folder=True)
 _SUFFIX = ".aselmdb"
@@ -57,16 +56,14 @@ _VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, x
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a database, a folder of them, or another kind of LMDB file."""
-    if Path(path).is_file() and pickled_lmdb.is_pickled(path):
-        return pickled_lmdb.open_source(path, options)
+    """Opens a database, or a folder of them."""
     names = files_in(path, _SUFFIX, is_deep=False) if Path(path).is_dir() else [path]
     files = [Path(name) for name in names]
     rows = [RowBlocks(file) for file in files]
     count = sum(map(len, rows))
 
     def read(report: Report, first: int, last: int) -> Iterator[Columns]:
-        report.note(ase_db.BOOKKEEPING)
+        report.note(BOOKKEEPING)
         for one in rows:
             yield from _blocks(one, max(first, 0), min(last, len(one)), report)
             first, last = first - len(one), last - len(one)

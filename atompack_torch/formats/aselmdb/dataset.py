@@ -16,18 +16,18 @@ from atompack_torch._native import (
     ParsedIndex,
     check_regular_file,
 )
-from atompack_torch.datasets._computed import CacheFeatures
-from atompack_torch.datasets._files import Access, FileOptions, RowSource
-from atompack_torch.datasets._options import DTypes, Missing
-from atompack_torch.datasets._parsed_files import NativeTarget, ParsedFiles, local_paths
-from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets.computed_features import CacheFeatures
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.options import DTypes, Missing
+from atompack_torch.datasets.request import Transform
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
+from atompack_torch.formats.aselmdb.keys import fields_of_rows
+from atompack_torch.formats.extxyz.keys import FoundKey
+from atompack_torch.formats.indexes import FileVersion, open_index
+from atompack_torch.formats.molecule_files import Access, FileOptions, RowSource
+from atompack_torch.formats.parsed_files import NativeTarget, ParsedFiles, local_paths
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import PathLike, files_in, threads_or_cores
-from atompack_torch.parsed.ase_keys import fields_of_rows
-from atompack_torch.parsed.extxyz_keys import FoundKey
-from atompack_torch.parsed.indexes import FileVersion, open_index
 
 
 class AseLmdbDataset(ParsedFiles):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.writers.columns import Array
+from atompack_torch.batch.columns import Array
 
 
 def array_text(dtype: object, shape: tuple[int, ...], numbers: str) -> str:

@@ -15,7 +15,7 @@ from atompack_torch.fields import (
     check_target,
     prefixed_id,
 )
-from atompack_torch.parsed.extxyz_keys import FoundKey
+from atompack_torch.formats.extxyz.keys import FoundKey
 
 _LABELS = frozenset({"energy", "forces", "stress", "charges"})
 _SECTIONS = ("key_value_pairs/", "data/")

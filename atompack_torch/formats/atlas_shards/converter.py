@@ -9,13 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions, TargetTraits
-from atompack_torch.conversion.forwarding import ForwardingWriter, readable
-from atompack_torch.conversion.records import BLOCK_STRUCTURES, records_of
-from atompack_torch.conversion.report import Report
-from atompack_torch.datasets.atlas_shards import ShardDataset
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -25,8 +21,12 @@ from atompack_torch.fields import (
     RESERVED,
     prefixed_id,
 )
-from atompack_torch.writers.columns import Columns
-from atompack_torch.writers.shards import ShardWriter
+from atompack_torch.formats.atlas_shards.dataset import ShardDataset
+from atompack_torch.formats.atlas_shards.writer import ShardWriter
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source, SourceOptions, TargetOptions, TargetTraits
+from atompack_torch.formats.forwarding import ForwardingWriter, readable
+from atompack_torch.formats.records import BLOCK_STRUCTURES, records_of
 
 _Path = str | os.PathLike[str]
 

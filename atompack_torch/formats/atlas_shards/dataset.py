@@ -17,15 +17,23 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import ExampleBatcher, resolve_index, resolve_indices
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._arena_payload import as_payload
-from atompack_torch.datasets._batches import BatchDataset, BatchPrefetcher, apply_transform
-from atompack_torch.datasets._examples import (
+from atompack_torch.datasets.arena_payload import as_payload
+from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher, apply_transform
+from atompack_torch.datasets.options import (
+    DatasetOptions,
+    DTypes,
+    Missing,
+    accept_former_name,
+)
+from atompack_torch.datasets.selection.blocks import BatchBlock, Block
+from atompack_torch.fields import FieldSpec
+from atompack_torch.formats.atlas_shards.examples import (
     cast_floats,
     complete_examples,
     molecules_of,
     specs_of_batch,
 )
-from atompack_torch.datasets._open_shards import (
+from atompack_torch.formats.atlas_shards.opening import (
     Generation,
     HandedOver,
     MissingShards,
@@ -33,18 +41,10 @@ from atompack_torch.datasets._open_shards import (
     Version,
     local_version,
 )
-from atompack_torch.datasets._options import (
-    DatasetOptions,
-    DTypes,
-    Missing,
-    accept_former_name,
-)
-from atompack_torch.datasets._pickled_blocks import PickledQueue
-from atompack_torch.fields import FieldSpec
+from atompack_torch.formats.atlas_shards.pickled_blocks import PickledQueue
 from atompack_torch.options import absolute_location, check_choice, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.selection.blocks import BatchBlock, Block
 
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]

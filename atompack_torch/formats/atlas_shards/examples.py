@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.datasets._options import DTypes
+from atompack_torch.datasets.options import DTypes
 from atompack_torch.errors import FieldError, UnknownFieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atompack_torch._native import ShardReader
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import AtompackError, CorruptFileError
-from atompack_torch.inspection.entry import (
+from atompack_torch.formats.check_report import CheckReport
+from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     Description,
@@ -21,15 +23,13 @@ from atompack_torch.inspection.entry import (
     Summary,
     WrongOptionError,
 )
-from atompack_torch.inspection.places import Place, bytes_text
-from atompack_torch.inspection.text import is_tensor, plain, printable, table
+from atompack_torch.formats.places import Place, bytes_text
+from atompack_torch.formats.text import is_tensor, plain, printable, table
 from atompack_torch.options import bytes_at
-from atompack_torch.passes.check_report import CheckReport
-from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
 _STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
 _MOST_SHARDS = 20  # of a data set, in text
@@ -41,7 +41,7 @@ _MOST_CHARACTERS = 60  # of a value, in text
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
     """Opens a data set."""
-    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
     return ShardDataset(path, **options)
 
@@ -220,7 +220,7 @@ def statistics(
         UnsafePickleError: an example is more than data.
         CorruptFileError: a block is damaged.
     """
-    from atompack_torch.passes.example_statistics import ExampleCounter
+    from atompack_torch.formats.atlas_shards.statistics import ExampleCounter
 
     places = [Place(path, remote) for path in paths]
     if options:
@@ -266,7 +266,7 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
         CorruptFileError: a block is damaged, or shards of a source are missing.
     """
     from atompack_torch._core import resolve_indices
-    from atompack_torch.writers.shards import ShardWriter
+    from atompack_torch.formats.atlas_shards.writer import ShardWriter
 
     places = [Place(path, None) for path in paths]
     readers = [_reader(place, None) for place in places]
@@ -321,7 +321,7 @@ def _reader(place: Place, cache_blocks: int | None) -> ShardReader:
 
 
 def _opened(place: Place) -> ShardDataset:
-    from atompack_torch.datasets.atlas_shards import ShardDataset
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # reported by info and verify

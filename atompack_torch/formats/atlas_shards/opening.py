@@ -12,9 +12,9 @@ from torch import Tensor
 from atompack_torch import formats
 from atompack_torch._core import ExampleBatcher, read_example
 from atompack_torch._native import ShardReader
-from atompack_torch.datasets._examples import Examples
-from atompack_torch.datasets._pickled_blocks import KEPT_BLOCKS, PickledBlocks
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.formats.atlas_shards.examples import Examples
+from atompack_torch.formats.atlas_shards.pickled_blocks import KEPT_BLOCKS, PickledBlocks
 from atompack_torch.remote.files import RemoteFiles
 
 # Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples

@@ -24,6 +24,7 @@ class PickledBlocks:
         self._kept: OrderedDict[tuple[int, int], Any] = OrderedDict()
 
     def example(self, number: int) -> Any:
+        """Returns one example, from the block kept last where it has it."""
         shard, block, position = self._reader.locate(number)
         examples = self._kept.pop((shard, block), None)
         if examples is None:
@@ -48,10 +49,12 @@ class PickledQueue:
         self._asked: deque[Tensor] = deque()
 
     def submit(self, indices: Indices) -> bool:
+        """Queues a batch; False: it is made when it is taken."""
         self._asked.append(resolve_indices(indices, self._n, None, "example"))
         return False
 
     def take(self) -> Any:
+        """Makes the batch that was queued first."""
         return self._collate(self._asked.popleft())[1]
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.passes.statistics import Spread
+from atompack_torch.datasets.statistics import Spread
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from atompack_torch import _core
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.molecule_batch import Molecule
 from atompack_torch.errors import APPEND_OR_REPLACE, file_exists, is_closed
+from atompack_torch.formats.writer_base import WriterBase
 from atompack_torch.options import (
     WriterOptions,
     absolute_path,
@@ -23,7 +24,6 @@ from atompack_torch.options import (
 )
 from atompack_torch.remote.staging import StagedFolder
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.writers.base import WriterBase
 
 # Names of the files of a data set, in its folder and in those of shards.
 SHARD_FILES = frozenset(("meta.json", "index.npy", "data.bin", "zstd_dict.bin"))

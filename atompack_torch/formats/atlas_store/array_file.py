@@ -9,6 +9,17 @@ from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
+from atompack_torch.formats.atlas_store.array_file_handle import ArrayFileHandle
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema, put
+from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
+from atompack_torch.formats.atlas_store.remote_handles import (
+    MemoryArrayFileHandle,
+    RemoteArrayFileHandle,
+)
+from atompack_torch.formats.atlas_store.store_options import BlockOptions, MemoryLimits
+from atompack_torch.formats.atlas_store.stored_values import Values, definition
+from atompack_torch.formats.writer_base import FlushingWriter
 from atompack_torch.options import (
     BUFFERS,
     MAX_METADATA_BYTES,
@@ -20,14 +31,6 @@ from atompack_torch.options import (
 )
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
-from atompack_torch.stores.array_file_handle import ArrayFileHandle
-from atompack_torch.stores.array_schema import ArraySchema, put
-from atompack_torch.stores.array_statistics import ArrayStatistics
-from atompack_torch.stores.block_cache import BlockCache, checked_cache
-from atompack_torch.stores.remote_handles import MemoryArrayFileHandle, RemoteArrayFileHandle
-from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
-from atompack_torch.stores.stored_values import Values, definition
-from atompack_torch.writers.base import FlushingWriter
 
 
 class ArrayFile(FlushingWriter):

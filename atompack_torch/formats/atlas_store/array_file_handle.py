@@ -9,11 +9,11 @@ from typing import Any
 from atompack_torch import formats
 from atompack_torch._native import ArrayFileReader, ArrayFileWriter
 from atompack_torch.errors import is_closed, is_read_only
+from atompack_torch.formats.atlas_store.block_cache import BlockCache
+from atompack_torch.formats.atlas_store.store_options import BlockOptions, MemoryLimits
 from atompack_torch.options import is_in_memory, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.stores.block_cache import BlockCache
-from atompack_torch.stores.store_options import BlockOptions, MemoryLimits
 
 _Versions = list[tuple[int, int, int, int, int]]  # of the layers
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.formats.atlas_store.remote_copy import Changes, RemoteCopy, layer_of, stem_of
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options, keeping, local_name, transferring
 from atompack_torch.remote.uploads import was_replaced
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.stores.remote_copy import Changes, RemoteCopy, layer_of, stem_of
 
 _N_LOOKS = 10
 _PAUSE = 0.05  # seconds between two looks, more each time

@@ -12,8 +12,15 @@ from torch import Tensor
 from atompack_torch.batch.exact_values import check_unmasked
 from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.atlas_store.stored_values import (
+    TEXTS,
+    Texts,
+    Values,
+    extents,
+    numbers,
+    texts,
+)
 from atompack_torch.options import utf8
-from atompack_torch.stores.stored_values import TEXTS, Texts, Values, extents, numbers, texts
 
 
 class ArraySchema(NamedTuple):

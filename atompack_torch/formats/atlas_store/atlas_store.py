@@ -7,17 +7,17 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from atompack_torch.formats.atlas_store import xarray_datasets
+from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
+from atompack_torch.formats.atlas_store.readable_atlas_store import ReadableAtlasStore
+from atompack_torch.formats.atlas_store.remote_handles import RemoteStoreHandle
+from atompack_torch.formats.atlas_store.store_changes import StoreChanges
+from atompack_torch.formats.atlas_store.store_handle import StoreHandle
+from atompack_torch.formats.atlas_store.store_options import MemoryLimits, StoreOptions
+from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
 from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
-from atompack_torch.stores import xarray_datasets
-from atompack_torch.stores.block_cache import BlockCache, checked_cache
-from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
-from atompack_torch.stores.remote_handles import RemoteStoreHandle
-from atompack_torch.stores.store_changes import StoreChanges
-from atompack_torch.stores.store_handle import StoreHandle
-from atompack_torch.stores.store_options import MemoryLimits, StoreOptions
-from atompack_torch.stores.stored_dataset import StoredDataset
 
 if TYPE_CHECKING:
     import xarray

@@ -12,7 +12,7 @@ from atompack_torch.display.fragments import fragment
 from atompack_torch.display.markup import Markup, percent, short, table
 
 if TYPE_CHECKING:
-    from atompack_torch.stores.column_scan import ColumnScan
+    from atompack_torch.formats.atlas_store.column_scan import ColumnScan
 
 _MOST_DATASETS, _MOST_VALUES = 8, 100_000
 

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from atompack_torch.formats.atlas_store.column_html import scan_html
+from atompack_torch.formats.atlas_store.stored_values import Values
 from atompack_torch.options import short_list
-from atompack_torch.stores.column_html import scan_html
-from atompack_torch.stores.stored_values import Values
 
 Layout = Literal["stacked", "jagged", "list"]
 LAYOUTS = ("stacked", "jagged", "list")

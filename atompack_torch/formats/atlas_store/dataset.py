@@ -15,16 +15,16 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets._arena_payload import as_payload
-from atompack_torch.datasets._batches import BatchDataset, apply_transform
-from atompack_torch.datasets._options import DatasetOptions, Missing, accept_former_name
+from atompack_torch.datasets.arena_payload import as_payload
+from atompack_torch.datasets.batches import BatchDataset, apply_transform
+from atompack_torch.datasets.options import DatasetOptions, Missing, accept_former_name
 from atompack_torch.fields import FieldSpec
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+from atompack_torch.formats.atlas_store.block_cache import BlockCache
+from atompack_torch.formats.atlas_store.column_scan import Layout
+from atompack_torch.formats.atlas_store.stored_values import Values
 from atompack_torch.options import Buffer, is_url, short_list
-from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.atlas_store import AtlasStore
-from atompack_torch.stores.block_cache import BlockCache
-from atompack_torch.stores.column_scan import Layout
-from atompack_torch.stores.stored_values import Values
 
 # Values of one dataset by array, None where it lacks the array, and its name.
 Item = dict[str, Values | None]

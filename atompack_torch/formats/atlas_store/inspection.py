@@ -18,26 +18,26 @@ from atompack_torch._native import (
     AtlasReader,
     AtlasVerification,
 )
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.formats import opening
-from atompack_torch.inspection.entry import (
+from atompack_torch.formats.atlas_store.store_handle import check_store
+from atompack_torch.formats.atlas_store.stored_datasets import OpenedStore, head, show
+from atompack_torch.formats.check_report import CheckReport
+from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     Description,
     Summary,
 )
-from atompack_torch.inspection.places import Place, bytes_text
-from atompack_torch.inspection.stored_datasets import OpenedStore, head, show
-from atompack_torch.inspection.text import plain, printable, table
+from atompack_torch.formats.places import Place, bytes_text
+from atompack_torch.formats.text import plain, printable, table
 from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, bytes_at
-from atompack_torch.passes.check_report import CheckReport
-from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.stores.store_handle import check_store
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.stores.array_statistics import ArrayStatistics
+    from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+    from atompack_torch.formats.atlas_store.dataset import AtlasDataset
 
 __all__ = ["compact", "describe", "head", "open_dataset", "show", "statistics", "verify"]
 
@@ -47,8 +47,8 @@ _MOST_ARRAYS = 100  # listed
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
     """Opens a store; ``arrays`` is among the options."""
-    from atompack_torch.datasets.atlas_store import AtlasDataset
-    from atompack_torch.stores.atlas_store import AtlasStore
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+    from atompack_torch.formats.atlas_store.dataset import AtlasDataset
 
     if isinstance(path, BUFFERS):
         raise UnsupportedFormatError(
@@ -239,8 +239,8 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     Raises:
         ValueError: the target is another path, or an option is given.
     """
-    from atompack_torch.stores.array_file import ArrayFile
-    from atompack_torch.stores.atlas_store import AtlasStore
+    from atompack_torch.formats.atlas_store.array_file import ArrayFile
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
     if [os.path.realpath(path) for path in paths] != [os.path.realpath(target)]:
         raise ValueError(

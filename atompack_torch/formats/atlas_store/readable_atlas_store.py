@@ -9,15 +9,15 @@ import torch
 
 from atompack_torch._core import read_held
 from atompack_torch.batch.indices import Indices
-from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.array_statistics import ArrayStatistics, Bound
-from atompack_torch.stores.column_scan import ColumnScan, Layout
-from atompack_torch.stores.store_columns import StoreColumns
-from atompack_torch.stores.store_handle import StoreHandle
-from atompack_torch.stores.store_names import StoreNames
-from atompack_torch.stores.store_statistics import StoreStatistics
-from atompack_torch.stores.stored_values import Attribute, Values
-from atompack_torch.writers.base import FlushingWriter
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics, Bound
+from atompack_torch.formats.atlas_store.column_scan import ColumnScan, Layout
+from atompack_torch.formats.atlas_store.store_columns import StoreColumns
+from atompack_torch.formats.atlas_store.store_handle import StoreHandle
+from atompack_torch.formats.atlas_store.store_names import StoreNames
+from atompack_torch.formats.atlas_store.store_statistics import StoreStatistics
+from atompack_torch.formats.atlas_store.stored_values import Attribute, Values
+from atompack_torch.formats.writer_base import FlushingWriter
 
 if TYPE_CHECKING:
     import xarray

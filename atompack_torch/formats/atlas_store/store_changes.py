@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from atompack_torch.formats.atlas_store.array_schema import put
+from atompack_torch.formats.atlas_store.store_handle import StoreHandle
+from atompack_torch.formats.atlas_store.stored_values import attribute, definition
 from atompack_torch.options import utf8
-from atompack_torch.stores.array_schema import put
-from atompack_torch.stores.store_handle import StoreHandle
-from atompack_torch.stores.stored_values import attribute, definition
 
 
 class StoreChanges:

@@ -11,12 +11,12 @@ from atompack_torch._core import ColumnBatcher, scan_columns
 from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, names_in
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.formats.atlas_store.column_scan import LAYOUTS, ColumnScan, Layout
+from atompack_torch.formats.atlas_store.store_handle import StoreHandle, Version
+from atompack_torch.formats.atlas_store.store_names import StoreNames
+from atompack_torch.formats.atlas_store.stored_values import Values, extents
 from atompack_torch.options import check_choice, check_threads, utf8
-from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.column_scan import LAYOUTS, ColumnScan, Layout
-from atompack_torch.stores.store_handle import StoreHandle, Version
-from atompack_torch.stores.store_names import StoreNames
-from atompack_torch.stores.stored_values import Values, extents
 
 
 class _ScanOptions(TypedDict):

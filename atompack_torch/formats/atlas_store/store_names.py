@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from atompack_torch._native import AtlasReader, AtlasWriter
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.atlas_store.store_handle import StoreHandle
 from atompack_torch.options import utf8
-from atompack_torch.stores.store_handle import StoreHandle
 
 
 class StoreNames:

@@ -17,6 +17,15 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import file_exists
 from atompack_torch.formats import STORE_METADATA
+from atompack_torch.formats.atlas_store.remote_copy import Changes, RemoteCopy, layer_of, stem_of
+from atompack_torch.formats.atlas_store.store_recovery import (
+    RECORD,
+    FlushRecord,
+    Recovery,
+    StoredFile,
+    decoded,
+    new_id,
+)
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
@@ -27,15 +36,6 @@ from atompack_torch.remote.staging import (
 )
 from atompack_torch.remote.uploads import each, was_replaced
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.stores.remote_copy import Changes, RemoteCopy, layer_of, stem_of
-from atompack_torch.stores.store_recovery import (
-    RECORD,
-    FlushRecord,
-    Recovery,
-    StoredFile,
-    decoded,
-    new_id,
-)
 
 _N_LOOKS = 10
 _PAUSE = 0.05  # seconds between two looks, more each time

@@ -22,12 +22,12 @@ from atompack_torch._native import (
     stamp_metadata,
 )
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.formats.atlas_store.remote_copy import layer_of
 from atompack_torch.options import MAX_METADATA_BYTES
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.staging import TemporaryFolder
 from atompack_torch.remote.uploads import was_replaced
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.stores.remote_copy import layer_of
 
 RECORD = ".atompack-intent"
 _N_LOOKS = 10

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from atompack_torch.stores.array_statistics import (
+from atompack_torch.formats.atlas_store.array_statistics import (
     ArrayStatistics,
     Bound,
     check_bounds,
     comparable,
     may_match,
 )
-from atompack_torch.stores.store_handle import StoreHandle
-from atompack_torch.stores.store_names import StoreNames
+from atompack_torch.formats.atlas_store.store_handle import StoreHandle
+from atompack_torch.formats.atlas_store.store_names import StoreNames
 
 
 class StoreStatistics:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.array_statistics import ArrayStatistics
-from atompack_torch.stores.stored_values import Attribute, Values
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+from atompack_torch.formats.atlas_store.stored_values import Attribute, Values
 
 if TYPE_CHECKING:
     import xarray
 
-    from atompack_torch.stores.atlas_store import AtlasStore
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
 
 class StoredDataset:

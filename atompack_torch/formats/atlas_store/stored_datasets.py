@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.fields import similar_names
-from atompack_torch.inspection.entry import Head, Shown, WrongOptionError
-from atompack_torch.inspection.places import Place
-from atompack_torch.inspection.text import first_of, plain, printable, table
+from atompack_torch.formats.entry import Head, Shown, WrongOptionError
+from atompack_torch.formats.places import Place
+from atompack_torch.formats.text import first_of, plain, printable, table
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
-    from atompack_torch.stores.array_schema import ArraySchema
-    from atompack_torch.stores.array_statistics import ArrayStatistics
+    from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+    from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
 
 _MOST_VALUES, _MOST_SHOWN = 8, 18  # of an array, in the text of several datasets and of one
 
@@ -26,8 +26,8 @@ class OpenedStore:
     """
 
     def __init__(self, place: Place) -> None:
-        from atompack_torch.stores.array_file import ArrayFile
-        from atompack_torch.stores.atlas_store import AtlasStore
+        from atompack_torch.formats.atlas_store.array_file import ArrayFile
+        from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
         path, options = place.path, place.options
         self.store = AtlasStore(path, **options) if place.is_folder else None

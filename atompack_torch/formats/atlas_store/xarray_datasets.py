@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from atompack_torch.errors import FieldError
-from atompack_torch.stores.array_schema import ArraySchema
-from atompack_torch.stores.xarray_attributes import COORDS, FILL, flattened, parted
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.formats.atlas_store.xarray_attributes import COORDS, FILL, flattened, parted
 
 if TYPE_CHECKING:
     import xarray
 
-    from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
+    from atompack_torch.formats.atlas_store.readable_atlas_store import ReadableAtlasStore
 
 _NOT_A_TIME = np.iinfo(np.int64).min
 _NUMBERS = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
@@ -71,7 +71,7 @@ def read(store: ReadableAtlasStore, dataset: str, arrays: Sequence[str] | None) 
 def _variable(
     store: ReadableAtlasStore, dataset: str, name: str, attributes: dict[str, Any]
 ) -> xarray.Variable:
-    from atompack_torch.stores.xarray_lazy import StoredArray
+    from atompack_torch.formats.atlas_store.xarray_lazy import StoredArray
 
     schema = store.schema(name, dataset)
     dims = _dimensions(schema.dimension_names, len(schema.shape))
@@ -101,7 +101,7 @@ def read_stacked(
     """Reads several datasets as one; see ``AtlasStore.to_xarray``."""
     import xarray
 
-    from atompack_torch.stores.xarray_lazy import StackedArray
+    from atompack_torch.formats.atlas_store.xarray_lazy import StackedArray
 
     if not datasets:
         raise FieldError(f"{store.path}: datasets: expected at least one name, got none")

@@ -11,8 +11,8 @@ import xarray
 from xarray.backends import BackendEntrypoint
 
 from atompack_torch.errors import FieldError
-from atompack_torch.stores import xarray_datasets
-from atompack_torch.stores.atlas_store import AtlasStore
+from atompack_torch.formats.atlas_store import xarray_datasets
+from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
 
 class AtlasBackendEntrypoint(BackendEntrypoint):

@@ -14,9 +14,9 @@ from xarray.core import indexing
 from atompack_torch.errors import FieldError
 
 if TYPE_CHECKING:
-    from atompack_torch.stores.array_schema import ArraySchema
-    from atompack_torch.stores.readable_atlas_store import ReadableAtlasStore
-    from atompack_torch.stores.stored_values import Values
+    from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+    from atompack_torch.formats.atlas_store.readable_atlas_store import ReadableAtlasStore
+    from atompack_torch.formats.atlas_store.stored_values import Values
 
 
 def host_dtype(dtype: str) -> np.dtype[Any]:

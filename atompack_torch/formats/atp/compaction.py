@@ -19,7 +19,11 @@ from atompack_torch._native import (
     AtpWriter,
     check_same_records,
 )
+from atompack_torch.batch.columns import Array
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.formats.atp.files import files_of, snapshot_of
+from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.options import (
     CODECS,
     check_choice,
@@ -28,12 +32,8 @@ from atompack_torch.options import (
     checked_path,
     is_url,
 )
-from atompack_torch.passes.atp_files import files_of, snapshot_of
-from atompack_torch.passes.sweeping import Report, reporting
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.staging import Options, StagedFile
-from atompack_torch.writers.atp import Codec
-from atompack_torch.writers.columns import Array
 
 _INSTEAD = "only the source itself is replaced: choose another path"
 _RUN = 4096  # molecules between two progress reports

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from atompack_torch._native import AtpReader, MoleculeSource, read_atom_counts
-from atompack_torch.datasets._computed import CacheFeatures
-from atompack_torch.datasets._files import Access, FileOptions, MoleculeFiles, RowSource
-from atompack_torch.datasets._options import DTypes, Missing
-from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets.computed_features import CacheFeatures
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.options import DTypes, Missing
+from atompack_torch.datasets.request import Transform
+from atompack_torch.formats.atp.files import files_of, snapshot_of, warn_of_missing_parts
+from atompack_torch.formats.molecule_files import Access, FileOptions, MoleculeFiles, RowSource
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import BUFFERS, MEMORY, Buffer, PathLike, is_url
-from atompack_torch.passes.atp_files import files_of, snapshot_of, warn_of_missing_parts
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import shown_url

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from atompack_torch.fields import usual_unit
-from atompack_torch.inspection.text import printable, table
+from atompack_torch.formats.text import printable, table
 
 
 def description_text(described: dict[str, Any]) -> str:

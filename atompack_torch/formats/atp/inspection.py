@@ -18,10 +18,12 @@ from atompack_torch._native import (
     StatisticsPass,
     describe_slots,
 )
+from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
 from atompack_torch.errors import AtompackError, FieldError
 from atompack_torch.fields import RESERVED, FieldId, public_names
-from atompack_torch.inspection.atp_text import description_text
-from atompack_torch.inspection.entry import (
+from atompack_torch.formats.atp.description import description_text
+from atompack_torch.formats.atp.files import files_of, snapshot_of
+from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     Description,
@@ -29,16 +31,14 @@ from atompack_torch.inspection.entry import (
     Summary,
     WrongOptionError,
 )
-from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
-from atompack_torch.inspection.text import printable
-from atompack_torch.passes.atp_files import files_of, snapshot_of
-from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
+from atompack_torch.formats.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.formats.text import printable
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets.atp import AtpDataset
-    from atompack_torch.passes.statistics import Statistics
-    from atompack_torch.passes.verification import Verification
+    from atompack_torch.datasets.statistics import Statistics
+    from atompack_torch.formats.atp.dataset import AtpDataset
+    from atompack_torch.formats.atp.verification import Verification
 
 _SAMPLE = 10_000  # molecules whose records are read, unless all are requested
 _SUMMED = (
@@ -72,7 +72,7 @@ class Labels(NamedTuple):
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
     """Opens a file, a list of files or a folder of them."""
-    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.formats.atp.dataset import AtpDataset
 
     return AtpDataset(path, **options)
 
@@ -151,7 +151,7 @@ def verify(
     part: tuple[int, int] | None = None,
 ) -> Verification:
     """Reads every record, or those of a part, with all checks."""
-    from atompack_torch.passes.verification import verify as verify_files
+    from atompack_torch.formats.atp.verification import verify as verify_files
 
     files = [file for path in paths for file in files_of(path, remote)]
     return verify_files(files, max_faults=max_faults, progress=progress, remote=remote, part=part)
@@ -202,8 +202,8 @@ def summary_of(found: Statistics, place: str | None) -> Summary:
 
 def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
     """Copies the molecules of files, and of those in folders, to one new file."""
-    from atompack_torch.datasets.atp import AtpDataset
-    from atompack_torch.writers.compaction import compact as compact_files
+    from atompack_torch.formats.atp.compaction import compact as compact_files
+    from atompack_torch.formats.atp.dataset import AtpDataset
 
     files = [file for path in paths for file in files_of(path)]
     before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
@@ -230,7 +230,7 @@ def open_files(
     Raises:
         WrongOptionError: no file has a label named in an option.
     """
-    from atompack_torch.datasets.atp import AtpDataset
+    from atompack_torch.formats.atp.dataset import AtpDataset
 
     files = [file for path in paths for file in files_of(path, remote)]
     if remote is not None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atompack_torch.inspection import atp
-from atompack_torch.inspection.entry import Summary
+from atompack_torch.datasets.partial_statistics import PartialStatistics, merge
+from atompack_torch.datasets.sweeping import Report
+from atompack_torch.formats.atp import inspection as atp
+from atompack_torch.formats.entry import Summary
+from atompack_torch.formats.hidden_parts import published
 from atompack_torch.options import files_in
-from atompack_torch.passes.partial_statistics import PartialStatistics, merge
-from atompack_torch.passes.sweeping import Report
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.writers.hidden_parts import published
 
 
 def write_partial_statistics(

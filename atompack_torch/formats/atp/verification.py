@@ -18,12 +18,12 @@ from atompack_torch._native import (
     Verifier,
     describe_slots,
 )
+from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import BUILTIN, PREFIXES
+from atompack_torch.formats.atp.files import files_of
+from atompack_torch.formats.check_report import CheckReport
 from atompack_torch.options import checked_part, part_range
-from atompack_torch.passes.atp_files import files_of
-from atompack_torch.passes.check_report import CheckReport
-from atompack_torch.passes.sweeping import Report, available_threads, reporting, steps
 from atompack_torch.remote.files import RemoteFiles
 
 Place = tuple[str, FileStore | None]  # for native readers

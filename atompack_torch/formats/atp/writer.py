@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atompack_torch import _native, formats
+from atompack_torch.batch import columns
+from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.errors import APPEND_OR_REPLACE, CorruptFileError, file_exists, is_closed
+from atompack_torch.formats.writer_base import WriterBase
 from atompack_torch.options import WriterOptions, checked_path, is_url
 from atompack_torch.remote.staging import StagedFile, naming
 from atompack_torch.remote.urls import shown_url
-from atompack_torch.writers import columns
-from atompack_torch.writers.base import WriterBase
-from atompack_torch.writers.columns import Columns
 
 Codec = Literal["none", "lz4", "zstd"]
 

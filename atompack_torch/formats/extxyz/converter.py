@@ -15,19 +15,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from atompack_torch import _native
+from atompack_torch.batch.columns import Array, Column, Columns, of_batch
 from atompack_torch.batch.conversions import full_stress, masses_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion.converter import Source, SourceOptions, TargetOptions
-from atompack_torch.conversion.extxyz_frames import Frames
-from atompack_torch.conversion.extxyz_momenta import Momenta
-from atompack_torch.conversion.extxyz_text import text_of
-from atompack_torch.conversion.keys import stress_of_six
-from atompack_torch.conversion.parts import Span
-from atompack_torch.conversion.report import Report as ConversionReport
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import BUILTIN, BUILTINS, PREFIXES, FileLevel
-from atompack_torch.options import threads_or_cores
-from atompack_torch.parsed.extxyz_keys import (
+from atompack_torch.formats.conversion_report import Report as ConversionReport
+from atompack_torch.formats.converter import Source, SourceOptions, TargetOptions
+from atompack_torch.formats.extxyz.extxyz_frames import Frames
+from atompack_torch.formats.extxyz.keys import (
     NULL,
     TRANSPOSED,
     FoundKey,
@@ -35,11 +31,15 @@ from atompack_torch.parsed.extxyz_keys import (
     Target,
     targets_of,
 )
-from atompack_torch.parsed.indexes import scan
-from atompack_torch.parsed.text_files import STDIN, Text
-from atompack_torch.writers.base import WriterBase
-from atompack_torch.writers.columns import Array, Column, Columns, of_batch
-from atompack_torch.writers.hidden_parts import hidden_part, naming_errors
+from atompack_torch.formats.extxyz.momenta import Momenta
+from atompack_torch.formats.extxyz.text import text_of
+from atompack_torch.formats.extxyz.text_files import STDIN, Text
+from atompack_torch.formats.hidden_parts import hidden_part, naming_errors
+from atompack_torch.formats.indexes import scan
+from atompack_torch.formats.records import stress_of_six
+from atompack_torch.formats.spans import Span
+from atompack_torch.formats.writer_base import WriterBase
+from atompack_torch.options import threads_or_cores
 
 
 class Reader(Iterator[Columns]):

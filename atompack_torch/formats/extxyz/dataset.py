@@ -16,18 +16,18 @@ from atompack_torch._native import (
     ParsedIndex,
     check_regular_file,
 )
-from atompack_torch.datasets._computed import CacheFeatures
-from atompack_torch.datasets._files import Access, FileOptions, RowSource
-from atompack_torch.datasets._options import DTypes, Missing
-from atompack_torch.datasets._parsed_files import NativeTarget, ParsedFiles, local_paths
-from atompack_torch.datasets._request import Transform
+from atompack_torch.datasets.computed_features import CacheFeatures
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.options import DTypes, Missing
+from atompack_torch.datasets.request import Transform
 from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.formats.extxyz.decompressed_cache import plain_path
+from atompack_torch.formats.extxyz.keys import FoundKey, targets_of
+from atompack_torch.formats.indexes import FileVersion, open_index
+from atompack_torch.formats.molecule_files import Access, FileOptions, RowSource
+from atompack_torch.formats.parsed_files import NativeTarget, ParsedFiles, local_paths
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import PathLike, checked_integer, files_in, threads_or_cores
-from atompack_torch.parsed.extxyz_keys import FoundKey, targets_of
-from atompack_torch.parsed.indexes import FileVersion, open_index
-from atompack_torch.parsed.plain_copies import plain_path
 
 _SUFFIXES = tuple(
     f"{suffix}{packed}" for suffix in (".xyz", ".extxyz") for packed in ("", ".gz", ".xz", ".bz2")

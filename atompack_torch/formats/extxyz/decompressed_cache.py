@@ -10,8 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from atompack_torch.parsed.indexes import hidden_name, kept_place
-from atompack_torch.parsed.text_files import is_compressed, plain_pieces
+from atompack_torch.formats.extxyz.text_files import is_compressed, plain_pieces
+from atompack_torch.formats.indexes import hidden_name, kept_place
 from atompack_torch.progress import Progress
 
 _SILENT_BYTES = 16 << 20

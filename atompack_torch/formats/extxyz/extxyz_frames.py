@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from atompack_torch.conversion.forwarding import blocks_of, example_of
-from atompack_torch.conversion.report import Report
-from atompack_torch.datasets.extxyz import ExtxyzDataset
-from atompack_torch.writers.columns import Columns
+from atompack_torch.batch.columns import Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
+from atompack_torch.formats.forwarding import blocks_of, example_of
 
 
 class Frames:

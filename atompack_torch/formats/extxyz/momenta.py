@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from atompack_torch.batch.columns import Array, Column
 from atompack_torch.batch.conversions import are_same, masses_of, momenta_of
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN
-from atompack_torch.parsed.extxyz_keys import MOMENTA, Report
-from atompack_torch.writers.columns import Array, Column
+from atompack_torch.formats.extxyz.keys import MOMENTA, Report
 
 
 class Momenta(NamedTuple):

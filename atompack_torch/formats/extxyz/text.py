@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch import _native
-from atompack_torch.conversion.extxyz_momenta import as_momenta
+from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, FileLevel
-from atompack_torch.parsed.extxyz_keys import MOMENTA, NULL, Report, Shape, written_key
-from atompack_torch.writers.columns import Array, Column, Columns
+from atompack_torch.formats.extxyz.keys import MOMENTA, NULL, Report, Shape, written_key
+from atompack_torch.formats.extxyz.momenta import as_momenta
 
 _DEEPEST = 16  # maximum nesting of lists that can be read back
 

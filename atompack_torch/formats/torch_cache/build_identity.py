@@ -13,10 +13,10 @@ import numpy as np
 
 from atompack_torch._core import CacheHeader
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import FieldError
 from atompack_torch.options import check_choice, check_threads, is_url
-from atompack_torch.passes.sweeping import Report
 from atompack_torch.remote.urls import shown_url
 
 _CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")

@@ -16,18 +16,8 @@ from torch import Tensor
 
 from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.caches.build_identity import (
-    BuildOptions,
-    Descriptor,
-    fingerprint_of,
-    header_of,
-    source_of,
-)
-from atompack_torch.caches.entries import encode
-from atompack_torch.caches.ordered_map import ordered_map
-from atompack_torch.caches.remote_building import build_at_url
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets.torch_cache import TorchCache
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -36,13 +26,23 @@ from atompack_torch.errors import (
     file_exists,
 )
 from atompack_torch.fields import GEOMETRY
+from atompack_torch.formats.torch_cache.build_identity import (
+    BuildOptions,
+    Descriptor,
+    fingerprint_of,
+    header_of,
+    source_of,
+)
+from atompack_torch.formats.torch_cache.dataset import TorchCache
+from atompack_torch.formats.torch_cache.entries import encode
+from atompack_torch.formats.torch_cache.ordered_map import ordered_map
+from atompack_torch.formats.torch_cache.remote_building import build_at_url
 from atompack_torch.options import (
     absolute_path,
     is_url,
     part_range,
     threads_or_cores,
 )
-from atompack_torch.passes.sweeping import Report, reporting
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
 # atom may take hundreds of kilobytes, so the first chunk is small and calibrates the others.

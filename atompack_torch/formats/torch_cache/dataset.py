@@ -16,17 +16,17 @@ from atompack_torch import formats
 from atompack_torch._native import MoleculeSource, TorchCacheSource
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._cache_file import CacheFile
-from atompack_torch.datasets._cache_rows import CacheRows
-from atompack_torch.datasets._computed import CacheFeatures, Options, plan_features
-from atompack_torch.datasets._epoch import SharedEpoch
-from atompack_torch.datasets._forces import ForceChoice
-from atompack_torch.datasets._options import DTypes, Missing
-from atompack_torch.datasets._request import FORCE_DERIVATIVES, Request, Transform
+from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.computed_features import CacheFeatures, Options, plan_features
+from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.force_subset import ForceChoice
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.options import DTypes, Missing
+from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, Transform
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.torch_cache.file import CacheFile
+from atompack_torch.formats.torch_cache.rows import CacheRows
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import absolute_location, check_choice
 from atompack_torch.remote.files import RemoteFiles
 

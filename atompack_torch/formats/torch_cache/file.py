@@ -12,11 +12,11 @@ from torch import Tensor
 
 from atompack_torch._core import resolve_index
 from atompack_torch._native import TorchCacheReader
-from atompack_torch.datasets._computed import Stored
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.computed_features import Stored
 from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.formats.torch_cache.attributes import attributes_of
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import is_url
-from atompack_torch.passes.cache_files import attributes_of
 from atompack_torch.remote.downloads import ObjectVersion
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.local_copies import Hint, LocalCopy, latest_version, local_copy

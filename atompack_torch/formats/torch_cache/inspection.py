@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import TorchCacheReader
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats import FORMATS, conversion, opening
-from atompack_torch.inspection.entry import Description, Head, Summary
-from atompack_torch.inspection.molecules import histogram, molecule_document, molecule_text
-from atompack_torch.inspection.places import Place
-from atompack_torch.inspection.text import plain, printable, table
+from atompack_torch.formats.entry import Description, Head, Summary
+from atompack_torch.formats.molecules import histogram, molecule_document, molecule_text
+from atompack_torch.formats.places import Place
+from atompack_torch.formats.text import plain, printable, table
+from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.options import absolute_path, is_url
-from atompack_torch.passes.cache_files import attributes_of
-from atompack_torch.passes.sweeping import Report
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.local_copies import local_copy
 from atompack_torch.remote.staging import naming
@@ -28,8 +28,8 @@ from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule
-    from atompack_torch.caches.verification import CacheVerification
-    from atompack_torch.datasets.torch_cache import TorchCacheDataset
+    from atompack_torch.formats.torch_cache.dataset import TorchCacheDataset
+    from atompack_torch.formats.torch_cache.verification import CacheVerification
 
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
@@ -45,7 +45,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
     Raises:
         TypeError: several files.
     """
-    from atompack_torch.datasets.torch_cache import TorchCacheDataset
+    from atompack_torch.formats.torch_cache.dataset import TorchCacheDataset
 
     if isinstance(path, (list, tuple)):
         path = _one_of(path)
@@ -114,7 +114,7 @@ def verify(
     Raises:
         TypeError: several files.
     """
-    from atompack_torch.caches.verification import verify_cache
+    from atompack_torch.formats.torch_cache.verification import verify_cache
 
     path = _one_of(paths)
     with _local_file(path, remote) as local:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from atompack_torch._core import CacheBuilder
-from atompack_torch.caches.build_identity import BuildOptions, Descriptor
-from atompack_torch.caches.building import BuildJob, CachePart, unfinished_parts
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets.torch_cache import TorchCache
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.errors import CorruptFileError, WriterLockedError
+from atompack_torch.formats.torch_cache.build_identity import BuildOptions, Descriptor
+from atompack_torch.formats.torch_cache.building import BuildJob, CachePart, unfinished_parts
+from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.options import absolute_path, checked_part, is_url
 
 _PATIENCE = 10.0  # seconds for which others may look at a part

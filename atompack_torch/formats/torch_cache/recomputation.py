@@ -11,10 +11,10 @@ import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
-from atompack_torch.descriptors.contraction import contract_forces
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
+from atompack_torch.ops.contraction import contract_forces
 
 Array = np.ndarray[Any, Any]
 Field = Literal["features", "force_derivatives"]

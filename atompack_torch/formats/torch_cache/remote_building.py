@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from atompack_torch.datasets.torch_cache import TorchCache
+from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.remote.staging import Options, StagedFile, TemporaryFolder
 
 

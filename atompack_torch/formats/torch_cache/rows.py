@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from atompack_torch._native import TorchCacheReader
-from atompack_torch.datasets._cache_file import CacheFile
-from atompack_torch.datasets._computed import Stored
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.computed_features import Stored
+from atompack_torch.formats.torch_cache.attributes import attributes_of
+from atompack_torch.formats.torch_cache.file import CacheFile
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import shown_path
-from atompack_torch.passes.cache_files import attributes_of
 
 
 class CacheRows:

@@ -9,14 +9,14 @@ from typing import Literal
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.caches.building import build_cache
-from atompack_torch.datasets._cache_file import descriptor_in
-from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
-from atompack_torch.descriptors.chebyshev import ChebyshevDescriptor
+from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.formats.torch_cache.building import build_cache
+from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
+from atompack_torch.formats.torch_cache.file import descriptor_in
+from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import check_threads
-from atompack_torch.passes.sweeping import Report
 
 
 def upgrade_cache(

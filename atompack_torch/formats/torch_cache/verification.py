@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.caches.ordered_map import ordered_map
-from atompack_torch.caches.recomputation import Difference, Recomputation
-from atompack_torch.datasets.torch_cache import TorchCache, TorchCacheDataset
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.formats.atp.verification import Fault
+from atompack_torch.formats.check_report import CheckReport
+from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
+from atompack_torch.formats.torch_cache.ordered_map import ordered_map
+from atompack_torch.formats.torch_cache.recomputation import Difference, Recomputation
 from atompack_torch.options import check_threads, checked_integer, threads_or_cores
-from atompack_torch.passes.check_report import CheckReport
-from atompack_torch.passes.sweeping import Report, reporting
-from atompack_torch.passes.verification import Fault
 
 # Bytes that each thread reads at once, unless one entry is larger.
 _BYTES_AT_ONCE = 32 << 20

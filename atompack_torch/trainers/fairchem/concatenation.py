@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.resident import ResidentDataset
+from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.fairchem.config import Dataset

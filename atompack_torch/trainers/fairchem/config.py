@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import float_dtype, open_dataset, selected_schema

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, Level
 from atompack_torch.trainers._layout import Layout, float_dtype

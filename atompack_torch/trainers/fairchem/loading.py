@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._layout import Data, float_dtype, open_dataset

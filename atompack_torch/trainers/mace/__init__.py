@@ -20,7 +20,7 @@ except ImportError as error:
     raise ImportError("atompack_torch.trainers.mace: install mace-torch") from error
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.fields import check_key_map
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader

@@ -13,8 +13,8 @@ from mace.tools.torch_geometric import Batch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec, Level
 from atompack_torch.trainers._layout import Layout

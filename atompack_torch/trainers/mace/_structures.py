@@ -12,7 +12,7 @@ from mace.data import Configuration
 from numpy.typing import NDArray
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.errors import FieldError
 from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.mace._layout import TYPE, WEIGHT, MaceLayout, make_layout

@@ -14,7 +14,7 @@ from matgl.graph.data import split_dataset
 from matgl.utils.constants import EV_PER_ANG3_TO_GPA
 
 from atompack_torch.batch.elements import symbol
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import open_dataset

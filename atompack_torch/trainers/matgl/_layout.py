@@ -14,8 +14,8 @@ from torch_geometric.data import Data as Graph
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.trainers._graphs import graph_batch
 from atompack_torch.trainers._layout import Layout, float_dtype

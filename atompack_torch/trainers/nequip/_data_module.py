@@ -12,7 +12,7 @@ from nequip.data.datamodule import NequIPDataModule
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch.utils.data import random_split
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice

@@ -31,9 +31,9 @@ except ImportError as error:
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._base import MoleculeDataset
-from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._data_module import DataHooks, EpochLoader, Sets
 from atompack_torch.trainers._epochs import epoch_loader

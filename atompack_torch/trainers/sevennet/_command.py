@@ -19,7 +19,7 @@ from sevenn import _keys as keys
 from sevenn.logger import Logger
 from torch.utils.data import random_split
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._labels import require_labels

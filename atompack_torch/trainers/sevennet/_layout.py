@@ -11,8 +11,8 @@ from sevenn.atom_graph_data import AtomGraphData
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output, by_atomic_number
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.trainers._graphs import graph_batch
 from atompack_torch.trainers._layout import Layout, float_dtype

@@ -11,7 +11,7 @@ import torchmdnet.datasets
 import torchmdnet.scripts.train
 from torch import Tensor
 
-from atompack_torch.datasets._base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets._outputs import Output, by_atomic_number
+from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.trainers._layout import Layout, float_dtype
 
 ENERGY, FORCES = "energy", "forces"

@@ -23,8 +23,9 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.conversion import ase_db, convert
-from atompack_torch.conversion.report import Report
+from atompack_torch.conversion import convert
+from atompack_torch.conversion.sources import ase_db
+from atompack_torch.formats.conversion_report import Report
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out in:UserWarning")
 

@@ -157,7 +157,7 @@ def read_with(megabytes: int, root: Path) -> str:
     """Reads all examples with so much memory beside that of the first one."""
     done = subprocess.run(
         [sys.executable, "-c", _READ, str(root), str(megabytes)],
-        env=os.environ | {"PYTHONPATH": str(Path(apt.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(apt.__file__).parents[2])},
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,

@@ -1,6 +1,6 @@
 """Readers that open a store again and again beside a writer that flushes and compacts.
 
-    python tests/stores/race.py --seconds 60 [--durable] [--readers 2] [--original]
+    python tests/formats/atlas_store/race.py --seconds 60 [--durable] [--readers 2] [--original]
 
 Prints the counts of all processes as JSON. ``mixed`` are reads that show two flushes at once;
 ``refused`` are those that say that the store was written to meanwhile. ``original`` is a reader by

@@ -22,7 +22,7 @@ from reference.atp_forge import atp_file, builtin, molecule_property, record, sc
 from reference.fixture_files import present
 
 import atompack_torch as apt
-from atompack_torch.writers import compaction
+from atompack_torch.formats.atp import compaction
 
 NewPath = Callable[[], Path]
 

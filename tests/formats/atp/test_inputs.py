@@ -19,8 +19,8 @@ from reference.atp_forge import atom_property, atp_file, molecule_property, reco
 from reference.atp_record import MOLECULE, Molecule, Value
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Column, Columns
 
 NewPath = Callable[[], Path]
 Write = Callable[..., list[Molecule]]

@@ -15,8 +15,8 @@ from reference import plain
 from reference.atp_file import AtpFile
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.writers.columns import Column, Columns
 
 NewPath = Callable[[], Path]
 

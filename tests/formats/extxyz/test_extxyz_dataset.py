@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import convert
-from atompack_torch.parsed import text_files
+from atompack_torch.formats.extxyz import text_files
 
 PLAIN = "Properties=species:S:1:pos:R:3"
 LATTICE = 'Lattice="4 0 0 0.5 4 0 0 0 4"'

@@ -17,7 +17,7 @@ from reference.cache_molecules import descriptor
 from reference.compare import assert_same
 
 import atompack_torch as apt
-from atompack_torch.caches import building as cache_building
+from atompack_torch.formats.torch_cache import building as cache_building
 
 N = 60
 Report = Callable[[int], None]

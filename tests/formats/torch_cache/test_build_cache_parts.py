@@ -16,9 +16,9 @@ from reference import cache_molecules
 from reference.cache_molecules import descriptor
 
 import atompack_torch as apt
-from atompack_torch.caches import part_building
-from atompack_torch.caches.build_identity import BuildOptions
-from atompack_torch.caches.part_building import build_part
+from atompack_torch.formats.torch_cache import part_building
+from atompack_torch.formats.torch_cache.build_identity import BuildOptions
+from atompack_torch.formats.torch_cache.part_building import build_part
 
 N = 101
 OPTIONS = BuildOptions(
@@ -33,8 +33,8 @@ BUILD = """
 import os, sys
 import torch
 import atompack_torch as apt
-from atompack_torch.caches import building, part_building
-from atompack_torch.caches.build_identity import BuildOptions
+from atompack_torch.formats.torch_cache import building, part_building
+from atompack_torch.formats.torch_cache.build_identity import BuildOptions
 
 building._FIRST_ATOMS = building._MOST_ATOMS = 24
 building._CHECKPOINT_BYTES = 20000

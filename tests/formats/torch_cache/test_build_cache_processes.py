@@ -23,7 +23,7 @@ import json, os, resource, sys
 import torch
 import atompack_torch as apt
 
-from atompack_torch.caches import building as module
+from atompack_torch.formats.torch_cache import building as module
 module._FIRST_ATOMS = module._MOST_ATOMS = 24
 module._CHECKPOINT_BYTES = 50000
 torch.set_num_threads(1)

@@ -16,7 +16,7 @@ from atompack_torch import CorruptFileError, UnsupportedFormatError
 from atompack_torch._native import TorchCacheReader
 
 NAMES = ("v2_both_f64_two", "legacy_v1_f64_two")
-FROZEN = Path(__file__).parents[1] / "fixtures" / "cache_forms"
+FROZEN = Path(__file__).parents[2] / "fixtures" / "cache_forms"
 
 
 def contents(path: Path) -> dict[str, Any]:

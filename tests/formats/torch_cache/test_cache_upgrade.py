@@ -15,8 +15,8 @@ import tables
 import torch
 
 import atompack_torch as apt
-from atompack_torch.caches.upgrade import upgrade_cache
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
 
 FORCES = "force_derivatives"
 

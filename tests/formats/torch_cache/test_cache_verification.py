@@ -16,7 +16,7 @@ import pytest
 from reference.cache_fixture import READABLE
 
 import atompack_torch as apt
-from atompack_torch.caches.verification import CacheVerification
+from atompack_torch.formats.torch_cache.verification import CacheVerification
 
 GOOD = tuple(name for name in READABLE if name != "v2_both_f64_unwrapped")
 FEATURES = "torch_cache/features/values"
@@ -308,7 +308,9 @@ def test_more_features_than_the_file_can_justify(
     high = apt.ChebyshevDescriptor(["O", "H"], 1000, 4.0, 1000, 3.0)
     path = built(tmp_path / "high.h5", [far], features=False, descriptor=high)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("atompack_torch.caches.recomputation._MOST_UNSTORED_BYTES", 9_000_000)
+        patch.setattr(
+            "atompack_torch.formats.torch_cache.recomputation._MOST_UNSTORED_BYTES", 9_000_000
+        )
         (fault,) = apt.verify_cache(path).faults
     assert "features: expected at most 9000000 bytes to compute" in fault.message
     assert apt.verify_cache(path).ok

@@ -14,7 +14,7 @@ import torch
 from cases import BATCH, MAX_ATOMS
 
 import atompack_torch as apt
-from atompack_torch.datasets._outputs import Output
+from atompack_torch.datasets.outputs import Output
 from atompack_torch.loading.samplers import _windows
 from atompack_torch.trainers._layout import Layout
 from atompack_torch.trainers.lightning import DataModule

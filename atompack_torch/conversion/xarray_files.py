@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from atompack_torch.conversion.hdf5_child import SLICE_BYTES
-from atompack_torch.conversion.hdf5_files import ForeignFile
+from atompack_torch.conversion.sources.hdf5_child import SLICE_BYTES
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile
 from atompack_torch.errors import AtompackError, FieldError, file_exists
+from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+from atompack_torch.formats.hidden_parts import published
 from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
-from atompack_torch.stores.atlas_store import AtlasStore
-from atompack_torch.writers.hidden_parts import published
 
 if TYPE_CHECKING:
     import xarray

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from atompack_torch.conversion.xarray_files import SUFFIXES, StoreReport, staged_target
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 from atompack_torch.options import bytes_at, checked_path
 from atompack_torch.progress import Progress
-from atompack_torch.stores.atlas_store import AtlasStore
 
 if TYPE_CHECKING:
     import xarray

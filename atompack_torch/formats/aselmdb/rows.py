@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.conversion.report import Report
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTINS,
@@ -17,7 +16,9 @@ from atompack_torch.fields import (
     PREFIXES,
     prefixed_id,
 )
+from atompack_torch.formats.conversion_report import Report
 
+BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
 # Arrays of a row, and the spin (beside the charge) that fairchem looks for in ``data``.
 _ONLY_DATA = ("initial_magmoms", "initial_charges", "tags", "masses", "spin")
 
