@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices
+from atompack_torch.datasets import transport as transport  # registers how batches cross processes
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.digest import digest_of, samples_of
 from atompack_torch.datasets.dropping import n_dropped

@@ -64,6 +64,10 @@ class MemoryFiles(RemoteFiles):
         """True for the names of its files and folders, which are not local paths."""
         return is_in_memory(path)
 
+    def ends(self, url: str, n_first: int, n_last: int) -> tuple[bytes, bytes] | None:
+        """Returns the first and last bytes of a file; None if there is no such file."""
+        return self._memory.ends(url, n_first, n_last) if url in self._files else None
+
     def bytes_in(self, url: str) -> int:
         """Returns the size of a file, or of all files of a folder."""
         return sum(memoryview(data).nbytes for data in self._files.values())

@@ -145,8 +145,8 @@ def test_there_is_something_to_check() -> None:
     assert {"atompack_torch.convert", "atompack_torch.Statistics.as_dict"} <= ITEMS.keys()
     assert {"atompack_torch.hub.open", "atompack_torch.AtpDataset.schema"} <= ITEMS.keys()
     folders = {folder_of(item) for item in ITEMS.values()}
-    assert {"batch", "caches", "conversion", "datasets", "descriptors", "errors"} <= folders
-    assert {"hub", "inspection", "loading", "passes", "stores", "writers"} <= folders
+    assert {"batch", "conversion", "datasets", "errors", "formats"} <= folders
+    assert {"hub", "loading", "ops"} <= folders
 
 
 @pytest.mark.parametrize("name", ITEMS)

@@ -141,7 +141,7 @@ def test_functions_are_not_hidden_by_modules() -> None:
     """Whatever was imported before."""
     done = run(
         "import types, atompack_torch as apt\n"
-        "from atompack_torch import caches, conversion, passes, writers\n"
+        "from atompack_torch import conversion, datasets, formats, reports\n"
         "for name in ('build_cache', 'verify', 'compact', 'collate'):\n"
         "    assert isinstance(getattr(apt, name), types.FunctionType), name\n"
         "for name in ('hub', 'loading'):\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ TOY = formats.Format(
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(formats, "FORMATS", [*formats.FORMATS, TOY])
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    formats.FORMATS.append(TOY)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.delitem(sys.modules, "toy_format", raising=False)
     path = tmp_path / "energies.toy"
     path.write_text("TOY\n-1.5\n-2.5\n")
-    return path
+    yield path
+    formats.FORMATS.remove(TOY)
 
 
 def test_a_sixth_format(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
