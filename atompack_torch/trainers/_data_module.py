@@ -30,8 +30,9 @@ NAMES_OF_STAGE = {
 
 
 class EpochLoader(Loader[Any]):
-    """Loader whose length includes batches of this epoch from before a change of ranks.
+    """Loader whose length includes batches of this epoch from before another cut.
 
+    Other ranks, or another batch size, cut the rest of an epoch into another number of batches.
     Lightning counts the batches of an epoch across a restart, and ends the epoch at ``len``.
     """
 
@@ -42,7 +43,7 @@ class EpochLoader(Loader[Any]):
         return super().__len__() if self._n_batches is None else self._n_batches
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Loads a state of another number of ranks, and counts the batches that are left.
+        """Loads a state, and counts the batches that are left.
 
         Args:
             state: result of ``state_dict``.
@@ -161,12 +162,9 @@ class DataHooks:
         self._training = loader = self._loader("train", self._shuffle)
         loader.set_epoch(epoch)
         resumed, self._resumed = self._resumed, None
-        if resumed is not None and self._is_of_other_ranks(resumed, epoch):
+        if resumed is not None and resumed["loader"]["epoch"] == epoch:
             loader.resume(resumed["loader"])
         return loader
-
-    def _is_of_other_ranks(self, state: Mapping[str, Any], epoch: int) -> bool:
-        return bool(state["ranks"] != self._n_ranks and state["loader"]["epoch"] == epoch)
 
     def val_dataloader(self) -> Any:
         """Returns the loaders for validation.
@@ -201,17 +199,17 @@ class DataHooks:
         return loaders if data is None or isinstance(data, (list, tuple)) else loaders[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position in the epoch and the number of ranks, for checkpoints.
+        """Returns the position in the epoch, for checkpoints.
 
         Lightning keeps the state of loaders itself, but loads it after it has asked for their
-        lengths, which is too late if the number of ranks has changed.
+        lengths, which is too late if ranks or batch size have changed.
 
         Returns:
             A dict of numbers and strings; empty before training.
         """
         if self._training is None:
             return {}
-        return {"ranks": self._n_ranks, "loader": self._training.state_dict()}
+        return {"loader": self._training.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Keeps the position of a checkpoint for the next training loader.
@@ -220,10 +218,6 @@ class DataHooks:
             state_dict: result of ``state_dict``.
         """
         self._resumed = state_dict or None
-
-    @property
-    def _n_ranks(self) -> int:
-        return 1 if self.trainer is None else int(self.trainer.world_size)
 
     def _loader(self, name: str, shuffle: bool) -> EpochLoader:
         dataset = self._opened[name]

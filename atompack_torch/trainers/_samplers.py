@@ -1,11 +1,22 @@
-"""Sampler of batches that every trainer can take, on any number of ranks."""
+"""Samplers of batches that every trainer can take, on any number of ranks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
+from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix
+from atompack_torch.loading.samplers._sizes import positive
+from atompack_torch.loading.samplers.atom_budget import EpochSetter
+from atompack_torch.loading.samplers.distributed import Order, StoredOrder
+
+_CHUNK = 1 << 13  # molecules per step of the plan
 
 
 def once_each(
@@ -16,7 +27,7 @@ def once_each(
     shuffle: bool = True,
     seed: int = 0,
     drop_last: bool = False,
-) -> AtomBudgetBatchSampler:
+) -> AtomBudgetBatchSampler | CountBatchSampler:
     """Returns a sampler with every molecule once an epoch and as many batches on each rank.
 
     Args:
@@ -34,14 +45,134 @@ def once_each(
         ValueError: neither or both of ``max_atoms`` and ``batch_size`` are given.
     """
     check_budget(max_atoms, batch_size)
-    n: MoleculeDataset | int = dataset
-    costs = None
+    options: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
     if batch_size is not None:
-        n, max_atoms, costs = len(dataset), batch_size, np.ones(len(dataset))
+        return CountBatchSampler(dataset, batch_size, **options)
     assert max_atoms is not None
-    return AtomBudgetBatchSampler(
-        n, max_atoms, costs=costs, shuffle=shuffle, seed=seed, drop_last=drop_last
-    )
+    return AtomBudgetBatchSampler(dataset, max_atoms, **options)
+
+
+class CountBatchSampler(ElasticSampler[list[int]]):
+    """Yields batches, as lists of molecule numbers, with a limited number of molecules.
+
+    The order of the molecules does not depend on the size of the batches, and a place in the epoch
+    counts molecules: another size resumes exactly.
+
+    Args:
+        dataset: the data set.
+        most: maximum number of molecules in a batch.
+        shuffle: use a random order in every epoch; otherwise the stored one.
+        seed: seed of these orders.
+        drop_last: drop the last batches if there is not one for each rank; otherwise the last
+            molecules are divided evenly among the ranks.
+
+    Raises:
+        TypeError: an option is not an integer.
+        ValueError: the number of molecules in a batch is below 1. While iterating: there are too
+            few molecules for a last batch on every rank.
+    """
+
+    _repr_options = ("most",)
+
+    def __init__(
+        self, dataset: MoleculeDataset, most: int, *, shuffle: bool, seed: int, drop_last: bool
+    ) -> None:
+        super().__init__(
+            dataset,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            num_replicas=None,
+            rank=None,
+            pad=False,
+        )
+        self.most = positive("batch_size", most)
+        self.n = len(dataset)
+
+    def _start(self) -> Place:
+        return {"position": 0}
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
+        return EpochSetter(self)
+
+    def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> CountShare:
+        order = RandomOrder(mix(seed, epoch), self.n) if self.shuffle else StoredOrder()
+        return CountShare(self, order, start["position"], ranks, n_ranks)
+
+    def n_steps(self, n_left: int, n_ranks: int) -> int:
+        """Returns the number of steps, in each of which every rank has a batch.
+
+        Args:
+            n_left: number of molecules that are left.
+            n_ranks: number of ranks.
+
+        Returns:
+            The number.
+
+        Raises:
+            ValueError: the last step has fewer molecules than ranks, and those before it none to
+                spare.
+        """
+        n_batches = -(-n_left // self.most)
+        if self.drop_last:
+            return n_batches // n_ranks
+        n_steps = -(-n_batches // n_ranks)
+        if n_left < n_steps * n_ranks:
+            raise ValueError(
+                f"the last {n_left} molecules cannot be divided into {n_steps} batches on each of "
+                f"{n_ranks} ranks: use drop_last=True"
+            )
+        return n_steps
+
+    def __len__(self) -> int:
+        """Number of batches of this rank in a whole pass."""
+        ranks, n_ranks = self._ranks_of_pass()
+        return self.n_steps(self.n, n_ranks) * len(ranks)
+
+    def _plan_settings(self) -> dict[str, object]:
+        return {"molecules": self.n, "shuffle": self.shuffle}
+
+
+class CountShare:
+    """Batches of some ranks, cut from an order of molecules."""
+
+    def __init__(
+        self, sampler: CountBatchSampler, order: Order, first: int, ranks: range, n_ranks: int
+    ) -> None:
+        self._order, self._first, self._ranks, self._n_ranks = order, first, ranks, n_ranks
+        self._n, self._step = sampler.n, sampler.most * n_ranks
+        self._n_steps = sampler.n_steps(max(sampler.n - first, 0), n_ranks)
+        self._least = 0 if sampler.drop_last else n_ranks  # molecules of the last steps
+
+    def chunks(self) -> Iterator[list[list[int]]]:
+        """Yields the batches of these ranks, as lists of molecules."""
+        n_at_once = max(_CHUNK // self._step, 1)
+        for first in range(0, self._n_steps, n_at_once):
+            steps = range(first, min(first + n_at_once, self._n_steps))
+            parts = [part for step in steps for part in self._parts(step)]
+            molecules = iter(self._order.at(np.concatenate(parts)).tolist())
+            yield [list(islice(molecules, len(part))) for part in parts]
+
+    def _parts(self, step: int) -> list[Integers]:
+        """Returns the positions of these ranks in a step."""
+        first, end = self._bound(step), self._bound(step + 1)
+        cuts = [first + (end - first) * rank // self._n_ranks for rank in range(self._n_ranks + 1)]
+        return [np.arange(cuts[rank], cuts[rank + 1]) for rank in self._ranks]
+
+    def _bound(self, step: int) -> int:
+        """Returns the position at which a step begins."""
+        n_later = self._n_steps - step
+        return min(self._first + step * self._step, self._n - n_later * self._least)
+
+    def place_after(self, n_items: int) -> Place:
+        """Returns the place after so many batches of every rank; partial steps are repeated."""
+        return {"position": self._bound(min(n_items // len(self._ranks), self._n_steps))}
+
+    def end(self) -> Place:
+        """Returns the place after the last molecule."""
+        return {"position": self._n}
 
 
 def check_budget(max_atoms: float | None, batch_size: int | None) -> None:

@@ -35,8 +35,9 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     An epoch yields every molecule once, shared by all ranks, which take the same number of steps,
     and each epoch has another order. Validation, tests and predictions use the stored order and
     are complete too; ``batch.index`` numbers the molecules of a prediction. A run that is resumed
-    inside an epoch goes on with the molecules that are left, also on another number of ranks. On a
-    GPU, batches are copied from page-locked memory in one transfer while the previous step runs.
+    inside an epoch continues with the molecules that are left, also on another number of ranks or
+    with another ``batch_size``. On a GPU, batches are copied from page-locked memory in one
+    transfer while the previous step runs.
 
     In the model, use ``self.log(..., batch_size=len(batch))``: Lightning cannot find the number of
     molecules.

@@ -14,6 +14,8 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import atompack_torch as apt
+from atompack_torch.trainers._data_module import DataHooks
+from atompack_torch.trainers._samplers import once_each
 
 SIZES = np.random.default_rng(0).integers(2, 9, 40)
 Make = Callable[..., Any]
@@ -58,14 +60,20 @@ def generated(dataset: Any, n: int = 4) -> apt.Loader:
     return apt.Loader(dataset, n, sampler=RandomSampler(dataset, generator=generator))
 
 
+def counted(dataset: Any, n: int = 4) -> apt.Loader:
+    return apt.Loader(dataset, batch_sampler=once_each(dataset, batch_size=n))
+
+
 def index(batches: Any) -> list[int]:
     return [k for batch in batches for k in batch.index.tolist()]
 
 
-every_order = pytest.mark.parametrize("make", [own, shuffled, items, budget, sizes, generated])
+every_order = pytest.mark.parametrize(
+    "make", [own, shuffled, items, budget, sizes, generated, counted]
+)
 
 
-@pytest.mark.parametrize("make", [own, shuffled, items, generated])
+@pytest.mark.parametrize("make", [own, shuffled, items, generated, counted])
 @pytest.mark.parametrize(("before", "after"), [(4, 5), (4, 2), (5, 40)])
 def test_another_batch_size_resumes_exactly(
     write: Make, make: Make, before: int, after: int
@@ -81,6 +89,74 @@ def test_another_batch_size_resumes_exactly(
         seen += index(third)
     assert seen == whole
     assert Counter(index(third)) == Counter(range(40))
+
+
+@pytest.mark.parametrize(("n", "n_ranks"), [(40, 1), (40, 2), (40, 3), (37, 4), (33, 4), (4, 4)])
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_ranks_with_another_batch_size(
+    write: Make, n: int, n_ranks: int, shuffle: bool, drop_last: bool
+) -> None:
+    """Equally many batches on all ranks, each within its limit, of each molecule once."""
+    dataset = write(SIZES[:n])
+    state, seen = None, []
+    for size, of, n_steps in [
+        (4, n_ranks, 2),
+        (2, n_ranks, 2),
+        (3, max(n_ranks - 1, 1), 1),
+        (5, 2, n),
+    ]:
+        samplers = []
+        for rank in range(of):
+            sampler = once_each(dataset, batch_size=size, shuffle=shuffle, drop_last=drop_last)
+            sampler.num_replicas, sampler.rank = of, rank
+            if state is not None:
+                sampler.load_state_dict(state)
+            samplers.append(sampler)
+        lengths = [len(sampler) for sampler in samplers]
+        shares = [list(itertools.islice(sampler, n_steps)) for sampler in samplers]
+        assert len({len(share) for share in shares}) == 1
+        if state is None:
+            assert {min(length, n_steps) for length in lengths} == {len(shares[0])}
+        batches = [batch for step in zip(*shares, strict=True) for batch in step]
+        assert all(0 < len(batch) <= size for batch in batches)
+        seen += [number for batch in batches for number in batch]
+        state = samplers[0].state_dict(consumed=len(shares[0]))
+    order = [
+        number for batch in once_each(dataset, batch_size=n, shuffle=shuffle) for number in batch
+    ]
+    assert seen == order if not drop_last else seen == order[: len(seen)]
+    assert len(seen) > n - 10 if drop_last else sorted(seen) == [*range(n)]
+
+
+@pytest.mark.parametrize(("n", "size", "n_ranks"), [(3, 4, 4), (9, 1, 2)])
+def test_too_few_molecules_for_the_ranks(write: Make, n: int, size: int, n_ranks: int) -> None:
+    sampler = once_each(write(SIZES[:n]), batch_size=size)
+    sampler.num_replicas, sampler.rank = n_ranks, 0
+    with pytest.raises(ValueError, match=f"the last {n} molecules .* use drop_last=True"):
+        list(sampler)
+
+
+def test_a_data_module_counts_the_batches_of_another_size(write: Make) -> None:
+    """Lightning ends an epoch at the length of its loader, also when it is resumed again."""
+    dataset = write()
+    state, seen, n_seen = {}, [], 0
+    for size, n_batches, length in [(2, 15, 20), (5, 1, 17), (5, 9, 17)]:
+        data = DataHooks(dataset, batch_size=size)
+        data.load_state_dict(state)
+        data.setup("fit")
+        loader = data.train_dataloader()
+        assert len(loader) == length
+        loader.load_state_dict(state["loader"] if state else loader.state_dict())
+        batches = list(itertools.islice(loader, n_batches))
+        seen, n_seen = seen + index(batches), n_seen + len(batches)
+        state = data.state_dict()
+    assert n_seen == 17
+    assert seen == index(counted(dataset, 40))
+    data = DataHooks(dataset, max_atoms=20)
+    data.setup("fit")
+    with pytest.raises(ValueError, match="expected the order of AtomBudgetBatchSampler"):
+        data.train_dataloader().load_state_dict(state["loader"])
 
 
 @every_order
@@ -113,7 +189,7 @@ def test_a_sampler_alone_sees_the_order_of_the_data(write: Make, sampler: Any) -
 
 def test_other_orders_are_refused_with_every_difference(write: Make) -> None:
     dataset = write()
-    makers = [own, shuffled, items, budget, sizes, generated]
+    makers = [own, shuffled, items, budget, sizes, generated, counted]
     for make, other in itertools.permutations(makers, 2):
         with pytest.raises(ValueError, match=r"state: expected the order of .*, got that of"):
             other(dataset).load_state_dict(make(dataset).state_dict())

@@ -147,6 +147,9 @@ def main(path: str, ranks: str, part: str, out: str) -> None:
         runs.resume(f"{name}, resumed", checkpoint, **budget)
         if ranks == "1":
             runs.resume(f"{name}, resumed from 2 ranks", folder / f"{name}2.ckpt", **budget)
+        if name == "molecules":
+            runs.resume("smaller", checkpoint, batch_size=3)
+            runs.resume("larger", checkpoint, batch_size=100)
     if part == "all" and ranks == "2":
         runs.fit("layout", max_atoms=MAX_ATOMS, layout=Positions())
         runs.fit("transform", max_atoms=MAX_ATOMS, transform=dict)

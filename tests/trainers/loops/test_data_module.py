@@ -94,6 +94,15 @@ def test_resuming_on_more_ranks(one: dict[str, Ranks], rest: dict[str, Ranks], n
     _assert_rest(one[name], rest[name])
 
 
+@pytest.mark.parametrize("name", ["smaller", "larger"])
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_resuming_with_other_batch_sizes(
+    one: dict[str, Ranks], two: dict[str, Ranks], name: str, n_ranks: int
+) -> None:
+    found = one if n_ranks == 1 else two
+    _assert_rest(found["molecules"], found[name])
+
+
 def _assert_rest(stopped: Ranks, resumed: Ranks) -> None:
     """The molecules of the epoch that was stopped are those before and after, once each."""
     before = [number for rank in stopped for batch in rank["epochs"][0][:STOP] for number in batch]
