@@ -171,8 +171,7 @@ class Adder final : public MoleculeVisitor {
       const FieldId& id = fields_.table()->fields()[static_cast<size_t>(field)].id;
       if (at_field(last_seen_, field) == serial_ || is_geometry(id.scope, id.key)) continue;
       if (request_.missing == Missing::drop) return false;
-      FieldError error("the molecule has no such value: name those that it must have by fields=");
-      error.at_field(id.key);
+      FieldError error = request_.absent(id);
       source_.locate(error, index_);
       throw error;
     }

@@ -183,6 +183,11 @@ def test_inputs_of_some_molecules_are_judged_too(new_path: NewPath) -> None:
         with pytest.raises(apt.FieldError, match=message):
             read()
     assert apt.AtpDataset(path, fields=["energy"], missing="error")[:].energy.tolist() == [1, 2]
+    named = apt.AtpDataset(path, fields=["energy", "initial_magmoms"], missing="error")
+    message = r'value: missing="nan" gives NaN, missing="drop" drops the molecule \(molecule 0,'
+    for read in (lambda: named[:], lambda: named[0], named.statistics):
+        with pytest.raises(apt.FieldError, match=message):
+            read()
 
 
 def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
@@ -192,7 +197,7 @@ def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
     assert dropped[:].index.tolist() == [0, 2]
     assert dropped.statistics().n_molecules == 2
     strict = apt.AtpDataset(path, missing="error", **asked)
-    with pytest.raises(apt.FieldError, match=r"by fields= \(molecule 1, field '"):
+    with pytest.raises(apt.FieldError, match=r"drops the molecule \(molecule 1, field '"):
         strict[:]
     with pytest.raises(apt.FieldError, match="molecule 1"):
         strict[1]

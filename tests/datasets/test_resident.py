@@ -279,11 +279,15 @@ def test_missing_values_are_errors(path: Path, monkeypatch: pytest.MonkeyPatch) 
     loaded = apt.ResidentDataset(source)
     assert_same_batches(loaded.batch([1, 2]), source.batch([1, 2]))
     for dataset in (source, loaded):
-        with pytest.raises(apt.FieldError, match=r"by fields= \(molecule 3, field 'forces'\)"):
+        with pytest.raises(
+            apt.FieldError, match=r"drops the molecule \(molecule 3, field 'forces'"
+        ):
             dataset.batch([1, 3])
     monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
-    with pytest.raises(apt.FieldError, match=r"by fields= \(molecule 0, field 'forces'\)"):
+    with pytest.raises(apt.FieldError, match=r"drops the molecule \(molecule 0, field 'forces'"):
         apt.ResidentDataset(source)
+    with pytest.raises(apt.FieldError, match=r"must have by fields= \(molecule 0, field 'forces'"):
+        apt.ResidentDataset(apt.AtpDataset(path, exclude=["energy"], missing="error"))
 
 
 def test_resampled_forces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

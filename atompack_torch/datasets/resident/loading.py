@@ -113,9 +113,12 @@ def load_on_device(
             report(part.stop - part.start)
     if origin._request.missing == "error" and on_device.first_missing is not None:
         number, name = on_device.first_missing
+        way_out = 'missing="nan" gives NaN, missing="drop" drops the molecule'
+        if request.fields is None:
+            way_out = "name those that it must have by fields="
         raise FieldError(
-            f"{shown_place(origin._path)}: the molecule has no such value: name those that "
-            f"it must have by fields= (molecule {number}, field {name!r})"
+            f"{shown_place(origin._path)}: the molecule has no such value: {way_out} "
+            f"(molecule {number}, field {name!r})"
         )
     return on_device, rest
 

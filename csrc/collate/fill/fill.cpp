@@ -167,8 +167,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
 
 void Filler::write_missing(const FieldPlan& field, int32_t number) {
   if (field.must_be_present) {
-    FieldError error("the molecule has no such value: name those that it must have by fields=");
-    error.at_field(plan_.table->fields()[static_cast<size_t>(number)].id.key);
+    FieldError error = fields_.request().absent(plan_.table->fields()[static_cast<size_t>(number)].id);
     source_.locate(error, plan_.indices[static_cast<size_t>(row_)]);
     throw error;
   }

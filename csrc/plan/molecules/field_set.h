@@ -22,6 +22,7 @@ class FieldSet {
 
   size_t size() const { return table_->fields().size(); }
   const std::shared_ptr<const FieldTable>& table() const { return table_; }
+  const Request& request() const { return request_; }
 
   // Returns the index of the field that a declaration of a schema refers to, or kSkip if it is not selected.
   int32_t field_of(int32_t schema, int32_t declaration) const {

@@ -19,4 +19,12 @@ DType Request::output_dtype(const FieldId& id, DType stored) const {
   return wanted;
 }
 
+FieldError Request::absent(const FieldId& id) const {
+  const std::string_view way_out = fields ? R"(missing="nan" gives NaN, missing="drop" drops the molecule)"
+                                          : "name those that it must have by fields=";
+  FieldError error(cat("the molecule has no such value: ", way_out));
+  error.at_field(id.key);
+  return error;
+}
+
 }  // namespace atompack::collate

@@ -34,6 +34,8 @@ struct Request {
   DType output_dtype(const FieldId& id, DType stored) const;
   // Returns output_dtype() without checking that the cast is possible.
   DType wanted_dtype(const FieldId& id, DType stored) const;
+  // Returns the error for a molecule without a field that it must have, with the way out.
+  FieldError absent(const FieldId& id) const;
 };
 
 }  // namespace atompack::collate
