@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
+from torch_geometric.loader import DataLoader as GeometricLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from atompack_torch import (
     AtomBudgetBatchSampler,
+    AtpDataset,
+    AtpWriter,
     BlockShuffleSampler,
     DistributedMoleculeSampler,
+    Molecule,
+    MoleculeBatch,
 )
 
 N = 200
@@ -134,6 +139,52 @@ def test_resumed_between_epochs(make: Any, num_workers: int) -> None:
         if epoch is not None:
             sampler_of(options).set_epoch(epoch)
         assert lists(loader) == expected
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> AtpDataset:
+    path = tmp_path_factory.mktemp("loaders") / "molecules.atp"
+    with AtpWriter(path) as writer:
+        for n in SIZES:
+            writer.write(Molecule(np.zeros((n, 3)), [6] * int(n)))
+    return AtpDataset(path, transform=MoleculeBatch.to_pyg)
+
+
+@pytest.mark.parametrize("kind", ["budget", "items", "shuffle"])
+@workers
+def test_three_epochs_in_a_loader_of_torch_geometric(
+    dataset: AtpDataset, kind: str, num_workers: int
+) -> None:
+    options: dict[str, Any] = {"batch_size": 7, "shuffle": True}
+    if kind == "budget":
+        options = {"batch_sampler": AtomBudgetBatchSampler(dataset, 60)}
+    elif kind == "items":
+        options = {"sampler": DistributedMoleculeSampler(dataset), "batch_size": 7}
+    loader = GeometricLoader(dataset, num_workers=num_workers, **options)
+    epochs = []
+    for _ in range(3):
+        batches = list(loader)
+        assert all(torch.equal(batch.ptr.diff(), batch.n_atoms) for batch in batches)
+        epochs.append([k for batch in batches for k in batch.index.tolist()])
+    assert all(sorted(epoch) == list(range(N)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize("make", [single, blocks])
+@workers
+@pytest.mark.parametrize("batch_size", [3, 50])
+def test_resumed_with_another_batch_size(make: Any, num_workers: int, batch_size: int) -> None:
+    expected = list(chain.from_iterable(lists(DataLoader(Numbers(), **make()))))
+    options = make()
+    loader: Any = StatefulDataLoader(Numbers(), num_workers=num_workers, **options)
+    batches = iter(loader)
+    found = list(chain.from_iterable(lists(islice(batches, 4))))
+    state = sampler_of(options).state_dict(consumed=len(found))
+    for loader_of in (DataLoader, StatefulDataLoader):
+        options = make() | {"batch_size": batch_size}
+        sampler_of(options).load_state_dict(state)
+        loader = loader_of(Numbers(), num_workers=num_workers, **options)
+        assert found + list(chain.from_iterable(lists(loader))) == expected
 
 
 def test_on_other_ranks_in_a_stateful_loader() -> None:
