@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix
+from atompack_torch.loading.samplers._random import RandomOrder, mix
 from atompack_torch.loading.samplers._sizes import positive
 from atompack_torch.loading.samplers.atom_budget import EpochSetter
 from atompack_torch.loading.samplers.distributed import Order, StoredOrder
@@ -150,16 +150,20 @@ class CountShare:
         """Yields the batches of these ranks, as lists of molecules."""
         n_at_once = max(_CHUNK // self._step, 1)
         for first in range(0, self._n_steps, n_at_once):
-            steps = range(first, min(first + n_at_once, self._n_steps))
-            parts = [part for step in steps for part in self._parts(step)]
-            molecules = iter(self._order.at(np.concatenate(parts)).tolist())
-            yield [list(islice(molecules, len(part))) for part in parts]
+            last = min(first + n_at_once, self._n_steps)
+            bounds = [self._bound(step) for step in range(first, last + 1)]
+            molecules = self._order.at(np.arange(bounds[0], bounds[-1]))
+            yield [
+                molecules[begin - bounds[0] : end - bounds[0]].tolist()
+                for step in pairwise(bounds)
+                for begin, end in self._parts(*step)
+            ]
 
-    def _parts(self, step: int) -> list[Integers]:
-        """Returns the positions of these ranks in a step."""
-        first, end = self._bound(step), self._bound(step + 1)
-        cuts = [first + (end - first) * rank // self._n_ranks for rank in range(self._n_ranks + 1)]
-        return [np.arange(cuts[rank], cuts[rank + 1]) for rank in self._ranks]
+    def _parts(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yields where the batches of these ranks begin and end in a step."""
+        n = end - first
+        for rank in self._ranks:
+            yield first + n * rank // self._n_ranks, first + n * (rank + 1) // self._n_ranks
 
     def _bound(self, step: int) -> int:
         """Returns the position at which a step begins."""
