@@ -229,9 +229,18 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         count(tmp_path / "x.aselmdb")
 
 
-def test_metadata_of_a_database_is_listed(tmp_path: Path) -> None:
-    with ase.db.connect(tmp_path / "x.db") as database:
+@pytest.mark.parametrize("suffix", ["db", "aselmdb"])
+def test_metadata_of_a_database_is_listed(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x.{suffix}"
+    with ase.db.connect(path) as database:
         database.write(ase.Atoms("H"))
-        database.metadata = {"title": "atoms"}
-    report = convert(tmp_path / "x.db", tmp_path / "x.atp", progress=False)
-    assert report.skipped["metadata 'title'", "of the whole database"] == 1
+        database.metadata = {
+            "title": "atoms",
+            "units": "atomic",
+            "more_units": {"a": "Ha", "x": 1},
+            "_property_unit_dict": {"mu": "Debye"},
+        }
+    report = convert(path, tmp_path / "x.atp", progress=False)
+    lost = {what: n for (what, why), n in report.skipped.items() if why == "of the whole database"}
+    assert lost == {"metadata 'title'": 1, "metadata 'units'": 1, "metadata 'more_units'": 1}
+    assert any("'a' in Ha, 'mu' in Debye" in note for note in report.notes)

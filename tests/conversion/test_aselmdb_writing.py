@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,42 @@ def test_texts_of_numbers(dtype: str) -> None:
         if values.dtype.kind == "f":  # the bits of NaN are not kept
             same |= np.repeat(np.isnan(want), want.itemsize)
         assert same.all()
+
+
+def test_the_rest_of_a_folder_of_fairchem_is_listed(atp: Path, tmp_path: Path) -> None:
+    folder, back = tmp_path / "train", tmp_path / "3.atp"
+    convert(atp, folder, target="aselmdb", progress=False)
+    counts = np.load(folder / "metadata.npz")["natoms"]
+    np.savez(folder / "metadata.npz", natoms=counts, data_ids=np.array(["a"] * len(counts)))
+    lost = "array 'data_ids' of metadata.npz", "of the whole folder"
+    assert convert(folder, back, progress=False).skipped == {lost: 1}
+    parts = [convert(folder, tmp_path / "b", part=(i, 2), progress=False) for i in range(2)]
+    assert [part.skipped for part in parts] == [{lost: 1}, {}]
+    (folder / "metadata.npz").write_bytes(b"PK")
+    report = convert(folder, back, mode="w", progress=False)
+    assert report.skipped == {("metadata.npz", "it is no archive of arrays"): 1}
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [
+        (b"{}", "its metadata: error: Error -3"),
+        (zlib.compress(b"[1"), "its metadata: JSONDecodeError"),
+        (zlib.compress(b"7"), "its metadata: TypeError"),
+        (
+            zlib.compress(bytes(1 << 27)),
+            "its metadata: ValueError: expected at most 67108864 bytes",
+        ),
+        (zlib.compress(b'{"a": 1}')[:-8], "its metadata: JSONDecodeError"),
+    ],
+)
+def test_damaged_metadata(atp: Path, tmp_path: Path, stored: bytes, message: str) -> None:
+    path, back = tmp_path / "2.aselmdb", tmp_path / "3.atp"
+    convert(atp, path, progress=False)
+    with lmdb.open(str(path), subdir=False, lock=False) as file, file.begin(write=True) as change:
+        change.put(b"metadata", stored)
+    with pytest.raises(apt.CorruptFileError, match=message):
+        convert(path, back, progress=False)
+    report = convert(path, back, on_error="skip", progress=False)
+    assert report.structures_written == len(apt.AtpDataset(atp))
+    assert [what for what, _ in report.skipped] == ["metadata"]

@@ -81,6 +81,7 @@ def parquet(path: Path) -> Path:
         (hdf5, "a.h5", {}, (HARTREE, BOHR, HARTREE / BOHR)),
         (schnetpack, "a.db", KEYS, (KCAL, 1.0, KCAL)),
         (of_ase, "b.db", KEYS, (KCAL, 1.0, KCAL)),
+        (schnetpack, "a.aselmdb", KEYS, (KCAL, 1.0, KCAL)),
         (parquet, "a.parquet", KEYS, (KCAL, 1.0, KCAL)),
     ],
 )
@@ -106,6 +107,16 @@ def test_stated_units_are_converted_unless_they_are_kept(
     given, other = run(source, key_map=keys, energy_unit="meV")
     assert np.allclose(other.energy, kept.energy * 1e-3)
     assert any("converted from meV, but" in warning for warning in given.warnings)
+
+
+def test_units_that_differ_between_databases_of_a_folder_are_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    of_ase(folder / "1.aselmdb")
+    database(folder / "2.aselmdb", {})
+    with pytest.raises(apt.FieldError, match="expected one unit, got none after kcal/mol"):
+        run(folder, key_map=KEYS)
+    assert run(folder, key_map=KEYS, keep_units=True)[1].energy.tolist() == [1] * 4
 
 
 def test_units_that_are_not_known_stay(tmp_path: Path) -> None:

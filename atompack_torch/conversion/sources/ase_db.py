@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,8 @@ from atompack_torch.conversion.sources.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
-from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, row_of
+from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
+from atompack_torch.formats.aselmdb.rows import row_of
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
 from atompack_torch.formats.hidden_parts import published
@@ -93,31 +93,9 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 def _records(path: _Path, report: Report) -> Iterator[Parts]:
     report.note(BOOKKEEPING)
     database = _connect(path)
-    try:
-        metadata = dict(database.metadata)
-    except Exception as error:  # whatever the database stumbles over
-        raise CorruptFileError(f"{path}: its metadata: {described(error)}") from error
-    report.units.update(_units(metadata))
-    for key in metadata:
-        if "unit" not in key.lower():
-            report.skip(f"metadata {key!r}", "of the whole database")
+    take_metadata(str(path), lambda: database.metadata, report)
     for number, row in enumerate(_rows(database, str(path))):
         yield from converted(partial(_parts, database, row, report), path, number, report)
-
-
-def _units(metadata: dict[str, Any]) -> dict[str, str]:
-    """Returns field → unit of the metadata of a database: as ASE, or SchNetPack, has them."""
-    units: dict[str, Any] = {}
-    described = metadata.get("key_descriptions")
-    for key, texts in described.items() if isinstance(described, dict) else ():
-        if isinstance(texts, (list, tuple)) and len(texts) == 3:  # short, long, unit
-            units[key] = texts[2]
-    for key, value in metadata.items():
-        if isinstance(value, dict) and "unit" in key.lower():
-            units |= value
-        elif re.search(r"(distance|length|position)s?_units?$", key, re.IGNORECASE):
-            units["positions"] = value
-    return {key: unit for key, unit in units.items() if isinstance(unit, str) and unit}
 
 
 def _rows(database: Any, path: str) -> Iterator[Any]:

@@ -13,10 +13,11 @@ import json
 import os
 import uuid
 import warnings
+import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
 from atompack_torch.formats.aselmdb.json_arrays import array_text, number_texts
-from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, Row, row_of
-from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
+from atompack_torch.formats.aselmdb.rows import Row, row_of
+from atompack_torch.formats.conversion_report import Report, pass_on
 from atompack_torch.formats.converter import (
     Source,
     SourceOptions,
@@ -47,6 +50,8 @@ from atompack_torch.options import files_in
 
 TARGET = TargetTraits(makes_folder=True)
 _SUFFIX = ".aselmdb"
+_METADATA = "metadata.npz"
+_MAX_METADATA_BYTES = 1 << 26
 _MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
 _ROWS_APART = 4096  # rows that are read one by one, where one of them is damaged
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
@@ -64,7 +69,14 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
     def read(report: Report, first: int, last: int) -> Iterator[Columns]:
         report.note(BOOKKEEPING)
-        for one in rows:
+        if first <= 0 and Path(path).is_dir():
+            _list_metadata(Path(path) / _METADATA, report)
+        for file, one in zip(files, rows, strict=True):
+            if (first < len(one) and last > 0) or not len(one):
+                said = Report(report.on_error)
+                take_metadata(str(file), partial(_metadata, file), said)
+                report.units.clear()  # a file says nothing of the next one
+                pass_on(said, report, counts=first <= 0)
             yield from _blocks(one, max(first, 0), min(last, len(one)), report)
             first, last = first - len(one), last - len(one)
 
@@ -75,6 +87,34 @@ def open_source(path: str, options: SourceOptions) -> Source:
         read_range=read,
         example=partial(_example, files),
     )
+
+
+def _metadata(file: Path) -> Any:
+    """Reads the metadata of a database."""
+    with closing(LmdbFile(file)) as database:
+        stored = database.get(b"metadata")
+    if stored is None:
+        return {}
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(stored, _MAX_METADATA_BYTES)
+    if unpacking.unconsumed_tail:
+        raise ValueError(f"expected at most {_MAX_METADATA_BYTES} bytes, got more")
+    return json.loads(text)
+
+
+def _list_metadata(path: Path, report: Report) -> None:
+    """Lists what fairchem's file of atom counts has next to them."""
+    if not path.is_file():
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    except (zipfile.BadZipFile, ValueError):
+        report.skip(_METADATA, "it is no archive of arrays")
+        return
+    for name in names:
+        if name != "natoms":
+            report.skip(f"array {name!r} of {_METADATA}", "of the whole folder")
 
 
 def _blocks(rows: RowBlocks, first: int, last: int, report: Report) -> Iterator[Columns]:
@@ -144,7 +184,7 @@ def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
         finally:
             writer.close()
         if is_folder:
-            np.savez(made / "metadata.npz", natoms=writer.n_atoms())
+            np.savez(made / _METADATA, natoms=writer.n_atoms())
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from atompack_torch.fields import (
 )
 from atompack_torch.formats.conversion_report import Report
 
-BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
 # Arrays of a row, and the spin (beside the charge) that fairchem looks for in ``data``.
 _ONLY_DATA = ("initial_magmoms", "initial_charges", "tags", "masses", "spin")
 
