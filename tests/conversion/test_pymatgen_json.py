@@ -292,6 +292,49 @@ def test_values_of_the_structure_its_sites_and_species(tmp_path: Path) -> None:
     }
 
 
+def test_what_no_molecule_can_hold_is_listed(tmp_path: Path) -> None:
+    (data,) = structures([3])
+
+    def lost(content: Any, **options: Any) -> Json:
+        _, report = converted(tmp_path / "a.json", dumped(content), **options)
+        return {what: count for (what, _), count in report.skipped.items()}
+
+    whole = as_dict(data) | {"@version": "2025.1.9", "builder_meta": {"license": "BY"}}
+    whole["lattice"] |= {"note": "relaxed", "volume": 2.0}
+    for site in whole["sites"]:
+        site |= {"velocity": [0, 0, 1], "properties": None}
+    whole["sites"][1] |= {"properties": 7}
+    whole["sites"][2]["species"][0] |= {"spin": 5, "properties": {"spin": 4}}
+    assert lost([{"structure": whole, "energy": 1.0}]) == {
+        "key '@version'": 1,
+        "key 'builder_meta'": 1,
+        "key 'note' of the lattice": 1,
+        "key 'properties' of a site": 1,
+        "key 'velocity' of a site": 3,
+        "key 'spin' of a species": 1,
+    }
+    entries = matpes([data])
+    keys = {"builder_meta.emmet_version": "emmet"}
+    assert lost(entries, key_map=keys)["key 'builder_meta'"] == 1
+    assert apt.AtpDataset(tmp_path / "made.atp")[0]["emmet"] == "0.84"
+
+    of_set = {"license": "BY", **alexandria([data, data]), "note": {}, "dates": []}
+    of_set["entries"][0]["data"] |= {"energy": 8.0, "correction": 0.0}
+    assert lost(of_set | {"version": 2}) == {
+        "key 'license'": 1,
+        "key 'version'": 1,
+        "key 'composition'": 2,
+        "key 'energy' of 'data'": 1,
+    }
+    assert lost(relaxations([data, data])) == {"key 'kpoints' of a relaxation": 2}
+    steps = relaxations([data, data])
+    steps["agm0"][0]["steps"][0]["functional"] = "r2SCAN"
+    assert lost(steps)["key 'functional' around the entry"] == 1
+    task = {"energy": 3.0, "task": 1, "output": {"structure": as_dict(data), "energy": 2.0}}
+    assert lost([task]) == {"key 'energy' around the entry": 1}
+    assert apt.AtpDataset(tmp_path / "made.atp")[0].energy.item() == 2.0
+
+
 def test_encoded_arrays_and_nested_documents(tmp_path: Path) -> None:
     (data,) = structures([3])
 
@@ -438,6 +481,11 @@ DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
         "matrix",
         with_entry(lambda entry: entry["structure"]["lattice"].update(matrix=[[1.0]])),
         "expected a matrix of 3 x 3 numbers",
+    ),
+    (
+        "lattice",
+        with_entry(lambda entry: entry["structure"].update(lattice=[1.0])),
+        "lattice: expected an object, got ",
     ),
     (
         "pbc",

@@ -33,8 +33,10 @@ from atompack_torch.formats.records import stress_of_six
 
 _NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
 STRUCTURE = ("lattice", "sites")
-# Not values of an entry: what pymatgen writes about itself, and the structure.
-_IGNORED = frozenset(("@module", "@class", "@version", "structure", "builder_meta"))
+# Not values of an entry: names of classes, and the structure.
+_IGNORED = frozenset(("@module", "@class", "structure"))
+_LATTICE = _IGNORED | {"matrix", "pbc", "a", "b", "c", "alpha", "beta", "gamma", "volume"}
+_SITE = _IGNORED | {"name", "label", "species", "xyz", "abc", "properties"}
 _SPECIES = ("element", "occu", "properties")
 _OCCUPANCY_TOLERANCE = 1e-8
 
@@ -85,27 +87,41 @@ class EntryReader:
         found = located(entry)
         if found is None:
             raise CorruptFileError("expected an entry with a structure, got another value")
-        entry, structure = found, found["structure"]
+        entry, outer = found
+        structure = entry["structure"]
         made = _structure(structure)
         values = {**extra, **entry}
+        for around in (extra, outer):
+            self._add(values, around, "around the entry")
         known = public_set(values, ENTRY_SETS)
         assert known is not None  # the last set needs a structure only
         self._report.note(f"read as {known.title}: {known.units}".removesuffix(": "))
         if isinstance(entry.get("data"), dict):
-            values |= {key: value for key, value in entry["data"].items() if key not in values}
-            del values["data"]
-        for key, value in (*_rest(structure), *_site_properties(structure["sites"])):
-            if values.setdefault(key, value) != value:
-                self._report.skip(f"key {key!r} of the structure", "the entry has another value")
+            self._add(values, values.pop("data"), "of 'data'")
+        self._add(values, dict(_rest(structure)), "of the structure")
+        own = _site_properties(structure["sites"], self._report)
+        self._add(values, own, "of the structure")
+        for key in structure.get("lattice") or ():
+            if key not in _LATTICE:
+                self._report.skip(f"key {key!r} of the lattice", "it is neither vectors nor pbc")
         if name:
             made.labels["name"] = name
         for key in self._keys:
             if key not in values and (found := _part(values, key)) is not None:
                 values[key] = found
         for key, value in values.items():
-            if key not in _IGNORED and value not in (None, [], {}):
+            if key == "@version":
+                self._report.skip(f"key {key!r}", "of the program that wrote the file")
+            elif key not in _IGNORED and not is_empty(value):
                 self._put(made, known, key, value)
         return made
+
+    def _add(self, values: dict[str, Any], more: Mapping[str, Any], where: str) -> None:
+        """Adds values to those of an entry, which take precedence."""
+        for key, value in more.items():
+            found = values.setdefault(key, value)
+            if found is not value and found != value and not is_empty(value):
+                self._report.skip(f"key {key!r} {where}", "the entry has another value")
 
     def _put(self, made: Parts, known: PublicSet, key: str, value: Any) -> None:
         is_given = key in self._keys
@@ -171,8 +187,13 @@ class EntryReader:
         made.labels[label] = array
 
 
-def located(entry: Any, depth: int = 3) -> dict[str, Any] | None:
-    """Returns a document with its structure under ``structure``; None if it has none.
+def is_empty(value: Any) -> bool:
+    """True for null, and for a list or an object without members."""
+    return value is None or value in ([], {})
+
+
+def located(entry: Any, depth: int = 3) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Finds the structure of a document.
 
     Args:
         entry: a structure, an entry with one, or a document in which one object has one, such as
@@ -180,7 +201,8 @@ def located(entry: Any, depth: int = 3) -> dict[str, Any] | None:
         depth: levels of objects to look at.
 
     Returns:
-        The values of the entry.
+        The values of the entry, with the structure under ``structure``, and those of the objects
+        around it; None if there is no structure.
 
     Raises:
         CorruptFileError: several objects have structures, and none of them is the output.
@@ -188,16 +210,18 @@ def located(entry: Any, depth: int = 3) -> dict[str, Any] | None:
     if not isinstance(entry, dict):
         return None
     if all(key in entry for key in STRUCTURE):
-        return {"structure": entry}
+        return {"structure": entry}, {}
     if isinstance(entry.get("structure"), dict):
-        return entry
+        return entry, {}
     parts = {key: found for key in entry if depth and (found := located(entry[key], depth - 1))}
     if len(parts) > 1 and "output" not in parts:
         raise CorruptFileError(f"expected one structure, got several: {', '.join(parts):.200}")
     if not parts:
         return None
     key = "output" if "output" in parts else next(iter(parts))
-    return {name: value for name, value in entry.items() if name != key} | parts[key]
+    around = {name: value for name, value in entry.items() if name != key}
+    values, outer = parts[key]
+    return around | values, around | outer
 
 
 def _structure(structure: Mapping[str, Any]) -> Parts:
@@ -208,7 +232,9 @@ def _structure(structure: Mapping[str, Any]) -> Parts:
         raise CorruptFileError("structure: expected a list of sites, got none")
     labels: dict[str, Any] = {}
     matrix = None
-    if isinstance(lattice, dict):
+    if lattice is not None:
+        if not isinstance(lattice, dict):
+            raise CorruptFileError(f"lattice: expected an object, got {lattice!r:.40}")
         matrix = _floats(lattice.get("matrix"))
         if matrix is None or matrix.shape != (3, 3) or np.isnan(matrix).any():
             raise CorruptFileError("lattice: expected a matrix of 3 x 3 numbers, got none")
@@ -273,8 +299,8 @@ def _rest(structure: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _site_properties(sites: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields the properties of sites and their species, a list of all sites for each.
+def _site_properties(sites: list[dict[str, Any]], report: Report) -> dict[str, list[Any]]:
+    """Returns the properties of sites and their species, a list of all sites for each.
 
     Sites without one have None. Labels that only repeat the element are no property.
     """
@@ -284,12 +310,21 @@ def _site_properties(sites: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
         own = {key: value for key, value in species.items() if key not in _SPECIES}
         if site.get("label") not in (None, species["element"]):
             own["label"] = site["label"]
+        lost = [key for key in site if key not in _SITE and not is_empty(site[key])]
         for properties in (species.get("properties"), site.get("properties")):
-            own |= properties if isinstance(properties, dict) else {}
+            if isinstance(properties, dict):
+                for key, value in own.items():
+                    if properties.get(key, value) != value:
+                        report.skip(f"key {key!r} of a species", "a property has another value")
+                own |= properties
+            elif not is_empty(properties):
+                lost.append("properties")
+        for key in lost:
+            report.skip(f"key {key!r} of a site", "no value that a site has")
         for key, value in own.items():
             if value is not None:
                 found.setdefault(key, [None] * len(sites))[i] = value
-    yield from found.items()
+    return found
 
 
 def _part(values: Mapping[str, Any], key: str) -> Any:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion.sources.json_stream import JsonStream, opened_text
-from atompack_torch.conversion.sources.pymatgen_entries import STRUCTURE, EntryReader, located
+from atompack_torch.conversion.sources.pymatgen_entries import STRUCTURE, EntryReader, is_empty, located
 from atompack_torch.conversion.sources.stacking import stacked_blocks
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.conversion_report import Report
@@ -111,7 +111,7 @@ def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) ->
 def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:
     reader = EntryReader(path, keys, report)
     with JsonStream(path) as stream:
-        for number, entry in enumerate(_entries(stream)):
+        for number, entry in enumerate(_entries(stream, report)):
             try:
                 made = reader.parts(entry.value, entry.name, entry.extra)
             except AtompackError as error:
@@ -124,12 +124,12 @@ def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts
     reader.check_all_found()
 
 
-def _entries(stream: JsonStream) -> Iterator[_Entry]:
+def _entries(stream: JsonStream, report: Report) -> Iterator[_Entry]:
     """Yields the entries of a file of any layout."""
     head = stream.head(_HEAD)
     if stream.peek() == "[":
         for value in stream.items():
-            yield from _steps(value, "")
+            yield from _steps(value, "", report)
     elif _FRAMES.match(head):
         for material in stream.keys():
             if stream.peek() != "{":
@@ -149,16 +149,19 @@ def _entries(stream: JsonStream) -> Iterator[_Entry]:
                     if len(document[material]) > _MAX_PARTS:
                         raise stream.fault(f"expected entries in {material!r:.40}, got others")
                 else:
-                    yield from _steps(value, name)
+                    yield from _steps(value, name, report)
         if located(document):
             yield _Entry(document, "", {})
             return
         for material, values in document.items():
-            for value in values if isinstance(values, list) else ():
-                yield _Entry(value, material, {})
+            if isinstance(values, list):
+                for value in values:
+                    yield _Entry(value, material, {})
+            elif not is_empty(values):
+                report.skip(f"key {material!r}", "of the whole file")
     else:
         while stream.peek():
-            yield from _steps(stream.value(), "")
+            yield from _steps(stream.value(), "", report)
     if stream.peek():
         raise stream.fault(f"expected the end of the file, got {stream.peek()!r}")
 
@@ -168,11 +171,14 @@ def _may_be_entry(value: Any) -> bool:
     return not isinstance(value, dict) or not _ENTRY_KEYS.isdisjoint(value)
 
 
-def _steps(value: Any, name: str) -> Iterator[_Entry]:
+def _steps(value: Any, name: str, report: Report) -> Iterator[_Entry]:
     """Yields an entry, or the steps of a relaxation."""
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
         yield _Entry(value, name, {})
         return
+    for key, lost in value.items():
+        if key not in ("steps", "functional") and not is_empty(lost):
+            report.skip(f"key {key!r} of a relaxation", "of all its steps")
     extra = {"material": name, "functional": value.get("functional")}
     for i, step in enumerate(value["steps"]):
         yield _Entry(step, f"{name}-{i}" if name else "", {**extra, "step": i})
