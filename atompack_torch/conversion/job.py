@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,16 +90,16 @@ class Job(NamedTuple):
             CorruptFileError: a structure cannot be read.
             TooNarrowError: at the end, if types were too narrow; ``fit`` knows all of them now.
         """
-        blocks = self._blocks(report)
-        try:
-            yield from self._write(blocks, report, fit)
-        except TooNarrowError:
-            assert fit is not None
-            for block in blocks:
-                if len(block.columns.ptr) > 1:
-                    fit.learn(block.columns)
-                yield block.n_read
-            raise
+        with closing(self._blocks(report)) as blocks:  # a held error must not hold files open
+            try:
+                yield from self._write(blocks, report, fit)
+            except TooNarrowError:
+                assert fit is not None
+                for block in blocks:
+                    if len(block.columns.ptr) > 1:
+                        fit.learn(block.columns)
+                    yield block.n_read
+                raise
         self._say(report)
         report.bytes_read = sum(source.n_bytes() for source in self.sources)
         if os.fspath(self.dst) != STDIN:
@@ -231,7 +232,7 @@ class Job(NamedTuple):
                     _count(fitted, report)
                 yield n_read
 
-    def _blocks(self, report: Report) -> Iterator[Block]:
+    def _blocks(self, report: Report) -> Generator[Block, None, None]:
         """Yields the blocks of all sources, checked and changed; of a part also those outside."""
         total = None if None in self.counts else sum(filter(None, self.counts))
         edits = [edit.begin(report, total) for edit in self.edits]

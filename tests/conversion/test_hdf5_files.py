@@ -221,6 +221,26 @@ def test_memory_that_the_file_does_not_justify(
         file.rows("/x", 0, 64)
 
 
+def test_the_reader_ends_with_an_error_of_the_target(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["positions"], file["numbers"] = np.full((5, 2, 3), 1e76, np.longdouble), [1, 1]
+        file["energy"] = np.ones(5)
+    with pytest.raises(apt.FieldError, match="expected numbers that float32 holds") as held:
+        convert(tmp_path / "a.h5", tmp_path / "a.atp", progress=False)
+    helper = hdf5_files._HELPER._process
+    assert helper is not None
+    children = Path(f"/proc/{helper.pid}/task/{helper.pid}/children")
+    assert children.read_text() == ""
+    del held
+
+
+def test_a_file_can_outlive_the_helper(tmp_path: Path) -> None:
+    arrays(tmp_path / "x.h5").file.close()
+    with opened(tmp_path / "x.h5"):
+        hdf5_files._HELPER.stop()
+    assert hdf5_files._HELPER._process is None
+
+
 def test_readers_of_threads_and_of_a_forked_process(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     arrays(path).file.close()

@@ -162,8 +162,10 @@ class _Helper:
             pid: its process number.
 
         Returns:
-            Its exit status; -n if signal n ended it.
+            Its exit status; -n if signal n ended it. 0 if the process was stopped before.
         """
+        if self._process is None:
+            return 0
         return self._exchange(f"end {pid}")
 
     def _exchange(self, text: str, passed: socket.socket | None = None) -> int:
