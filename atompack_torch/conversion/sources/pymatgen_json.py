@@ -22,7 +22,12 @@ from typing import Any, NamedTuple
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion.sources.json_stream import JsonStream, opened_text
-from atompack_torch.conversion.sources.pymatgen_entries import STRUCTURE, EntryReader, is_empty, located
+from atompack_torch.conversion.sources.pymatgen_entries import (
+    STRUCTURE,
+    EntryReader,
+    is_empty,
+    located,
+)
 from atompack_torch.conversion.sources.stacking import stacked_blocks
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.conversion_report import Report
