@@ -34,9 +34,9 @@ from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.conversion_report import OnError, Report, pass_on
 from atompack_torch.formats.converter import Source, TargetOptions
 from atompack_torch.formats.extxyz.text_files import STDIN
-from atompack_torch.formats.hidden_parts import naming_errors
 from atompack_torch.formats.spans import Block, Span
 from atompack_torch.options import bytes_at, short_list
+from atompack_torch.publishing import naming_errors
 
 
 class Job(NamedTuple):

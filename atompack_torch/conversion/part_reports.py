@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.hidden_parts import published
+from atompack_torch.publishing import published
 
 _FOLDER = ".reports"
 

@@ -14,6 +14,7 @@ from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.spans import Span
 from atompack_torch.options import checked_part, files_in, is_url, part_range
+from atompack_torch.publishing import published
 
 Part = tuple[int, int]  # number of the part, from 0, and number of parts
 
@@ -103,21 +104,15 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
     """
     folder.mkdir(exist_ok=True)
     replace = replace or not files_in(folder, ".atp", is_deep=False)
-    path, own = folder / PLAN, folder / f".{PLAN}.{part[0]:05}.new"
+    path = folder / PLAN
     text = json.dumps(plan, indent=1, sort_keys=True) + "\n"
     known = _text_of(path)
     if known is None or (replace and known != text):
-        own.write_text(text)
-        try:
-            if known is not None:
-                own.replace(path)
-            else:
-                with contextlib.suppress(FileExistsError):
-                    os.link(own, path)
-        except PermissionError:  # a file system without links
-            own.replace(path)
-        finally:
-            own.unlink(missing_ok=True)
+        with (
+            contextlib.suppress(FileExistsError),  # another process was first
+            published(path, "x" if known is None else "w") as hidden,
+        ):
+            hidden.write_text(text)
         known = _text_of(path)
     if known == text:
         return

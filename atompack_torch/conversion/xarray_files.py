@@ -17,9 +17,9 @@ from atompack_torch.conversion.sources.hdf5_child import SLICE_BYTES
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile
 from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
-from atompack_torch.formats.hidden_parts import published
 from atompack_torch.options import bytes_at, check_level, checked_path
 from atompack_torch.progress import Progress
+from atompack_torch.publishing import published
 
 if TYPE_CHECKING:
     import xarray

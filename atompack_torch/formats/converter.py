@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from atompack_torch.batch.columns import Columns
+from atompack_torch.formats import recognize
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import bytes_at
+from atompack_torch.publishing import published
 from atompack_torch.remote.staging import Options
 
 Mode = Literal["x", "w", "a"]
@@ -160,3 +162,32 @@ class Converter(Protocol):
 
     def open_target(self, path: str, options: TargetOptions) -> AbstractContextManager[Target]:
         """Opens a target, to which blocks are written; without it, the format is only read."""
+
+
+@contextmanager
+def staged_folder(path: str, source: str) -> Iterator[Path]:
+    """Provides a hidden folder next to a target, which gets its name when the block ends.
+
+    Args:
+        path: the target, which is replaced if it is a folder of the same format.
+        source: name of the format.
+
+    Yields:
+        The folder.
+
+    Raises:
+        ValueError: the target exists and is something else.
+        OSError: the output cannot be written or renamed.
+    """
+    place = Path(path)
+    if place.exists():
+        found = recognize(place) if place.is_dir() else None
+        is_same = found is not None and found.source == source
+        if not is_same and (place.is_file() or any(place.iterdir())):
+            raise ValueError(
+                f"mode: expected a folder of format {source} to replace, got another: delete "
+                f"{path} first"
+            )
+    with published(place) as made:
+        made.mkdir()
+        yield made

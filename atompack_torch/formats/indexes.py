@@ -176,7 +176,11 @@ def _read(kept: Path, version: FileVersion) -> ParsedIndex | None:
 
 
 def _write(kept: Path, content: bytes) -> bool:
-    """Writes an index whole or not at all; False if it cannot be written."""
+    """Writes an index whole or not at all; False if it cannot be written.
+
+    It is not synced, as thousands of files may be indexed in turn: its checksum would show what a
+    loss of power did to it.
+    """
     hidden = kept.with_name(f"{kept.name}.{secrets.token_hex(8)}.part")
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.formats.atp.files import snapshot_of
 from atompack_torch.formats.atp.writer import AtpWriter, Codec
 from atompack_torch.options import WriterOptions, absolute_path, is_url
+from atompack_torch.publishing import publish
 from atompack_torch.ray.columns import columns_of
 
 
@@ -156,12 +157,10 @@ class AtpDatasink(Datasink):  # type: ignore[misc]  # Ray's base classes are not
             left.unlink()
         for left in self._hidden.glob(".*"):
             left.unlink()
-        _sync(self._hidden)
         try:
-            self._hidden.rename(self._folder)
-        except OSError as error:
-            raise file_exists(self._folder, "choose another folder") from error
-        _sync(self._folder.parent)
+            publish(self._hidden, self._folder, "x")
+        except FileExistsError:
+            raise file_exists(self._folder, "choose another folder") from None
 
     def on_write_failed(self, error: Exception) -> None:
         """Removes everything that was written.
@@ -187,12 +186,3 @@ class AtpDatasink(Datasink):  # type: ignore[misc]  # Ray's base classes are not
         clash = type_clash(paths)
         if clash is not None:
             raise FieldError(f"{self._folder}: {clash.text}: cast the column to one type")
-
-
-def _sync(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,16 +7,13 @@ import errno
 import os
 import sys
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from atompack_torch.progress import Progress
-from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
@@ -53,59 +50,20 @@ def version_of(source: RemoteObject) -> ObjectVersion:
     return ObjectVersion(source.etag, source.modified, source.size)
 
 
-def download(
-    remote: RemoteFiles,
-    url: str,
-    path: str | os.PathLike[str],
-    *,
-    progress: bool | Report = True,
-) -> ObjectVersion:
-    """Downloads an object to a file, which appears whole or not at all.
-
-    At most 32 MiB are in memory. An existing file is replaced.
-
-    Args:
-        remote: access to remote files.
-        url: the URL of the object.
-        path: the local file.
-        progress: True to show a bar on a terminal once it has taken seconds, False for none, or a
-            function that is called with the number of further bytes that are done.
-
-    Returns:
-        The version that was downloaded.
-
-    Raises:
-        FileNotFoundError: there is no such object.
-        PermissionError: the store refuses it.
-        TimeoutError: the store does not answer.
-        OSError: the object changed meanwhile (ESTALE), or the file cannot be written.
-    """
-    target = Path(path)
-    staged = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    source = remote.open_object(url)
-    file = os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        fetch_into(file, source, url, progress)
-        staged.replace(target)
-    except BaseException:
-        staged.unlink()
-        raise
-    finally:
-        os.close(file)
-    return version_of(source)
-
-
 def fetch_into(file: int, source: RemoteObject, url: str, progress: bool | Report = True) -> None:
-    """Writes all bytes of an object that is open to a file.
+    """Writes all bytes of an object that is open to a file, with at most 32 MiB in memory.
 
     Args:
         file: descriptor of the file, which gets the length of the object.
         source: the object.
         url: its URL, for progress and errors.
-        progress: see ``download``.
+        progress: True to show a bar on a terminal once it has taken seconds, False for none, or a
+            function that is called with the number of further bytes that are done.
 
     Raises:
-        OSError: as for ``download``.
+        PermissionError: the store refuses it.
+        TimeoutError: the store does not respond.
+        OSError: the object changed meanwhile (ESTALE), or the file cannot be written.
     """
 
     def fetch(offset: int) -> int:

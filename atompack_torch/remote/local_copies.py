@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atompack_torch.publishing import publish
 from atompack_torch.remote.downloads import ObjectVersion, fetch_into, version_of
 from atompack_torch.remote.files import DISK_BYTES, RemoteFiles
 from atompack_torch.remote.urls import shown_url
@@ -63,7 +64,7 @@ def latest_version(remote: RemoteFiles, url: str) -> ObjectVersion:
         The version.
 
     Raises:
-        OSError: as for ``download``.
+        OSError: as for ``fetch_into``.
     """
     return version_of(remote.open_object(url))
 
@@ -90,8 +91,8 @@ def local_copy(
         The copy.
 
     Raises:
-        OSError: as for ``download``; ESTALE if another version is wanted than the present one, and
-            ENOSPC if the limit of the block cache is less than the object.
+        OSError: as for ``fetch_into``; ESTALE if another version is wanted than the present
+            one, and ENOSPC if the limit of the block cache is less than the object.
     """
     folder = None if remote.block_cache is None else _Folder(remote, remote.block_cache)
     if version is not None:
@@ -215,7 +216,7 @@ class _Folder:
             os.truncate(file, source.size)  # seen by others that make room
             self._make_room(source.size, url, staged)
             fetch_into(file, source, url)
-            staged.replace(path)
+            publish(staged, path)
         except BaseException:
             staged.unlink(missing_ok=True)
             raise

@@ -18,8 +18,8 @@ from atompack_torch.datasets.sweeping import reporting
 from atompack_torch.display.markup import Markup, short, tag
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.formats.dispatch import open as open_path
-from atompack_torch.formats.hidden_parts import published
 from atompack_torch.options import PathLike, checked_path, is_url
+from atompack_torch.publishing import published
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.reports.collection import Collector
 from atompack_torch.reports.findings import Findings

@@ -10,7 +10,7 @@ from atompack_torch.batch.elements import symbol
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.display.charts import integer_bins
 from atompack_torch.fields import with_usual_unit
-from atompack_torch.formats.hidden_parts import published
+from atompack_torch.publishing import published
 
 _MOST_BARS = 40
 

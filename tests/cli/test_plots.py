@@ -13,7 +13,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch import cli
-from atompack_torch.formats.hidden_parts import hidden_part
+from atompack_torch.publishing import hidden_part
 
 
 @pytest.fixture(scope="module")

@@ -214,7 +214,7 @@ def test_other_folders_are_not_replaced(tmp_path: Path, target: str) -> None:
     (tmp_path / "home/deep/letter.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("home", "file"):
-        with pytest.raises(ValueError, match=r"take .* away first"):
+        with pytest.raises(ValueError, match=r"delete .* first"):
             convert(tmp_path / "1.atp", tmp_path / name, target=target, mode="w", progress=False)
     assert (tmp_path / "home/deep/letter.txt").read_text() == "mine"
     assert (tmp_path / "file").read_text() == "mine"

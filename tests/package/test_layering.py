@@ -242,6 +242,7 @@ TOP = {
     "fields": {"_native"},
     "options": {"errors", "_native"},
     "progress": set(),
+    "publishing": {"_native"},
 }
 
 

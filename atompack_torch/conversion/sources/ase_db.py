@@ -29,8 +29,8 @@ from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
 from atompack_torch.formats.aselmdb.rows import row_of
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
-from atompack_torch.formats.hidden_parts import published
 from atompack_torch.formats.records import BLOCK_STRUCTURES, blocks, records_of
+from atompack_torch.publishing import published
 
 _Path = str | os.PathLike[str]
 _TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE

@@ -25,9 +25,8 @@ from atompack_torch.conversion.virials import virials_of, volumes_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits
+from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
 from atompack_torch.formats.records import is_per_atom
-from atompack_torch.formats.staged_outputs import staged_folder
 
 TARGET = TargetTraits(makes_folder=True)
 # Arrays with values for each atom; others have them for each frame.

@@ -22,8 +22,8 @@ from atompack_torch.batch.conversions import Parts
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions
-from atompack_torch.formats.hidden_parts import published
 from atompack_torch.formats.records import records_of
+from atompack_torch.publishing import published
 
 FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values beside MACE's
 DEFAULT_TYPE = "Default"  # of structures without a type

@@ -27,9 +27,8 @@ from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.targets.npy_files import GrowingNpy
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits
+from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
 from atompack_torch.formats.records import is_per_atom
-from atompack_torch.formats.staged_outputs import staged_folder
 
 TARGET = TargetTraits(makes_folder=True)
 DESCRIPTION = "atompack_torch.json"

@@ -32,7 +32,7 @@ from atompack_torch.conversion.targets.parquet_columns import (
 )
 from atompack_torch.fields import BUILTIN, RESERVED, FieldId, prefixed_id
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits
-from atompack_torch.formats.hidden_parts import published
+from atompack_torch.publishing import published
 
 TARGET = TargetTraits(has_schema=True, codecs=("zstd", "lz4", "none"))
 METADATA = "atompack_torch"

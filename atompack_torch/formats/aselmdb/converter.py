@@ -40,13 +40,13 @@ from atompack_torch.formats.converter import (
     Target,
     TargetOptions,
     TargetTraits,
+    staged_folder,
 )
 from atompack_torch.formats.forwarding import example_of, readable
-from atompack_torch.formats.hidden_parts import published
 from atompack_torch.formats.records import is_per_atom, records_of
 from atompack_torch.formats.row_blocks import RowBlock, RowBlocks
-from atompack_torch.formats.staged_outputs import staged_folder
 from atompack_torch.options import files_in
+from atompack_torch.publishing import published
 
 TARGET = TargetTraits(makes_folder=True)
 _SUFFIX = ".aselmdb"

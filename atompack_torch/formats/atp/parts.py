@@ -11,8 +11,8 @@ from atompack_torch.datasets.partial_statistics import PartialStatistics, merge
 from atompack_torch.datasets.sweeping import Report
 from atompack_torch.formats.atp import inspection as atp
 from atompack_torch.formats.entry import Summary
-from atompack_torch.formats.hidden_parts import published
 from atompack_torch.options import files_in
+from atompack_torch.publishing import published
 from atompack_torch.remote.files import RemoteFiles
 
 

@@ -34,12 +34,12 @@ from atompack_torch.formats.extxyz.keys import (
 from atompack_torch.formats.extxyz.momenta import Momenta
 from atompack_torch.formats.extxyz.text import text_of
 from atompack_torch.formats.extxyz.text_files import STDIN, Text
-from atompack_torch.formats.hidden_parts import hidden_part, naming_errors
 from atompack_torch.formats.indexes import scan
 from atompack_torch.formats.records import stress_of_six
 from atompack_torch.formats.spans import Span
 from atompack_torch.formats.writer_base import WriterBase
 from atompack_torch.options import threads_or_cores
+from atompack_torch.publishing import hidden_part, naming_errors, publish
 
 
 class Reader(Iterator[Columns]):
@@ -406,12 +406,11 @@ class Writer(WriterBase):
             return
         try:
             with naming_errors(self._path, self._part):
-                self._file.flush()
-                os.fsync(self._file.fileno())
                 self._file.close()
-                if self._mode == "x" and self._path.exists():
-                    raise file_exists(self._path, "mode='w' replaces it")
-                self._part.replace(self._path)
+                publish(self._part, self._path, self._mode)
+        except FileExistsError:
+            self._remove()
+            raise file_exists(self._path, "mode='w' replaces it") from None
         except BaseException:
             self._remove()
             raise

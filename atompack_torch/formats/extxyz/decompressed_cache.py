@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from atompack_torch.formats.extxyz.text_files import is_compressed, plain_pieces
 from atompack_torch.formats.indexes import hidden_name, kept_place
 from atompack_torch.progress import Progress
+from atompack_torch.publishing import published
 
 _SILENT_BYTES = 16 << 20
 _END_BYTES = 64 << 10  # of a compressed file, which hold the checksum of all that is packed
@@ -67,26 +67,21 @@ def _version(path: str) -> str:
 
 
 def _unpack(path: str, copy: Path, version: str, max_bytes: int | None) -> None:
-    hidden = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}.part")
     size = Path(path).stat().st_size
     label = f"unpacking {Path(path).name}"
     try:
-        with (
-            hidden.open("xb") as file,
-            Progress(size, "bytes", label=label, enabled=size >= _SILENT_BYTES) as bar,
-        ):
-            for piece, n_read in plain_pieces(path, max_bytes):
-                file.write(piece)
-                bar.update(n_read - bar.done)
-            file.flush()
-            os.fsync(file.fileno())  # after a loss of power the copy is whole, or there is none
-        if _version(path) != version:
-            raise OSError(f"{path}: the file was changed while it was unpacked")
-        hidden.replace(copy)
-    except BaseException as error:
-        with suppress(OSError):
-            hidden.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        with published(copy) as hidden:
+            with (
+                hidden.open("xb") as file,
+                Progress(size, "bytes", label=label, enabled=size >= _SILENT_BYTES) as bar,
+            ):
+                for piece, n_read in plain_pieces(path, max_bytes):
+                    file.write(piece)
+                    bar.update(n_read - bar.done)
+            if _version(path) != version:
+                raise OSError(f"{path}: the file was changed while it was unpacked")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
             text = f"unpacked copy in {copy.parent} (XDG_CACHE_HOME names another)"
             raise OSError(error.errno, f"{text}: {error.strerror}", path) from None
         raise

@@ -1,6 +1,7 @@
-"""Hidden names for outputs that libraries write, and removal of those that killed processes left.
+"""Outputs that appear whole or not at all: written under a hidden name, synced, then renamed.
 
-Such outputs cannot hold a lock, so their names contain the process that writes them.
+What libraries write cannot hold a lock, so hidden names contain the process that writes them, and
+those that killed processes left are removed by the next one.
 """
 
 from __future__ import annotations
@@ -17,39 +18,80 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 _REMOVALS = 20  # as threads of a library that has failed may still write
 
 
 @contextmanager
-def published(target: Path) -> Iterator[Path]:
+def published(target: Path, mode: Literal["w", "x"] = "w") -> Iterator[Path]:
     """Provides a hidden path, whose file or folder gets its name when the block ends.
 
-    It is on disk by then, and replaces what has the name. After an error nothing is left of it.
+    It is on disk by then. After an error nothing is left of it.
 
     Args:
         target: the path that the output gets.
+        mode: ``"w"``: it replaces what has the name; ``"x"``: nothing may have the name.
 
     Yields:
         The hidden path, at which the block makes a file or folder.
 
     Raises:
+        FileExistsError: mode ``"x"``, and the target exists.
         OSError: the output cannot be written or renamed; names the target.
     """
     hidden = hidden_part(target)
     try:
         with naming_errors(target, hidden):
             yield hidden
-            for path in [*hidden.rglob("*"), hidden]:
-                _sync(path)
-            if target.is_dir() and hidden.is_dir():
-                _exchange(target, hidden)
-            else:
-                hidden.replace(target)
-            _sync(target.parent)
+            publish(hidden, target, mode)
     finally:
         for path in target.parent.glob(f"{glob.escape(hidden.name)}*"):
             _remove(path)
+
+
+def publish(hidden: Path, target: Path, mode: Literal["w", "x"] = "w") -> None:
+    """Writes a complete file or folder through to the disk, then gives it its name.
+
+    Args:
+        hidden: its hidden path, in the same folder as the target.
+        target: its name.
+        mode: ``"w"``: it replaces what has the name; ``"x"``: nothing may have the name, except an
+            empty folder that a folder replaces.
+
+    Raises:
+        FileExistsError: mode ``"x"``, and the target exists.
+        OSError: it cannot be written or renamed.
+    """
+    for path in [*hidden.rglob("*"), hidden]:
+        _sync(path)
+    if mode == "x":
+        _rename_exclusively(hidden, target)
+    elif target.is_dir() and hidden.is_dir():
+        _exchange(target, hidden)
+    else:
+        hidden.replace(target)
+    _sync(target.parent)
+
+
+def _rename_exclusively(hidden: Path, target: Path) -> None:
+    is_taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target))
+    if hidden.is_dir():
+        try:
+            hidden.rename(target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise is_taken from None
+            raise
+        return
+    try:
+        os.link(hidden, target)
+    except PermissionError:  # a file system without links
+        if target.exists():
+            raise is_taken from None
+        hidden.rename(target)
+    else:
+        hidden.unlink()
 
 
 @contextmanager
@@ -110,9 +152,9 @@ def _exchange(folder: Path, made: Path) -> None:
 
 
 def hidden_part(target: Path) -> Path:
-    """Returns a new hidden path beside a target, after removing those of dead processes.
+    """Returns a new hidden path next to a target, after removing those of dead processes.
 
-    Parts of other machines and containers are left alone, since nothing tells whether their
+    Parts of other machines and containers are left alone, since nothing shows whether their
     processes run.
 
     Args:
