@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from atompack_torch.formats.atlas_store.dataset import AtlasDataset
     from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
     from atompack_torch.formats.atp.dataset import AtpDataset
-    from atompack_torch.formats.atp.verification import Verification
     from atompack_torch.formats.atp.writer import AtpWriter
     from atompack_torch.formats.dispatch import compact, head, info, statistics, verify
     from atompack_torch.formats.dispatch import open as open  # noqa: A004
     from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
     from atompack_torch.formats.torch_cache.building import build_cache
     from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
-    from atompack_torch.formats.torch_cache.verification import CacheVerification, verify_cache
+    from atompack_torch.formats.torch_cache.verification import verify_cache
+    from atompack_torch.formats.verification import Verification
     from atompack_torch.loading.loader import Loader
     from atompack_torch.loading.samplers import (
         AtomBudgetBatchSampler,
@@ -90,7 +90,6 @@ else:
         "AtpWriter": "formats.atp.writer",
         "BlockShuffleSampler": "loading.samplers",
         "BucketBatchSampler": "loading.samplers",
-        "CacheVerification": "formats.torch_cache.verification",
         "ChebyshevDescriptor": "ops.chebyshev",
         "ColumnScan": "formats.atlas_store.column_scan",
         "StoredDataset": "formats.atlas_store.stored_dataset",
@@ -115,7 +114,7 @@ else:
         "TorchCacheDataset": "formats.torch_cache.dataset",
         "UnsafePickleError": "errors",
         "UnsupportedFormatError": "errors",
-        "Verification": "formats.atp.verification",
+        "Verification": "formats.verification",
         "WriterLockedError": "errors",
         "build_cache": "formats.torch_cache.building",
         "collate": "batch.molecule_batch",
@@ -207,7 +206,6 @@ __all__ = [
     "BlockCache",
     "BlockShuffleSampler",
     "BucketBatchSampler",
-    "CacheVerification",
     "ChebyshevDescriptor",
     "ColumnScan",
     "CorruptFileError",

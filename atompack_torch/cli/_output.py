@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._colors import Style, styled
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.entry import Check, Entry
+    from atompack_torch.formats.entry import Entry
+    from atompack_torch.formats.verification import Verification
 
 
 class UsageError(Exception):
@@ -58,7 +59,7 @@ def shows_progress(options: argparse.Namespace) -> bool:
     return not options.json and sys.stderr.isatty()
 
 
-def report_check(found: Check, as_json: bool) -> int:
+def report_check(found: Verification, as_json: bool) -> int:
     """Prints the result of a check.
 
     Args:

@@ -13,9 +13,8 @@ from atompack_torch.cli._colors import styled
 from atompack_torch.cli._options import add_codec, add_json, option_of
 from atompack_torch.cli._output import UsageError, print_json
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
-from atompack_torch.errors import AtompackError
+from atompack_torch.errors import AtompackError, printable
 from atompack_torch.formats import FORMATS
-from atompack_torch.formats.text import printable
 from atompack_torch.options import ChangeOptions
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from atompack_torch.cli._options import (
 )
 from atompack_torch.cli._output import print_json
 from atompack_torch.cli._remote import add_remote, remote_options
+from atompack_torch.errors import printable
 from atompack_torch.formats import entry_name
-from atompack_torch.formats.text import printable, table
 from atompack_torch.options import is_url
 
 NAME = "bench"
@@ -85,6 +85,7 @@ def _print(one: dict[str, Any]) -> None:
 def _layouts(path: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Tries layouts of shards, and prints a table of them unless JSON is asked for."""
     from atompack_torch.cli._shard_layouts import table_rows, trials
+    from atompack_torch.formats.text import table
 
     given = {} if options.threads is None else {"num_threads": options.threads}
     rows = list(trials(path, 0.02 if options.quick else _LAYOUT_SECONDS, given))

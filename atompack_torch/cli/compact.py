@@ -19,8 +19,7 @@ from pathlib import Path
 from atompack_torch.cli._options import add_codec, add_json, add_source_and_target
 from atompack_torch.cli._output import UsageError, print_json, shows_progress
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
-from atompack_torch.errors import AtompackError
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import AtompackError, printable
 from atompack_torch.options import is_url
 
 NAME = "compact"

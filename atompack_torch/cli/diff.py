@@ -19,7 +19,7 @@ from atompack_torch.cli._options import add_json, check_at_least
 from atompack_torch.cli._output import print_json, shows_progress
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
 from atompack_torch.cli._targets import writing_errors
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 
 NAME = "diff"
 HELP = "compare two data sets, structure by structure"

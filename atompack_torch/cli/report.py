@@ -17,7 +17,7 @@ import math
 from atompack_torch.cli._options import add_json, check_at_least
 from atompack_torch.cli._output import UsageError, print_json, shows_progress
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 
 NAME = "report"
 HELP = "write a page about a data set: elements, labels, energies, forces, duplicates"

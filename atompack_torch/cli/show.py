@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _molecule(options: argparse.Namespace) -> Shown:
     from atompack_torch.formats.dispatch import open as open_path
-    from atompack_torch.formats.show_item import shown_item
+    from atompack_torch.formats.dispatch import shown_item
 
     try:
         index = int(options.index)

@@ -22,7 +22,7 @@ from atompack_torch.cli._targets import (
     target_options,
     writing_errors,
 )
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 
 NAME = "split"
 HELP = "split a data set into files for training, validation and test"

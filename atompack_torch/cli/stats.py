@@ -36,8 +36,7 @@ from atompack_torch.cli._output import (
 from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._plots import add_plot, check_plot
 from atompack_torch.cli._remote import add_remote, remote_entry
-from atompack_torch.errors import AtompackError
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import AtompackError, printable
 
 if TYPE_CHECKING:
     from atompack_torch.formats.entry import Summary

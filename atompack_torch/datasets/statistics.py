@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from atompack_torch.batch.elements import symbol
-from atompack_torch.datasets.statistics_html import statistics_html
+from atompack_torch.datasets.html import statistics_html
 from atompack_torch.fields import with_usual_unit
 
 _MOST_LABELS = 30  # in repr

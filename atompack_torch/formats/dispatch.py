@@ -8,16 +8,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
+from atompack_torch.fields import usual_unit
 from atompack_torch.formats import detect, entry_name, recognize, unknown
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     SeveralFormatsError,
+    Shown,
     atp_entry,
 )
 from atompack_torch.formats.paths import Source, listed, located
 from atompack_torch.formats.remote_compaction import compact_urls
+from atompack_torch.formats.text import (
+    example_document,
+    example_text,
+    molecule_document,
+    structure_text,
+)
 from atompack_torch.options import PathLike, check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
@@ -30,14 +38,11 @@ if TYPE_CHECKING:
     from atompack_torch.datasets.statistics import Statistics
     from atompack_torch.datasets.sweeping import Report
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
-    from atompack_torch.formats.atlas_shards.inspection import ShardVerification
     from atompack_torch.formats.atlas_shards.statistics import ShardStatistics
     from atompack_torch.formats.atlas_store.dataset import AtlasDataset
-    from atompack_torch.formats.atlas_store.inspection import StoreVerification
-    from atompack_torch.formats.atp.verification import Verification
     from atompack_torch.formats.atp.writer import Codec
     from atompack_torch.formats.entry import Description, Entry
-    from atompack_torch.formats.torch_cache.verification import CacheVerification
+    from atompack_torch.formats.verification import Verification
 
 
 @overload
@@ -192,7 +197,7 @@ def verify(
     storage_options: Mapping[str, object] | None = None,
     block_cache: PathLike | None = None,
     block_cache_bytes: int | None = None,
-) -> Verification | CacheVerification | StoreVerification | ShardVerification:
+) -> Verification:
     """Reads everything at a path with all checks.
 
     Headers, schema, index, every record, row, block and value are checked against the format, and
@@ -212,20 +217,17 @@ def verify(
         block_cache_bytes: likewise.
 
     Returns:
-        An object with ``ok``, ``n_faults``, ``faults`` and ``as_dict()``; its other counts depend
-        on the format.
+        Faults, warnings, and counts of what was read, which depend on the format.
 
     Raises:
         OSError: a file cannot be opened.
         ValueError: there is no such part, or the format is not verified in parts.
     """
     paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
-    found: Verification | CacheVerification | StoreVerification | ShardVerification
     entry = entry_of(paths, remote)
-    if part is not None:
-        found = atp_entry(entry, paths).verify(paths, max_faults, progress, remote, part)
-        return found
-    found = entry.verify(paths, max_faults, progress, remote)  # type: ignore[assignment]
+    if part is None:
+        return entry.verify(paths, max_faults, progress, remote)
+    found: Verification = atp_entry(entry, paths).verify(paths, max_faults, progress, remote, part)
     return found
 
 
@@ -382,3 +384,33 @@ def entry_of(paths: Sequence[str], remote: RemoteFiles | None = None) -> Entry:
         raise SeveralFormatsError(f"{shown} and others: expected one format, got several")
     entry: Entry = importlib.import_module(next(iter(names)))
     return entry
+
+
+def shown_item(dataset: Any, index: int, max_atoms: int) -> Shown:
+    """Formats one item of a dataset.
+
+    Args:
+        dataset: a dataset of molecules or examples.
+        index: number of the item, negative ones from the end.
+        max_atoms: show at most this many atoms.
+
+    Returns:
+        The item.
+
+    Raises:
+        IndexError: there is no such item.
+        FieldError: items are neither molecules nor examples.
+    """
+    from atompack_torch.batch.molecule_batch import Molecule
+    from atompack_torch.formats.atlas_shards.dataset import ShardDataset
+
+    item = dataset[index]
+    number = index % len(dataset)
+    if isinstance(item, Molecule):
+        document = molecule_document(number, item)
+        for name, field in document["fields"].items():
+            field["usual_unit"] = usual_unit(name)
+        return Shown(document, structure_text(number, item, max_atoms))
+    if isinstance(dataset, ShardDataset):
+        return Shown(example_document(number, item), example_text(number, item))
+    raise FieldError(f"expected a dataset of molecules, got {type(dataset).__name__}")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from atompack_torch.datasets.sweeping import Report
-from atompack_torch.errors import FieldError, UnsupportedFormatError
-from atompack_torch.formats.check_report import CheckReport
+from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
+from atompack_torch.formats.text import histogram, molecule_document, molecule_text
+from atompack_torch.formats.verification import Verification
 from atompack_torch.remote.files import RemoteFiles
+
+if TYPE_CHECKING:
+    from atompack_torch.batch.molecule_batch import Molecule
+    from atompack_torch.datasets.statistics import Statistics
 
 
 class SeveralFormatsError(UnsupportedFormatError):
@@ -46,6 +51,19 @@ class Head(NamedTuple):
     documents: Iterable[Any]
     text: str
 
+    @classmethod
+    def of_molecules(cls, datasets: Iterable[Any], n: int) -> Head:
+        """Reads the first ``n`` molecules of each of several datasets."""
+        numbered: list[tuple[int, Molecule]] = []
+        lines = []
+        for dataset in datasets:
+            first = [(i, dataset[i]) for i in range(min(n, len(dataset)))]
+            lines += [molecule_text(i, molecule) for i, molecule in first]
+            lines.append(f"{len(first):,} of {len(dataset):,} molecules")
+            numbered += first
+        documents = (molecule_document(i, molecule) for i, molecule in numbered)
+        return cls([molecule for _, molecule in numbered], documents, "\n".join(lines))
+
 
 class Shown(NamedTuple):
     """One item of a data set.
@@ -57,20 +75,6 @@ class Shown(NamedTuple):
 
     document: Any
     text: str
-
-
-class Check(Protocol):
-    """Interface of the result of a check."""
-
-    @property
-    def ok(self) -> bool:
-        """True if there is no fault."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Returns the result as plain JSON values."""
-
-    def report(self) -> CheckReport:
-        """Returns the result in readable form."""
 
 
 class Summary(NamedTuple):
@@ -85,6 +89,22 @@ class Summary(NamedTuple):
     value: Any
     document: Any
     text: str
+
+    @classmethod
+    def of_statistics(cls, found: Statistics, place: str | None = None) -> Summary:
+        """Formats statistics of molecules.
+
+        Args:
+            found: the statistics.
+            place: file and index of the molecule with the longest force, if known.
+
+        Returns:
+            The statistics, with a histogram of sizes in the text.
+        """
+        lines = [printable(line) for line in repr(found).splitlines()]
+        if place is not None:
+            lines.append(f"longest force: {printable(place)}")
+        return cls(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 
 class CompactOptions(NamedTuple):
@@ -160,7 +180,7 @@ class Entry(Protocol):
         max_faults: int,
         progress: bool | Report,
         remote: RemoteFiles | None,
-    ) -> Check:
+    ) -> Verification:
         """Reads everything with all checks."""
 
     def statistics(

@@ -6,17 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch._native import Verifier
-from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
-from atompack_torch.errors import AtompackError, FieldError
-from atompack_torch.fields import BUILTIN, PREFIXES
-from atompack_torch.formats.atp.description import labels_text
+from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.errors import AtompackError, FieldError, printable
 from atompack_torch.formats.atp.inspection import count_labels, schema_of
-from atompack_torch.formats.atp.verification import Fault, Verification
 from atompack_torch.formats.entry import Description, Head, Summary, WrongOptionError
-from atompack_torch.formats.molecules import histogram, molecule_document, molecule_text
 from atompack_torch.formats.paths import listed
-from atompack_torch.formats.text import printable
+from atompack_torch.formats.text import labels_text
+from atompack_torch.formats.verification import Fault, Verification, check_records
 from atompack_torch.options import is_url
 
 if TYPE_CHECKING:
@@ -111,12 +107,7 @@ class ParsedEntry:
         Raises:
             WrongOptionError: a label that no file has.
         """
-        dataset = self._open(paths, fields=fields)
-        molecules = [dataset[i] for i in range(min(n, len(dataset)))]
-        texts = [molecule_text(i, molecule) for i, molecule in enumerate(molecules)]
-        texts.append(f"{len(molecules):,} of {len(dataset):,} molecules")
-        documents = (molecule_document(i, molecule) for i, molecule in enumerate(molecules))
-        return Head(molecules, documents, "\n".join(texts))
+        return Head.of_molecules([self._open(paths, fields=fields)], n)
 
     def verify(
         self,
@@ -140,32 +131,19 @@ class ParsedEntry:
         Raises:
             OSError: a file cannot be opened.
         """
-        result = Verification([*paths])
+        result = Verification([*paths], Counter(molecules=0, bytes=0))
         try:
             dataset = self._class(paths[0] if len(paths) == 1 else paths, index=False)
             result.files = list(dataset._files)
             source = dataset._without_mapping()._batcher().source
         except AtompackError as error:
-            result.n_faults = 1
-            result.faults = [Fault(paths[0], None, str(error))][:max_faults]
+            result.add_fault(Fault(paths[0], None, str(error)), max_faults)
             return result
-        verifier = Verifier(source, available_threads(None))
-        non_finite: Counter[str] = Counter()
         with reporting(progress, len(dataset), "verifying") as report:
-            for n_molecules in steps(verifier, report):
-                n_faults, faults, n_bytes, fields = verifier.take()
-                result.n_faults += n_faults
-                room = max_faults - len(result.faults)
-                for number, text in faults[:room]:
-                    path, molecule = dataset._place_of(number)
-                    result.faults.append(Fault(path, molecule, text))
-                result.n_molecules += n_molecules
-                result.n_bytes += n_bytes
-                for scope, key, molecules in fields:
-                    non_finite[(PREFIXES[scope] if scope != BUILTIN else "") + key] += molecules
+            found = check_records(source, result, max_faults, report, dataset._place_of)
         result.warnings = [
-            f"{molecules} molecules store NaN or infinite values (field {name!r})"
-            for name, molecules in sorted(non_finite.items())
+            f"{n} molecules store NaN or infinite values (field {name!r})"
+            for name, n in sorted(found.items())
         ]
         return result
 
@@ -193,11 +171,11 @@ class ParsedEntry:
         asked = {name: of_dataset.pop(name) for name in names}
         dataset = self._open(paths, **of_dataset)
         found = dataset.statistics(progress, **asked)
-        lines = [printable(line) for line in repr(found).splitlines()]
+        place = None
         if found.max_force_molecule is not None:
             path, number = dataset._place_of(found.max_force_molecule)
-            lines.append(f"longest force: {printable(path)}: molecule {number}")
-        return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+            place = f"{path}: molecule {number}"
+        return Summary.of_statistics(found, place)
 
 
 _SUMMED = ("n_molecules", "n_atoms", "file_bytes")

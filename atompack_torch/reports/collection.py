@@ -16,7 +16,7 @@ from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
 from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVED, STRUCTURE
-from atompack_torch.formats.molecules import formula
+from atompack_torch.formats.text import formula
 from atompack_torch.reports.findings import (
     LOG_EDGES,
     Array,

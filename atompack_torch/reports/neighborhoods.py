@@ -20,7 +20,7 @@ from atompack_torch.errors import FieldError
 from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.formats.atp.writer import AtpWriter
-from atompack_torch.formats.molecules import formula
+from atompack_torch.formats.text import formula
 from atompack_torch.reports.findings import Array, Neighborhoods
 from atompack_torch.reports.sampling import Extremes
 

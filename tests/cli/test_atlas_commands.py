@@ -77,10 +77,13 @@ def test_array_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert found["n_datasets"] == 1
     assert document(capsys, "head", path)[0]["arrays"] == {"": [[0, 1, 2], [3, 4, 5]]}
     assert document(capsys, "verify", path) == {
+        "ok": True,
+        "files": [str(path)],
         "n_datasets": 1,
         "n_arrays": 1,
         "n_faults": 0,
         "faults": [],
+        "warnings": [],
     }
     assert document(capsys, "stats", path)[0]["max"] == 5
 

@@ -10,7 +10,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch import cli
-from atompack_torch.formats.molecules import formula
+from atompack_torch.formats.text import formula
 
 
 def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:

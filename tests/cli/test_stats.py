@@ -9,7 +9,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch import cli
-from atompack_torch.formats.molecules import histogram
+from atompack_torch.formats.text import histogram
 
 
 def test_json(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import torch
 
 import atompack_torch as apt
 from atompack_torch.batch.columns import Columns
-from atompack_torch.formats.atp.verification import Verification
 from atompack_torch.formats.converter import TargetOptions
 from atompack_torch.formats.entry import (
     Compaction,
@@ -19,8 +19,9 @@ from atompack_torch.formats.entry import (
     Head,
     Summary,
 )
-from atompack_torch.formats.molecules import molecule_document, molecule_text
 from atompack_torch.formats.records import records_of
+from atompack_torch.formats.text import molecule_document, molecule_text
+from atompack_torch.formats.verification import Verification
 from atompack_torch.formats.writer_base import WriterBase
 
 MAGIC = b"TOY\n"
@@ -62,7 +63,7 @@ def head(
 def verify(
     paths: Sequence[str], max_faults: int, progress: Any, remote: Any = None
 ) -> Verification:
-    return Verification(list(paths), n_molecules=len(ToyDataset(paths[0])))
+    return Verification(list(paths), Counter(molecules=len(ToyDataset(paths[0]))))
 
 
 def statistics(

@@ -78,7 +78,7 @@ def at(root: str, name: str) -> str:
 def plain(value: Any) -> Any:
     """Without paths, and with arrays as lists."""
     if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items() if k not in ("path", "file_bytes")}
+        return {k: plain(v) for k, v in value.items() if k not in ("path", "files", "file_bytes")}
     if isinstance(value, list):
         return [plain(one) for one in value]
     return value.tolist() if hasattr(value, "tolist") else value
@@ -96,7 +96,7 @@ def test_inspection_is_that_of_the_local_path(
     sizes = str(found).count(str(expected.get("file_bytes", "None")))
     assert sizes or not is_known or name == "shards"
     assert plain(apt.head(url, 3, **options)) == plain(apt.head(local, 3))
-    assert apt.verify(url, **options).as_dict() == apt.verify(local).as_dict()
+    assert plain(apt.verify(url, **options).as_dict()) == plain(apt.verify(local).as_dict())
     if name != "shards":
         assert plain(apt.statistics(url, **options)) == plain(apt.statistics(local))
 

@@ -43,7 +43,7 @@ from atompack_torch.cli._output import (
 )
 from atompack_torch.cli._parts import add_part, part_of
 from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 from atompack_torch.options import is_url, short_list
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from atompack_torch.cli._output import print_json
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import argparse
 
 from atompack_torch.cli._output import print_json
 from atompack_torch.cli.hub._options import add_repository, hub_errors
-from atompack_torch.formats.text import printable
+from atompack_torch.errors import printable
 
 NAME = "push"
 HELP = "verify a data set and send it to the hub"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,7 @@ import numpy as np
 
 from atompack_torch._native import ShardReader
 from atompack_torch.datasets.sweeping import Report, reporting
-from atompack_torch.errors import AtompackError, CorruptFileError
-from atompack_torch.formats.check_report import CheckReport
+from atompack_torch.errors import AtompackError, CorruptFileError, printable
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
@@ -24,7 +23,8 @@ from atompack_torch.formats.entry import (
     WrongOptionError,
 )
 from atompack_torch.formats.places import Place, bytes_text
-from atompack_torch.formats.text import is_tensor, plain, printable, table
+from atompack_torch.formats.text import example_document, example_text, table
+from atompack_torch.formats.verification import Fault, Verification
 from atompack_torch.options import bytes_at
 from atompack_torch.remote.files import RemoteFiles
 
@@ -35,8 +35,6 @@ _STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary"
 _MOST_SHARDS = 20  # of a data set, in text
 _NO_SHARD = ("", 2, 100, 0, 3, False)  # stands for the first of a data set without shards
 _COPIED_AT_ONCE = 1024  # examples
-_MOST_ITEMS = 20  # of a list, in text
-_MOST_CHARACTERS = 60  # of a value, in text
 
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
@@ -99,65 +97,12 @@ def head(
     return Head([value for _, value in numbered], documents, "\n".join(lines))
 
 
-def example_text(number: int, value: object) -> str:
-    """Formats an example as one line, followed by one per value."""
-    rows = [(printable(key), kind, shown) for key, kind, shown in _rows("", value)]
-    return f"example {number}: {_kind(value)}\n{table(rows, '  ')}"
-
-
-def example_document(number: int, value: object) -> dict[str, Any]:
-    """Converts an example to plain JSON values."""
-    return {"example": number, "value": plain(value)}
-
-
-@dataclass
-class ShardVerification:
-    """Result of ``verify`` for Atlas shards.
-
-    Attributes:
-        n_examples: number of examples in the data sets.
-        n_blocks: number of blocks read.
-        n_faults: number of blocks that are damaged, or hold more than data.
-        faults: messages about the first faults, at most ``max_faults``.
-        warnings: irregularities that readers tolerate.
-    """
-
-    n_examples: int = 0
-    n_blocks: int = 0
-    n_faults: int = 0
-    faults: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """True if every block could be read."""
-        return self.n_faults == 0
-
-    def as_dict(self) -> dict[str, object]:
-        """Converts the result to plain values, for JSON.
-
-        Returns:
-            Name of the attribute → value.
-        """
-        return asdict(self)
-
-    def report(self) -> CheckReport:
-        """Formats the result.
-
-        Returns:
-            The faults and warnings, and a summary in one line.
-        """
-        counts = f"{self.n_examples:,} examples, {self.n_blocks:,} blocks"
-        faults = {"faults": (self.faults, self.n_faults)}
-        return CheckReport(faults, self.warnings, f"{counts}: {self.n_faults:,} faults")
-
-
 def verify(
     paths: Sequence[str],
     max_faults: int,
     progress: bool | Report,
     remote: RemoteFiles | None = None,
-) -> ShardVerification:
+) -> Verification:
     """Reads every block.
 
     Args:
@@ -179,19 +124,19 @@ def verify(
     readers = [_reader(place, 0) for place in places]
     warned = [reader.shard_sizes_warning() for reader in readers]
     blocks = [
-        (reader, first)
+        (place.shown, reader, first)
         for reader, place in zip(readers, places, strict=True)
         for first in _first_examples(_opened(place))
     ]
-    found = ShardVerification(sum(map(len, readers)), len(blocks))
+    counts = Counter(examples=sum(map(len, readers)), blocks=len(blocks))
+    found = Verification([place.shown for place in places], counts)
     found.warnings = [warning for warning in warned if warning is not None]
     with reporting(progress, len(blocks), "verifying", "blocks") as report:
-        for reader, first in blocks:
+        for folder, reader, first in blocks:
             try:
                 read_example(reader, first)  # parses its whole block
             except (AtompackError, OSError) as error:
-                found.n_faults += 1
-                found.faults += [str(error)] if len(found.faults) < max_faults else []
+                found.add_fault(Fault(folder, None, str(error)), max_faults)
             if report is not None:
                 report(1)
     return found
@@ -326,35 +271,6 @@ def _opened(place: Place) -> ShardDataset:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # reported by info and verify
         return ShardDataset(place.path, **place.options)
-
-
-def _kind(value: Any) -> str:
-    if is_tensor(value):
-        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} {value.shape}"
-    if isinstance(value, (dict, list, tuple)):
-        return f"{type(value).__name__} of {len(value)}"
-    return type(value).__name__
-
-
-def _rows(name: str, value: Any) -> list[tuple[str, str, str]]:
-    """Lists name, kind and beginning of each value; nested values follow their container."""
-    parts: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        parts = list(value.items())
-    elif isinstance(value, (list, tuple)) and len(value) <= _MOST_ITEMS:
-        parts = list(enumerate(value))
-    if not parts:
-        return [(name, _kind(value), _shown(value))]
-    return [
-        row for key, part in parts for row in _rows(f"{name}.{key}" if name else str(key), part)
-    ]
-
-
-def _shown(value: Any) -> str:
-    text = " ".join(repr(value.tolist() if is_tensor(value) else value).split())
-    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 4] + " ..."
 
 
 def _document(place: Place) -> dict[str, Any]:

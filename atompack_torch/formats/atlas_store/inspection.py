@@ -6,9 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +17,10 @@ from atompack_torch._native import (
     AtlasVerification,
 )
 from atompack_torch.datasets.sweeping import Report, reporting
-from atompack_torch.errors import AtompackError, UnsupportedFormatError
+from atompack_torch.errors import AtompackError, UnsupportedFormatError, printable
 from atompack_torch.formats import opening
 from atompack_torch.formats.atlas_store.store_handle import check_store
 from atompack_torch.formats.atlas_store.stored_datasets import OpenedStore, head, show
-from atompack_torch.formats.check_report import CheckReport
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
@@ -31,7 +28,8 @@ from atompack_torch.formats.entry import (
     Summary,
 )
 from atompack_torch.formats.places import Place, bytes_text
-from atompack_torch.formats.text import plain, printable, table
+from atompack_torch.formats.text import plain, table
+from atompack_torch.formats.verification import Fault, Verification
 from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, bytes_at
 from atompack_torch.remote.files import RemoteFiles
 
@@ -87,52 +85,12 @@ def _text(store: dict[str, Any]) -> str:
     return f"{first}\n{table(rows, '  ')}{rest}"
 
 
-@dataclass
-class StoreVerification:
-    """Result of ``verify`` for stores and array files.
-
-    Attributes:
-        n_datasets: number of datasets examined; for an array file, of its arrays.
-        n_arrays: number of arrays read.
-        n_faults: number of arrays that cannot be read.
-        faults: messages about the first faults, at most ``max_faults``.
-    """
-
-    n_datasets: int = 0
-    n_arrays: int = 0
-    n_faults: int = 0
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """True if every array could be read."""
-        return self.n_faults == 0
-
-    def as_dict(self) -> dict[str, object]:
-        """Converts the result to plain values, for JSON.
-
-        Returns:
-            Name of the attribute → value.
-        """
-        return asdict(self)
-
-    def report(self) -> CheckReport:
-        """Formats the result.
-
-        Returns:
-            The faults and warnings, and a summary in one line.
-        """
-        counts = f"{self.n_datasets:,} datasets, {self.n_arrays:,} arrays"
-        faults = {"faults": (self.faults, self.n_faults)}
-        return CheckReport(faults, [], f"{counts}: {self.n_faults:,} faults")
-
-
 def verify(
     paths: Sequence[str],
     max_faults: int,
     progress: bool | Report,
     remote: RemoteFiles | None = None,
-) -> StoreVerification:
+) -> Verification:
     """Reads every array of every dataset.
 
     Args:
@@ -152,18 +110,20 @@ def verify(
     checks = [
         _checks_of_store(place) if place.is_folder else _checks_of_file(place) for place in places
     ]
-    found = StoreVerification(n_datasets=sum(n for n, _ in checks))
-    with reporting(progress, found.n_datasets, "verifying", "datasets") as report:
-        for arrays in chain.from_iterable(arrays for _, arrays in checks):
-            for check in arrays:
-                found.n_arrays += 1
-                try:
-                    check()
-                except (AtompackError, OSError) as error:
-                    found.n_faults += 1
-                    found.faults += [str(error)] if len(found.faults) < max_faults else []
-            if report is not None:
-                report(1)
+    n_datasets = sum(n for n, _ in checks)
+    files = [place.shown for place in places]
+    found = Verification(files, Counter(datasets=n_datasets, arrays=0))
+    with reporting(progress, n_datasets, "verifying", "datasets") as report:
+        for file, (_, datasets) in zip(files, checks, strict=True):
+            for arrays in datasets:
+                for check in arrays:
+                    found.counts["arrays"] += 1
+                    try:
+                        check()
+                    except (AtompackError, OSError) as error:
+                        found.add_fault(Fault(file, None, str(error)), max_faults)
+                if report is not None:
+                    report(1)
     return found
 
 

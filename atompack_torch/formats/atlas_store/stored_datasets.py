@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from atompack_torch.errors import printable
 from atompack_torch.fields import similar_names
 from atompack_torch.formats.entry import Head, Shown, WrongOptionError
 from atompack_torch.formats.places import Place
-from atompack_torch.formats.text import first_of, plain, printable, table
+from atompack_torch.formats.text import first_of, plain, table
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:

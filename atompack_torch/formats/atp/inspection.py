@@ -19,9 +19,8 @@ from atompack_torch._native import (
     describe_slots,
 )
 from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
-from atompack_torch.errors import AtompackError, FieldError
+from atompack_torch.errors import AtompackError, FieldError, printable
 from atompack_torch.fields import RESERVED, FieldId, public_names
-from atompack_torch.formats.atp.description import description_text
 from atompack_torch.formats.atp.files import files_of, snapshot_of
 from atompack_torch.formats.entry import (
     Compaction,
@@ -31,14 +30,12 @@ from atompack_torch.formats.entry import (
     Summary,
     WrongOptionError,
 )
-from atompack_torch.formats.molecules import histogram, molecule_document, molecule_text
-from atompack_torch.formats.text import printable
+from atompack_torch.formats.text import labels_text
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets.statistics import Statistics
     from atompack_torch.formats.atp.dataset import AtpDataset
-    from atompack_torch.formats.atp.verification import Verification
+    from atompack_torch.formats.verification import Verification
 
 _SAMPLE = 10_000  # molecules whose records are read, unless all are requested
 _SUMMED = (
@@ -112,7 +109,7 @@ def describe(
     total = {key: _sum(file[key] for file in files if "error" not in file) for key in _SUMMED}
     plain_labels = labels and labels._asdict()
     document = {**total, "schema": schema, "labels": plain_labels, "files": files}
-    return Description(document, description_text(document), errors)
+    return Description(document, _text(document), errors)
 
 
 def head(
@@ -135,12 +132,7 @@ def head(
     Raises:
         WrongOptionError: a label that no file has.
     """
-    dataset = open_files(paths, remote, fields=fields)
-    molecules = [dataset[i] for i in range(min(n, len(dataset)))]
-    texts = [molecule_text(i, molecule) for i, molecule in enumerate(molecules)]
-    texts.append(f"{len(molecules):,} of {len(dataset):,} molecules")
-    documents = (molecule_document(i, molecule) for i, molecule in enumerate(molecules))
-    return Head(molecules, documents, "\n".join(texts))
+    return Head.of_molecules([open_files(paths, remote, fields=fields)], n)
 
 
 def verify(
@@ -181,23 +173,7 @@ def statistics(
     place = None
     if found.max_force_molecule is not None:
         place = place_of(paths, found.max_force_molecule, remote)
-    return summary_of(found, place)
-
-
-def summary_of(found: Statistics, place: str | None) -> Summary:
-    """Formats statistics.
-
-    Args:
-        found: the statistics.
-        place: description of the molecule with the longest force; None if there is none.
-
-    Returns:
-        The statistics, with a histogram of sizes in the text.
-    """
-    lines = [printable(line) for line in repr(found).splitlines()]
-    if place is not None:
-        lines.append(f"longest force: {printable(place)}")
-    return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+    return Summary.of_statistics(found, place)
 
 
 def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
@@ -353,3 +329,66 @@ def place_of(paths: Sequence[str], number: int, remote: RemoteFiles | None) -> s
             return f"{access.shown(file)}: molecule {number}"
         number -= n_molecules
     raise AssertionError("the statistics name a molecule that no file has")
+
+
+def _text(described: dict[str, Any]) -> str:
+    files, labels = described["files"], described["labels"]
+    name = f"{len(files)} files" if len(files) > 1 else printable(files[0]["path"])
+    lines = []
+    if len(files) > 1 or "error" not in files[0]:
+        counts = f"{described['n_molecules']:,} molecules, {described['n_atoms']:,} atoms"
+        lines.append(f"{name}: {counts}")
+    if described["schema"]:
+        lines.append(labels_text(described["schema"], labels))
+    lines += _nan_lines(labels)
+    if len(files) > 1:
+        lines.append(f"  {_space_text(described)}")
+    lines += [_file_text(file, with_counts=len(files) > 1) for file in files]
+    return "\n".join(lines)
+
+
+def _nan_lines(labels: dict[str, Any] | None) -> list[str]:
+    """Formats a note for each label that is NaN in some molecules."""
+    if labels is None:
+        return []
+    of = f"{labels['n_looked_at']:,} {'molecules' if labels['exact'] else 'sampled'}"
+    return [
+        f"  {printable(name)}: NaN throughout in {n:,} of {of}: "
+        "AtpDataset(nan_is_missing=True) takes these as absent"
+        for name, n in labels["nan"].items()
+    ]
+
+
+def _file_text(file: dict[str, Any], with_counts: bool) -> str:
+    path = printable(file["path"])
+    slots = "; ".join(f"slot {name}: {_slot_text(slot)}" for name, slot in file["slots"].items())
+    if "error" in file:
+        return f"{path}: cannot be read\n  {slots}"
+    level = f" (level {file['level']})" if file["codec"] == "zstd" else ""
+    counts = f"{path}: {file['n_molecules']:,} molecules, {file['n_atoms']:,} atoms\n"
+    return (
+        f"{counts if with_counts else ''}"
+        f"  codec {file['codec']}{level}, record format {file['record_format']}, "
+        f"generation {file['generation']}\n"
+        f"  {slots}\n"
+        f"  {_space_text(file)}"
+    )
+
+
+def _slot_text(slot: dict[str, Any]) -> str:
+    if slot["problem"] is not None:
+        return f"damaged: {printable(slot['problem'])}"
+    in_use = ", in use" if slot.get("in_use") else ""
+    return f"generation {slot['generation']}, {slot['n_molecules']:,} molecules{in_use}"
+
+
+def _space_text(space: dict[str, Any]) -> str:
+    dead = "not known (records lie over one another)"
+    if space["dead_bytes"] is not None:
+        share = space["dead_bytes"] / space["file_bytes"] if space["file_bytes"] else 0.0
+        dead = f"{space['dead_bytes']:,} ({share:.1%})"
+    return (
+        f"{space['file_bytes']:,} bytes: records {space['record_bytes']:,} "
+        f"(uncompressed {space['uncompressed_bytes']:,}), schema {space['schema_bytes']:,}, "
+        f"index {space['index_bytes']:,}, dead {dead}, tail {space['tail_bytes']:,}"
+    )

@@ -75,4 +75,4 @@ def merged_statistics(paths: Sequence[str]) -> Summary:
         for file in (map(Path, files_in(path, ".json", is_deep=False)) if path.is_dir() else [path])
     ]
     parts = [PartialStatistics.of_json(file.read_text(), str(file)) for file in files]
-    return atp.summary_of(*merge(parts))
+    return Summary.of_statistics(*merge(parts))

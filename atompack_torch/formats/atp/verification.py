@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from functools import partial
 from os import PathLike
-
-import numpy as np
 
 from atompack_torch import formats
 from atompack_torch._native import (
@@ -15,86 +13,16 @@ from atompack_torch._native import (
     AtpSnapshot,
     AtpSpaceUse,
     FileStore,
-    Verifier,
     describe_slots,
 )
-from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
+from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import AtompackError
-from atompack_torch.fields import BUILTIN, PREFIXES
 from atompack_torch.formats.atp.files import files_of
-from atompack_torch.formats.check_report import CheckReport
+from atompack_torch.formats.verification import Fault, Verification, check_records
 from atompack_torch.options import checked_part, part_range
 from atompack_torch.remote.files import RemoteFiles
 
 Place = tuple[str, FileStore | None]  # for native readers
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A violation of the format.
-
-    Attributes:
-        path: the file.
-        molecule: index of the molecule in that file; None if the fault concerns the whole file.
-        message: description of the fault and its place, including file and molecule.
-    """
-
-    path: str
-    molecule: int | None
-    message: str
-
-
-@dataclass
-class Verification:
-    """Result of ``verify``.
-
-    Attributes:
-        files: the verified files.
-        n_molecules: number of molecules whose records were read.
-        n_bytes: uncompressed size of the valid records.
-        n_faults: total number of faults.
-        faults: the first faults: at most ``max_faults`` in all, and a hundred per molecule.
-        warnings: irregularities that readers tolerate.
-    """
-
-    files: list[str]
-    n_molecules: int = 0
-    n_bytes: int = 0
-    n_faults: int = 0
-    faults: list[Fault] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """True if there are no faults; warnings do not count."""
-        return self.n_faults == 0
-
-    def __repr__(self) -> str:
-        return (
-            f"Verification({len(self.files):,} files, {self.n_molecules:,} molecules: "
-            f"{self.n_faults:,} faults, {len(self.warnings):,} warnings)"
-        )
-
-    def as_dict(self) -> dict[str, object]:
-        """Converts the result to plain values, for JSON.
-
-        Returns:
-            Name → value; ``ok`` is True if there is no fault.
-        """
-        return {"ok": self.ok, **asdict(self)}
-
-    def report(self) -> CheckReport:
-        """Formats the result.
-
-        Returns:
-            The faults and warnings, and a summary in one line.
-        """
-        return CheckReport(
-            {"faults": ([fault.message for fault in self.faults], self.n_faults)},
-            self.warnings,
-            f"{len(self.files):,} files, {self.n_molecules:,} molecules, {self.n_bytes:,} bytes of "
-            f"records: {self.n_faults:,} faults, {len(self.warnings):,} warnings",
-        )
 
 
 def verify(
@@ -131,7 +59,7 @@ def verify(
     """
     access = remote or RemoteFiles()
     places = [access.location(file) for file in files_of(path, remote)]
-    result = Verification([name for name, _ in places])
+    result = Verification([name for name, _ in places], Counter(molecules=0, bytes=0))
     of_files = {place: Verification([]) for place in places}
     snapshots = {place: _snapshot_of(place, of_files[place], max_faults) for place in places}
     total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
@@ -143,7 +71,7 @@ def verify(
             n = snapshot.n_molecules if snapshot else 0
             # No part can be certain of its range where a file cannot be opened.
             for fault in of_files[place].faults:
-                _add_fault(result, fault, max_faults)
+                result.add_fault(fault, max_faults)
             owns_file = first in own or (n == 0 and is_first)
             if owns_file:
                 result.warnings += of_files[place].warnings
@@ -154,16 +82,20 @@ def verify(
             try:
                 if _check_overlap(place, snapshot, result, max_faults, warns=owns_file):
                     numbers = None if end - begin == n else range(begin, end)
-                    _verify_records(place, snapshot, result, max_faults, report, numbers)
+                    reader = AtpReader(place[0], snapshot, "read", False, place[1])
+                    where = partial(_in_file, place[0])
+                    found = check_records(reader, result, max_faults, report, where, numbers)
+                    result.warnings += [
+                        f"{place[0]}: {n} molecules store NaN or infinite values (field {name!r})"
+                        for name, n in sorted(found.items())
+                    ]
             except AtompackError as error:  # concerns the whole file
-                _add_fault(result, Fault(place[0], None, str(error)), max_faults)
+                result.add_fault(Fault(place[0], None, str(error)), max_faults)
     return result
 
 
-def _add_fault(result: Verification, fault: Fault, max_faults: int) -> None:
-    result.n_faults += 1
-    if len(result.faults) < max_faults:
-        result.faults.append(fault)
+def _in_file(file: str, molecule: int) -> tuple[str, int]:
+    return file, molecule
 
 
 def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnapshot | None:
@@ -172,7 +104,7 @@ def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnap
         with formats.opening(file):
             snapshot = AtpSnapshot.take(file, store)
     except AtompackError as error:
-        _add_fault(result, Fault(file, None, str(error)), max_faults)
+        result.add_fault(Fault(file, None, str(error)), max_faults)
         return None
     for slot, (_, _, problem) in zip("AB", describe_slots(file, store), strict=True):
         if problem is not None:
@@ -185,35 +117,6 @@ def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnap
             f" (offset {snapshot.committed_bytes})"
         )
     return snapshot
-
-
-def _verify_records(
-    place: Place,
-    snapshot: AtpSnapshot,
-    result: Verification,
-    max_faults: int,
-    report: Report | None,
-    numbers: range | None,
-) -> None:
-    """Checks records: all, or those of a range."""
-    file, store = place
-    reader = AtpReader(file, snapshot, "read", False, store)
-    selection = None if numbers is None else np.arange(numbers.start, numbers.stop, dtype=np.int64)
-    verifier = Verifier(reader, available_threads(None), selection)
-    non_finite: Counter[str] = Counter()
-    for n_molecules in steps(verifier, report):
-        n_faults, faults, n_bytes, fields = verifier.take()
-        result.n_faults += n_faults
-        room = max_faults - len(result.faults)
-        result.faults += [Fault(file, molecule, text) for molecule, text in faults[:room]]
-        result.n_molecules += n_molecules
-        result.n_bytes += n_bytes
-        for scope, key, molecules in fields:
-            non_finite[(PREFIXES[scope] if scope != BUILTIN else "") + key] += molecules
-    for name, molecules in sorted(non_finite.items()):
-        result.warnings.append(
-            f"{file}: {molecules} molecules store NaN or infinite values (field {name!r})"
-        )
 
 
 def _check_overlap(
@@ -231,5 +134,5 @@ def _check_overlap(
     if space.stored_bytes <= 2 * space.record_area:
         result.warnings += [message] if warns else []
         return True
-    _add_fault(result, Fault(file, None, message), max_faults)
+    result.add_fault(Fault(file, None, message), max_faults)
     return False

@@ -7,18 +7,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import TorchCacheReader
 from atompack_torch.datasets.sweeping import Report
-from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError, printable
 from atompack_torch.formats import FORMATS, conversion, opening
 from atompack_torch.formats.entry import Description, Head, Summary
-from atompack_torch.formats.molecules import histogram, molecule_document, molecule_text
 from atompack_torch.formats.places import Place
-from atompack_torch.formats.text import plain, printable, table
+from atompack_torch.formats.text import plain, table
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
@@ -27,9 +25,8 @@ from atompack_torch.remote.staging import naming
 from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
-    from atompack_torch.batch.molecule_batch import Molecule
     from atompack_torch.formats.torch_cache.dataset import TorchCacheDataset
-    from atompack_torch.formats.torch_cache.verification import CacheVerification
+    from atompack_torch.formats.verification import Verification
 
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
@@ -79,18 +76,9 @@ def head(
     remote: RemoteFiles | None = None,
 ) -> Head:
     """Reads the first molecules of each file."""
-    values, lines = [], []
-    documents: list[tuple[int, Molecule]] = []
-    for path in paths:
-        options = {} if fields is None else {"fields": fields}
-        dataset = open_dataset(path, options | Place(path, remote).options)
-        for i in range(min(n, len(dataset))):
-            molecule = dataset[i]
-            values.append(molecule)
-            documents.append((i, molecule))
-            lines.append(molecule_text(i, molecule))
-        lines.append(f"{min(n, len(dataset)):,} of {len(dataset):,} molecules")
-    return Head(values, (molecule_document(*one) for one in documents), "\n".join(lines))
+    options = {} if fields is None else {"fields": fields}
+    datasets = (open_dataset(path, options | Place(path, remote).options) for path in paths)
+    return Head.of_molecules(datasets, n)
 
 
 def verify(
@@ -98,7 +86,7 @@ def verify(
     max_faults: int,
     progress: bool | Report,
     remote: RemoteFiles | None = None,
-) -> CacheVerification:
+) -> Verification:
     """Reads one file with all checks, and recomputes its rows.
 
     Args:
@@ -120,7 +108,7 @@ def verify(
     with _local_file(path, remote) as local:
         found = verify_cache(local, max_faults=max_faults, progress=progress)
     if is_url(path):
-        _rename(found, local, shown_url(path))
+        found = found.renamed(local, shown_url(path))
     if any(fault.message.endswith(_NO_ENTRIES) for fault in found.faults):
         raise _other_kind(path)
     return found
@@ -151,9 +139,7 @@ def statistics(
     of_dataset = dict(options)
     asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
     dataset = open_dataset(path, of_dataset | Place(path, remote).options)
-    found = dataset.statistics(progress, **asked)
-    lines = [printable(line) for line in repr(found).splitlines()]
-    return Summary(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
+    return Summary.of_statistics(dataset.statistics(progress, **asked))
 
 
 def _one_of(paths: Sequence[Any]) -> Any:
@@ -171,16 +157,6 @@ def _other_kind(path: Any) -> UnsupportedFormatError:
         return UnsupportedFormatError(f"{shown_url(path)}: {text}")
     command = conversion(path, next(known for known in FORMATS if known.name == "hdf5"))
     return UnsupportedFormatError(f"{path}: {text}: `{command}` converts it")
-
-
-def _rename(found: CacheVerification, local: str, name: str) -> None:
-    """Lets a result name the URL instead of its local copy."""
-    found.path = name
-    found.warnings = [text.replace(local, name) for text in found.warnings]
-    found.faults = [
-        replace(fault, path=name, message=fault.message.replace(local, name))
-        for fault in found.faults
-    ]
 
 
 @contextmanager

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,11 +14,10 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
-from atompack_torch.formats.atp.verification import Fault
-from atompack_torch.formats.check_report import CheckReport
 from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
 from atompack_torch.formats.torch_cache.ordered_map import ordered_map
 from atompack_torch.formats.torch_cache.recomputation import Difference, Recomputation
+from atompack_torch.formats.verification import Fault, Verification
 from atompack_torch.options import check_threads, checked_integer, threads_or_cores
 
 # Bytes that each thread reads at once, unless one entry is larger.
@@ -34,93 +31,6 @@ _NO_FORCES = "have derivatives but no forces"
 _NON_FINITE = "store NaN or infinite values"
 
 
-@dataclass
-class CacheVerification:
-    """Result of ``verify_cache``.
-
-    Attributes:
-        path: the file.
-        n_entries: number of entries examined.
-        n_feature_rows: number of valid feature rows.
-        n_derivative_rows: number of valid derivative rows.
-        n_recomputed: number of entries whose rows were recomputed and compared.
-        n_faults: number of violations of the format or contradictions within the file.
-        faults: the first of them, at most ``max_faults``.
-        n_differences: number of rows that differ from those recomputed from their structure.
-        differences: the first of them, at most ``max_faults``.
-        warnings: irregularities that readers tolerate.
-    """
-
-    path: str
-    n_entries: int = 0
-    n_feature_rows: int = 0
-    n_derivative_rows: int = 0
-    n_recomputed: int = 0
-    n_faults: int = 0
-    faults: list[Fault] = field(default_factory=list)
-    n_differences: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """True if there are no faults and no differences; warnings do not count."""
-        return self.n_faults == self.n_differences == 0
-
-    @property
-    def mismatched_entries(self) -> list[int]:
-        """Entries among ``differences`` that the original library computed wrongly."""
-        return sorted({found.entry for found in self.differences if found.cause is not None})
-
-    @property
-    def spoiled(self) -> list[int]:
-        """The same as ``mismatched_entries``; its name in version 0.1."""
-        return self.mismatched_entries
-
-    def __repr__(self) -> str:
-        return (
-            f"CacheVerification({self.path!r}, {self.n_entries:,} entries: {self.n_faults:,} "
-            f"faults, {self.n_differences:,} differences, {len(self.warnings):,} warnings)"
-        )
-
-    def as_dict(self) -> dict[str, object]:
-        """Returns the result as plain JSON values.
-
-        Returns:
-            The attributes by name, ``"ok"``, and ``"mismatched_entries"`` under its former name
-            ``"spoiled"`` too; None stands for an unbounded difference.
-        """
-        found = self.mismatched_entries
-        plain: dict[str, Any] = {
-            "ok": self.ok,
-            **asdict(self),
-            "mismatched_entries": found,
-            "spoiled": found,
-        }
-        for difference in plain["differences"]:
-            if not math.isfinite(difference["largest"]):
-                difference["largest"] = None
-        return plain
-
-    def report(self) -> CheckReport:
-        """Returns the result in readable form.
-
-        Returns:
-            Messages of faults and differences, warnings, and a summary.
-        """
-        return CheckReport(
-            {
-                "faults": ([fault.message for fault in self.faults], self.n_faults),
-                "differences": ([one.message for one in self.differences], self.n_differences),
-            },
-            self.warnings,
-            f"{self.path}: {self.n_entries:,} entries, {self.n_feature_rows:,} rows "
-            f"of features, {self.n_derivative_rows:,} of derivatives, {self.n_recomputed:,} "
-            f"entries computed again: {self.n_faults:,} faults, {self.n_differences:,} "
-            f"differences, {len(self.warnings):,} warnings",
-        )
-
-
 def verify_cache(
     path: str | os.PathLike[str],
     *,
@@ -129,7 +39,7 @@ def verify_cache(
     max_faults: int = 100_000,
     num_threads: int | None = None,
     progress: bool | Report = False,
-) -> CacheVerification:
+) -> Verification:
     """Reads every entry of a cache file with all checks, and recomputes its rows.
 
     Attributes with their hashes, indexes, structures, and every row with the range of its indices
@@ -162,28 +72,29 @@ def verify_cache(
     """
     check_threads(num_threads)
     checked_integer("max_faults", max_faults, 0)
-    result = CacheVerification(os.fspath(path))
+    file = os.fspath(path)
+    result = Verification([file], _nothing_read(), differences=[])
     try:
         cache = TorchCache(path)._without_mapping()
         again = _recomputation(cache, tolerance, result) if recompute else None
         examiner = _Examiner(cache, again)
     except AtompackError as error:
-        result.n_faults = 1
-        result.faults.append(Fault(result.path, None, str(error)))
+        result.add_fault(Fault(file, None, str(error)), max_faults)
         return result
     unusual: Counter[str] = Counter()
     threads = threads_or_cores(num_threads)
     with reporting(progress, len(cache), "verifying") as report:
         for found in ordered_map(examiner.examine, examiner.parts(), threads, 2 * threads):
-            _add(found, result, unusual, max_faults)
+            _add(found, result, max_faults)
+            unusual += found.unusual
             if report is not None:
-                report(found.n_entries)
-    result.warnings += [f"{result.path}: {n} entries {what}" for what, n in sorted(unusual.items())]
+                report(found.counts["entries"])
+    result.warnings += [f"{file}: {n} entries {what}" for what, n in sorted(unusual.items())]
     return result
 
 
 def _recomputation(
-    cache: TorchCache, tolerance: float | None, result: CacheVerification
+    cache: TorchCache, tolerance: float | None, result: Verification
 ) -> Recomputation | None:
     if not (cache.has_features or cache.has_force_derivatives):
         return None
@@ -194,33 +105,28 @@ def _recomputation(
         return None
 
 
+def _nothing_read() -> Counter[str]:
+    return Counter(entries=0, feature_rows=0, derivative_rows=0, recomputed=0)
+
+
 @dataclass
 class _Findings:
     """Findings in a part of the entries."""
 
-    n_entries: int
-    n_feature_rows: int = 0
-    n_derivative_rows: int = 0
-    n_recomputed: int = 0
+    counts: Counter[str]
     faults: list[Fault] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     unusual: Counter[str] = field(default_factory=Counter)
 
 
-def _add(
-    found: _Findings, result: CacheVerification, unusual: Counter[str], max_faults: int
-) -> None:
-    result.n_entries += found.n_entries
-    result.n_feature_rows += found.n_feature_rows
-    result.n_derivative_rows += found.n_derivative_rows
-    result.n_recomputed += found.n_recomputed
-    result.n_faults += len(found.faults)
+def _add(found: _Findings, result: Verification, max_faults: int) -> None:
+    assert result.differences is not None
+    result.counts.update(found.counts)
     result.n_differences += len(found.differences)
-    found.faults.sort(key=lambda fault: fault.molecule or 0)
+    for fault in sorted(found.faults, key=lambda fault: fault.molecule or 0):
+        result.add_fault(fault, max_faults)
     found.differences.sort(key=lambda difference: (difference.entry, difference.field))
-    result.faults += found.faults[: max(0, max_faults - len(result.faults))]
     result.differences += found.differences[: max(0, max_faults - len(result.differences))]
-    unusual += found.unusual
 
 
 class _Examiner:
@@ -260,7 +166,7 @@ class _Examiner:
 
     def examine(self, part: range) -> _Findings:
         """Reads the entries, and recomputes them if requested."""
-        findings = _Findings(len(part))
+        findings = _Findings(Counter(entries=len(part)))
         sound = list(self._read(list(part), findings))
         if self._again is not None:
             for share in self._again.shares(sound):
@@ -294,11 +200,11 @@ class _Examiner:
             findings.faults.append(Fault(self._path, entry, message))
         if "features" in batch:
             rows = batch.mask("features").numpy()
-            findings.n_feature_rows += int(rows.sum())
+            findings.counts["feature_rows"] += int(rows.sum())
             findings.unusual[_NO_FEATURES] += int((~rows).sum())
         if "radial_dG_drij" in batch:
             rows = batch.mask("radial_dG_drij").numpy()
-            findings.n_derivative_rows += int(rows.sum())
+            findings.counts["derivative_rows"] += int(rows.sum())
             findings.unusual[_NO_DERIVATIVES] += int((forces & ~rows).sum())
             findings.unusual[_NO_FORCES] += int((rows & ~forces).sum())
         findings.unusual[_NON_FINITE] += _n_non_finite(batch)
@@ -317,7 +223,7 @@ class _Examiner:
             for entry in entries:
                 self._recompute(again, [entry], findings)
             return
-        findings.n_recomputed += len(entries)
+        findings.counts["recomputed"] += len(entries)
         findings.differences += found
 
 

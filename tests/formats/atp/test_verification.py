@@ -30,7 +30,7 @@ from reference.atp_record import BadValueError
 from reference.fixture_files import names_of
 
 import atompack_torch as apt
-from atompack_torch.formats.atp import verification
+from atompack_torch.formats import verification
 
 NewPath = Callable[[], Path]
 NAMES = names_of("atp/*", ".atp")
