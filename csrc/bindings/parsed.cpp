@@ -130,6 +130,30 @@ std::shared_ptr<lmdb::RowSource> open_row_source(const Path& path, const Version
                                              access, populate);
 }
 
+// The values of an LMDB file by their keys.
+class LmdbFile {
+ public:
+  explicit LmdbFile(const std::string& path) : pages_(io::open_file(path), io::Access::read, false) {}
+
+  uint64_t entries() const { return pages_.header().entries; }
+  py::object get(const py::bytes& key) const {
+    const auto wanted = static_cast<std::string_view>(key);
+    io::RangeBuffer buffer;
+    const std::optional<Bytes> value = without_gil([&]() -> std::optional<Bytes> {
+      const auto range = pages_.find(wanted);
+      if (!range) return std::nullopt;
+      return pages_.bytes().bytes(range->offset, range->bytes, buffer);
+    });
+    if (!value) return py::none();
+    return py::bytes(reinterpret_cast<const char*>(value->data()), value->size());
+  }
+
+ private:
+  lmdb::PageFile pages_;
+};
+
+UniqueHandle<LmdbFile> open_lmdb_file(const Path& path) { return make_unique_handle<LmdbFile>(path.bytes); }
+
 // Rows of a database, read in blocks.
 struct RowReader {
   RowReader(std::string file, unsigned threads) : path(std::move(file)), n_threads(threads), rows(path) {}
@@ -191,6 +215,10 @@ void bind_parsed(py::module_& module) {
           "bytes_read", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.bytes_read(); }); })
       .def_property_readonly(
           "file_bytes", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.file_bytes(); }); });
+  py::class_<LmdbFile, UniqueHandle<LmdbFile>>(module, "LmdbFile")
+      .def(py::init(unlocked(&open_lmdb_file)), py::arg("path"))
+      .def("get", &LmdbFile::get, py::arg("key"))
+      .def_property_readonly("entries", &LmdbFile::entries);
   py::class_<LmdbScanner, UniqueHandle<LmdbScanner>>(module, "LmdbRowScanner")
       .def(py::init(unlocked(&start_row_scan)), py::arg("path"), py::arg("n_threads"))
       .def("advance", [](LmdbScanner& self) { return self.use([](lmdb::RowScanner& s) { return s.advance(); }); })

@@ -296,8 +296,6 @@ def test_no_bytes_on_disk_in_python(module: Path) -> None:
     forbidden = {"struct", "mmap", "zlib", "zstandard", "lz4", "h5py"}
     if str(module.relative_to(PACKAGE)) in _WITH_H5PY:
         forbidden -= {"h5py"}  # converters meet foreign formats through their own libraries
-    if module == PACKAGE / "conversion" / "sources" / "lmdb_pages.py":
-        forbidden -= {"struct"}  # LMDB's own library maps files, and dies with those that are cut
     if module == PACKAGE / "formats" / "aselmdb" / "converter.py":
         forbidden -= {"zlib"}  # around the JSON of a row
     for node in ast.walk(ast.parse(text)):

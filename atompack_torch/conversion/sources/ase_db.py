@@ -1,9 +1,8 @@
-"""ASE databases: SQLite (``.db``), and LMDB (``.aselmdb``) by the package ase-db-backends."""
+"""ASE databases in SQLite (``.db``) and JSON; those in LMDB are ``formats.aselmdb``."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -21,10 +20,10 @@ from atompack_torch.conversion.sources.ase_files import (
     labelled_parts,
     take_label,
 )
-from atompack_torch.conversion.sources.lmdb_pages import LmdbFile, checked_ids
 from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
+from atompack_torch.formats.aselmdb import converter as aselmdb
 from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
 from atompack_torch.formats.aselmdb.rows import row_of
 from atompack_torch.formats.conversion_report import Report, described
@@ -33,11 +32,12 @@ from atompack_torch.formats.records import BLOCK_STRUCTURES, blocks, records_of
 from atompack_torch.publishing import published
 
 _Path = str | os.PathLike[str]
-_TYPES = {"json": "json", "lmdb": "aselmdb"}  # name of a format here → in ASE
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a database."""
+    if _is_of(path, "lmdb"):
+        return aselmdb.open_source(path, options)
     return Source(path, lambda report: read(path, report=report), partial(count, path))
 
 
@@ -58,7 +58,7 @@ def count(path: _Path) -> int:
         The number of rows.
 
     Raises:
-        CorruptFileError, ImportError, OSError: as for ``read``.
+        CorruptFileError, OSError: as for ``read``.
     """
     database = _connect(path)
     try:
@@ -84,7 +84,6 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 
     Raises:
         CorruptFileError: a row cannot be read.
-        ImportError: the database needs a package that is not installed.
         OSError: the file cannot be opened.
     """
     return blocks(_records(path, report))
@@ -98,11 +97,12 @@ def _records(path: _Path, report: Report) -> Iterator[Parts]:
         yield from converted(partial(_parts, database, row, report), path, number, report)
 
 
+def _parts(database: Any, row: Any, report: Report) -> Parts:
+    return parts_of_row(database.get(id=row) if isinstance(row, int) else row, report)
+
+
 def _rows(database: Any, path: str) -> Iterator[Any]:
     """Yields all rows by id; yields ids for rows that fail when read together with others."""
-    if hasattr(database, "ids"):  # LMDB: one row at a time
-        yield from database.ids
-        return
     last = 0
     while True:
         # ASE fetches all selected rows before it returns the first.
@@ -125,49 +125,26 @@ def _rows(database: Any, path: str) -> Iterator[Any]:
             return
 
 
+def _is_of(path: _Path, name: str) -> bool:
+    known = detect(path)
+    return known is not None and known.name == name
+
+
 def _connect(path: _Path) -> Any:
     import ase.db
 
     check_regular_file(os.fspath(path))
-    known = detect(path)
-    kind = "db" if known is None else _TYPES.get(known.name, "db")
     try:
-        if kind == "aselmdb":
-            return _lmdb_class()(os.fspath(path), use_lock_file=False, readonly=True)
+        kind = "json" if _is_of(path, "json") else "db"
         return ase.db.connect(os.fspath(path), kind, use_lock_file=False)
-    except ImportError as error:
-        raise ImportError(f"{path}: reading it needs the package ase-db-backends") from error
     except (OSError, AtompackError):
         raise
     except Exception as error:
         raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
-def _lmdb_class() -> Any:
-    """Backend database class over our own LMDB reader, which survives truncated files."""
-    backend: Any = importlib.import_module("ase_db_backends.aselmdb")
-
-    class Database(backend.LMDBDatabase):  # type: ignore[misc]
-        def _open_lmdb_env(self) -> None:
-            self._env = LmdbFile(self.filename)
-            self._env_pid = os.getpid()
-
-        def _load_ids(self) -> None:
-            deleted = self.env.get(b"deleted_ids")
-            n_deleted = len(backend.decode_bytestream(deleted, json_decode=True)) if deleted else 0
-            checked_ids(self.filename, self._nextid, n_deleted, self.env.entries)
-            super()._load_ids()
-
-        def close(self) -> None:
-            if getattr(self, "_env", None) is not None:
-                self._env.close()
-
-    return Database
-
-
-def _parts(database: Any, row: Any, report: Report) -> Parts:
-    if isinstance(row, int):
-        row = database.get(id=row)
+def parts_of_row(row: Any, report: Report) -> Parts:
+    """Returns the contents of a row as ASE reads it; ``report`` receives what has no place."""
     parts = labelled_parts(row.toatoms(), report)
     for what, values in (("key-value pair", row.key_value_pairs), ("data", row.data)):
         for key, value in values.items():
@@ -205,7 +182,7 @@ def _system_errors() -> Iterator[None]:
 class Writer:
     """Writes structures as rows of a new database, each block in one transaction.
 
-    Fields are placed by ``ase_rows.row_of``.
+    Fields are placed by ``aselmdb.rows.row_of``.
 
     Args:
         path: the SQLite database to create.

@@ -14,18 +14,17 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.conversion.keys import element_hint, elements_in, numbered
 from atompack_torch.conversion.sources.ase_files import converted
-from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
@@ -68,9 +67,8 @@ class _Metadata(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a folder; keys may name the elements of types."""
-    with _opened(path) as file:
-        types = _stated(file, path).get("type_map")
-        elements = elements_in(options.keys, types if isinstance(types, list) else ())
+    types = _stated(_open_file(path), path).get("type_map")
+    elements = elements_in(options.keys, types if isinstance(types, list) else ())
 
     def read_range(report: Report, first: int, last: int | None) -> Iterator[Columns]:
         return read(path, elements=elements, report=report, first=first, last=last)
@@ -84,14 +82,13 @@ def open_source(path: str, options: SourceOptions) -> Source:
     )
 
 
-def _opened(path: str) -> closing[LmdbFile]:
-    return closing(LmdbFile(Path(path) / _FILE))
+def _open_file(path: str) -> LmdbFile:
+    return LmdbFile(str(Path(path) / _FILE))
 
 
 def count(path: str) -> int:
     """Counts the frames."""
-    with _opened(path) as file:
-        return _metadata(file, path, None).n_frames
+    return _metadata(_open_file(path), path, None).n_frames
 
 
 def read(
@@ -121,13 +118,13 @@ def read(
         CorruptFileError: the database or a frame is damaged.
         UnsupportedFormatError: the elements of the types are unknown.
     """
-    with _opened(path) as file:
-        metadata = _metadata(file, path, elements or {})
-        end = metadata.n_frames if last is None else last
-        for columns in blocks(_records(file, path, metadata, range(first, end), report)):
-            if any(column.key == "stress" for column in columns.fields):
-                report.note("'virial' read as stress: -virial / volume")
-            yield with_stress(columns, report)
+    file = _open_file(path)
+    metadata = _metadata(file, path, elements or {})
+    end = metadata.n_frames if last is None else last
+    for columns in blocks(_records(file, path, metadata, range(first, end), report)):
+        if any(column.key == "stress" for column in columns.fields):
+            report.note("'virial' read as stress: -virial / volume")
+        yield with_stress(columns, report)
 
 
 def _records(

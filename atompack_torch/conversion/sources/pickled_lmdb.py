@@ -17,11 +17,11 @@ import numpy as np
 from torch import Tensor
 
 from atompack_torch._core import PickleReader
+from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.batch.host_arrays import host_array
 from atompack_torch.conversion.sources.ase_files import converted
-from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -60,16 +60,10 @@ _OF_ATOMS = frozenset(("tags", "fixed", "pos_relaxed"))
 def is_pickled(path: str) -> bool:
     """True if an LMDB file has pickles; False also if it cannot be read."""
     try:
-        file = LmdbFile(path)
+        first = LmdbFile(path).get(b"0")
     except (AtompackError, OSError):
         return False  # the reader chosen next reports the problem
-    try:
-        first = file.get(b"0")
-        return first is not None and first[:1] == bytes([_PICKLE])
-    except AtompackError:
-        return False
-    finally:
-        file.close()
+    return first is not None and first[:1] == bytes([_PICKLE])
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -98,11 +92,7 @@ def count(path: str) -> int:
     Raises:
         CorruptFileError: the file is damaged, or states more structures than it has keys.
     """
-    file = LmdbFile(path)
-    try:
-        return _count(file, path)
-    finally:
-        file.close()
+    return _count(LmdbFile(path), path)
 
 
 def read(
@@ -126,7 +116,7 @@ def read(
         first: number of the first structure.
         last: one past the last structure; None: all.
 
-    Yields:
+    Returns:
         Blocks of structures.
 
     Raises:
@@ -134,11 +124,8 @@ def read(
         UnsafePickleError: a pickle is anything but data.
     """
     file = LmdbFile(path)
-    try:
-        end = _count(file, path) if last is None else last
-        yield from blocks(_records(file, path, keys or {}, range(first, end), report))
-    finally:
-        file.close()
+    end = _count(file, path) if last is None else last
+    return blocks(_records(file, path, keys or {}, range(first, end), report))
 
 
 def _count(file: LmdbFile, path: str) -> int:

@@ -17,17 +17,17 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.conversion.sources.lmdb_pages import LmdbFile
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
 from atompack_torch.formats.aselmdb.json_arrays import array_text, number_texts
@@ -91,8 +91,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 def _metadata(file: Path) -> Any:
     """Reads the metadata of a database."""
-    with closing(LmdbFile(file)) as database:
-        stored = database.get(b"metadata")
+    stored = LmdbFile(os.fspath(file)).get(b"metadata")
     if stored is None:
         return {}
     unpacking = zlib.decompressobj()
@@ -205,7 +204,7 @@ def _system_errors() -> Iterator[None]:
 class Writer:
     """Writes structures as rows of a new database, each block in one transaction.
 
-    Fields are placed by ``ase_rows.row_of``. Numbers are written by their shortest digits.
+    Fields are placed by ``rows.row_of``. Numbers are written by their shortest digits.
 
     Args:
         path: the file to create.

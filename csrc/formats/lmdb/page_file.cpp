@@ -12,6 +12,7 @@ constexpr uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
 constexpr uint16_t kBranch = 1, kLeaf = 2, kOverflow = 4;             // flags of pages
 constexpr uint16_t kBigValue = 1, kSubDatabase = 2, kDuplicates = 4;  // flags of nodes
 constexpr uint64_t kPageHeader = 16, kNodeHeader = 8;
+constexpr uint64_t kMinEntryBytes = 2 + kNodeHeader + 1;  // an offset, a node and its key
 constexpr uint64_t kMetaBytes = 24, kDatabaseBytes = 48;
 constexpr uint64_t kHeaderBytes = kPageHeader + kMetaBytes + 2 * kDatabaseBytes + 16;
 constexpr int kMaxDepth = 32;
@@ -19,9 +20,10 @@ constexpr uint64_t kReadAhead = 16 << 10;
 
 uint16_t flags_of(Bytes page) { return load_le<uint16_t>(page.data() + 10); }
 
-uint64_t n_nodes(Bytes page) {
-  const auto lower = load_le<uint16_t>(page.data() + 12);
-  return lower < kPageHeader || lower > page.size() ? 0 : (lower - kPageHeader) / 2;
+// Page that a node of a branch names.
+uint64_t child_of(Bytes page, uint64_t node) {
+  const std::byte* const at = page.data() + node;
+  return load_le<uint32_t>(at) | uint64_t{load_le<uint16_t>(at + 4)} << 32;
 }
 
 }  // namespace
@@ -66,6 +68,9 @@ Header PageFile::header_at(uint64_t offset) const {
     throw UnsupportedFormatError(cat("flags of the database: expected 0, got ", flags));
   }
   header.entries = load_le<uint64_t>(database + 32);
+  if (header.entries > size / kMinEntryBytes) {
+    throw CorruptFileError(cat("expected keys in the file, got ", header.entries, " of them"), offset + 120);
+  }
   header.root = load_le<uint64_t>(database + 40);
   header.last_page = load_le<uint64_t>(database + kDatabaseBytes);
   header.transaction = load_le<uint64_t>(database + kDatabaseBytes + 8);
@@ -83,7 +88,7 @@ void PageFile::fail(uint64_t page, const std::string& what) const {
   throw error.in_file(path_);
 }
 
-Bytes PageFile::page(uint64_t number, Walk& walk) const {
+PageFile::KeyPage PageFile::key_page(uint64_t number, Walk& walk) const {
   const uint64_t n_pages = bytes_->length() / header_.page_bytes;
   if (number > header_.last_page) fail(number, cat("expected pages up to ", header_.last_page));
   if (number >= n_pages) {
@@ -93,7 +98,50 @@ Bytes PageFile::page(uint64_t number, Walk& walk) const {
   const Bytes content = bytes_->bytes(number * header_.page_bytes, header_.page_bytes, walk.pages, kReadAhead);
   const auto own = load_le<uint64_t>(content.data());
   if (own != number) fail(number, cat("expected a page of this number, got ", own));
-  return content;
+  const uint16_t flags = flags_of(content);
+  const auto lower = load_le<uint16_t>(content.data() + 12);
+  const bool is_branch = (flags & kBranch) != 0;
+  if (!is_branch && (flags & kLeaf) == 0) fail(number, cat("expected a page of keys, got flags ", flags));
+  if (lower < kPageHeader || lower > content.size()) fail(number, cat("expected offsets in the page, got ", lower));
+  const uint64_t n_nodes = (lower - kPageHeader) / 2;
+  if (is_branch && n_nodes == 0) fail(number, "expected a page of keys, got an empty one");
+  return {number, content, is_branch, n_nodes};
+}
+
+uint64_t PageFile::node_at(const KeyPage& page, uint64_t i) const {
+  const uint64_t node = load_le<uint16_t>(page.content.data() + kPageHeader + 2 * i);
+  if (node + kNodeHeader > page.content.size()) {
+    fail(page.number, cat("expected a node in the page, got one at ", node));
+  }
+  return node;
+}
+
+std::string_view PageFile::key_of(const KeyPage& page, uint64_t node) const {
+  const uint64_t key_bytes = load_le<uint16_t>(page.content.data() + node + 6);
+  if (node + kNodeHeader + key_bytes > page.content.size())
+    fail(page.number, "expected a key in the page, got its end");
+  return as_text(page.content.subspan(node + kNodeHeader, key_bytes));
+}
+
+std::optional<ValueRange> PageFile::find(std::string_view key) const {
+  Walk walk;
+  uint64_t number = header_.root;
+  if (number == Header::kNoRoot) return std::nullopt;
+  for (int depth = 0; depth < kMaxDepth; ++depth) {
+    const KeyPage page = key_page(number, walk);
+    // The first key of a branch counts as less than all others.
+    uint64_t low = page.is_branch ? 1 : 0, high = page.n_nodes;
+    while (low < high) {
+      const uint64_t middle = (low + high) / 2;
+      const bool is_above = key_of(page, node_at(page, middle)) > key;
+      is_above ? high = middle : low = middle + 1;
+    }
+    if (low == 0) return std::nullopt;
+    const uint64_t node = node_at(page, low - 1);
+    if (!page.is_branch) return key_of(page, node) == key ? std::optional(value_of(page, node, walk)) : std::nullopt;
+    number = child_of(page.content, node);
+  }
+  fail(number, cat("expected at most ", kMaxDepth, " levels, got more"));
 }
 
 void PageFile::for_each(const Use& use) const {
@@ -107,26 +155,22 @@ void PageFile::visit(uint64_t number, int depth, Walk& walk, const Use& use) con
   if (depth == kMaxDepth || ++walk.n_visited > n_pages) {
     fail(number, "expected a tree of pages, got more");
   }
-  const Bytes content = page(number, walk);
-  const uint16_t flags = flags_of(content);
-  if ((flags & (kBranch | kLeaf)) == 0) fail(number, cat("expected a page of keys, got flags ", flags));
-  std::vector<uint64_t> children;  // visited when this page is no longer needed: they take its buffer
-  for (uint64_t i = 0; i < n_nodes(content); ++i) {
-    const uint64_t node = load_le<uint16_t>(content.data() + kPageHeader + 2 * i);
-    if (node + kNodeHeader > content.size()) fail(number, cat("expected a node in the page, got one at ", node));
-    const std::byte* const at = content.data() + node;
-    if ((flags & kBranch) != 0) {
-      children.push_back(load_le<uint32_t>(at) | uint64_t{load_le<uint16_t>(at + 4)} << 32);
-      continue;
+  const KeyPage page = key_page(number, walk);
+  std::vector<uint64_t> children;  // visited when this page is no longer needed: they use its buffer
+  for (uint64_t i = 0; i < page.n_nodes; ++i) {
+    const uint64_t node = node_at(page, i);
+    if (page.is_branch) {
+      children.push_back(child_of(page.content, node));
+    } else {
+      use(key_of(page, node), value_of(page, node, walk));
     }
-    const uint64_t key_bytes = load_le<uint16_t>(at + 6);
-    if (node + kNodeHeader + key_bytes > content.size()) fail(number, "expected a key in the page, got its end");
-    use(as_text(content.subspan(node + kNodeHeader, key_bytes)), value_of(number, content, node, walk));
   }
   for (const uint64_t child : children) visit(child, depth + 1, walk, use);
 }
 
-ValueRange PageFile::value_of(uint64_t number, Bytes content, uint64_t node, Walk& walk) const {
+ValueRange PageFile::value_of(const KeyPage& page, uint64_t node, Walk& walk) const {
+  const uint64_t number = page.number;
+  const Bytes content = page.content;
   const std::byte* const at = content.data() + node;
   const uint64_t size = load_le<uint32_t>(at);
   const auto flags = load_le<uint16_t>(at + 4);

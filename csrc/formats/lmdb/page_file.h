@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,8 @@ class PageFile {
   // Calls use(key, range) for each entry, in the order of the keys, whose bytes are valid during the call.
   using Use = std::function<void(std::string_view key, const ValueRange& value)>;
   void for_each(const Use& use) const;
+  // Returns where the value of a key is; nullopt if there is no such key.
+  std::optional<ValueRange> find(std::string_view key) const;
 
  private:
   Header last_commit() const;
@@ -50,9 +53,19 @@ class PageFile {
     io::RangeBuffer pages, values;
     uint64_t n_visited = 0;
   };
-  Bytes page(uint64_t number, Walk& walk) const;
+  // A page of the tree.
+  struct KeyPage {
+    uint64_t number;
+    Bytes content;
+    bool is_branch;
+    uint64_t n_nodes;
+  };
+  KeyPage key_page(uint64_t number, Walk& walk) const;
+  // Offset of the i-th node, whose header is in the page.
+  uint64_t node_at(const KeyPage& page, uint64_t i) const;
+  std::string_view key_of(const KeyPage& page, uint64_t node) const;
   void visit(uint64_t number, int depth, Walk& walk, const Use& use) const;
-  ValueRange value_of(uint64_t number, Bytes page, uint64_t node, Walk& walk) const;
+  ValueRange value_of(const KeyPage& page, uint64_t node, Walk& walk) const;
   [[noreturn]] void fail(uint64_t page, const std::string& what) const;
 
   std::string path_;
