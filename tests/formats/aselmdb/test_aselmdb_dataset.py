@@ -25,6 +25,7 @@ import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import convert
 from atompack_torch.conversion.sources import ase_db
+from atompack_torch.formats import records
 from atompack_torch.formats.conversion_report import Report
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*left out in:UserWarning")
@@ -86,10 +87,14 @@ def database(tmp_path: Path) -> Path:
 
 def by_ase(path: Path, target: Path) -> apt.AtpDataset:
     """The rows as ASE reads them, converted one by one."""
+    from ase_db_backends.aselmdb import LMDBDatabase
+
     from atompack_torch.conversion.schema_unification import SchemaUnifier
 
     fit, report = SchemaUnifier(), Report("raise")
-    blocks = list(ase_db.read(path, report=report))
+    with LMDBDatabase(path, readonly=True) as database:
+        rows = [ase_db.parts_of_row(row, report) for row in database.select(sort="id")]
+    blocks = [*records.blocks(rows)]
     for block in blocks:
         fit.learn(block)
     with apt.AtpWriter(target) as writer:
