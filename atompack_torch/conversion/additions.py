@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, array_of
-from atompack_torch.conversion.edits import EditRun
 from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -21,14 +21,14 @@ from atompack_torch.fields import (
     check_target,
     prefixed_id,
 )
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import described
 from atompack_torch.options import PathLike
 
 Values = PathLike | Mapping[str, object] | Sequence[PathLike]
 
 
-class Addition:
-    """Adds arrays to structures, as fields of their names.
+class Add(Stage):
+    """Adds arrays to molecules, as fields of their names.
 
     Args:
         values: an ``.npz`` file, a list of them, or a dict from names to arrays or tensors.
@@ -40,38 +40,86 @@ class Addition:
         CorruptFileError: a file is no ``.npz``.
     """
 
+    needs_count = True
+
     def __init__(self, values: Values, *, replace: bool) -> None:
         self._values, self._replace = values, replace
-        rows = self._rows()
-        if not rows:
+        self._rows = _rows_of(values)
+        if not self._rows:
             raise ValueError("add: expected at least one array, got none")
-        for name, array in rows.items():
+        for name, array in self._rows.items():
             check_target(name, name)
             _check_array(name, array)
 
-    def begin(self, report: Report, n_structures: int | None) -> EditRun:
-        """See ``Edit``."""
-        assert n_structures is not None
-        rows = self._rows()
-        fields = {name: _field(name, array, n_structures) for name, array in rows.items()}
-        for name, field in fields.items():
+    def begin(self, run: Run) -> None:
+        """Starts with the first row of each array, and notes what each is added to."""
+        assert run.n_molecules is not None
+        self._n_molecules = run.n_molecules
+        self._rows = _rows_of(self._values)
+        self._fields = {n: _field(n, array, run.n_molecules) for n, array in self._rows.items()}
+        self._structures = self._atoms = 0
+        for name, field in self._fields.items():
             unit = "atom" if _is_per_atom(field) else "structure"
-            report.note(f"{name}: added, one row per {unit}")
-        return _Adding(rows, fields, n_structures, self._replace)
+            run.report.note(f"{name}: added, one row per {unit}")
 
-    def _rows(self) -> dict[str, Rows]:
-        """Returns the arrays by name."""
-        values = self._values
-        if isinstance(values, Mapping):
-            return {name: HeldRows(_as_array(name, value)) for name, value in values.items()}
-        paths = [values] if isinstance(values, (str, os.PathLike)) else values
-        rows: dict[str, Rows] = {}
-        for path in paths:
-            for name, array in _rows_of_file(os.fspath(path)).items():
-                if name in rows:
-                    raise ValueError(f"add: expected each name once, got {name!r} twice")
-                rows[name] = array
-        return rows
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Adds the rows of a block."""
+        structures = self._structures + len(columns.ptr) - 1
+        atoms = self._atoms + len(columns.positions)
+        kept = [column for column in columns.fields if not self._is_replaced(column)]
+        for name, field in self._fields.items():
+            first, last = self._structures, structures
+            if _is_per_atom(field):
+                first, last = self._atoms, atoms
+            if last > self._rows[name].shape[0]:
+                self._refuse(name, f"at least {atoms:,}")
+            kept.append(Column(*field, _column_values(self._rows[name].read(first, last))))
+        self._structures, self._atoms = structures, atoms
+        return columns._replace(fields=kept)
+
+    def _is_replaced(self, column: Column) -> bool:
+        new = [
+            name
+            for name, field in self._fields.items()
+            if field.key == column.key and (field.scope == BUILTIN) == (column.scope == BUILTIN)
+        ]
+        if new and not self._replace and (column.mask is None or column.mask.any()):
+            raise FieldError(
+                f"add: {new[0]!r} exists already: choose another name such as '{column.key}_pred', "
+                "or ask to replace labels"
+            )
+        return bool(new)
+
+    def finish(self, run: Run) -> None:
+        """Checks that there is no row left.
+
+        Raises:
+            FieldError: there is one.
+        """
+        for name, field in self._fields.items():
+            done = self._atoms if _is_per_atom(field) else self._structures
+            if self._rows[name].shape[0] != done:
+                self._refuse(name, f"{self._atoms:,}")
+
+    def _refuse(self, name: str, atoms: str) -> None:
+        raise FieldError(
+            f"add: {name!r}: expected {self._n_molecules:,} rows, one per structure, or {atoms}, "
+            f"one per atom, got {self._rows[name].shape[0]:,}"
+        )
+
+
+def _rows_of(values: Values) -> dict[str, Rows]:
+    """Returns the arrays by name."""
+    if isinstance(values, Mapping):
+        return {name: HeldRows(_as_array(name, value)) for name, value in values.items()}
+    paths = [values] if isinstance(values, (str, os.PathLike)) else values
+    rows: dict[str, Rows] = {}
+    for path in paths:
+        for name, array in _rows_of_file(os.fspath(path)).items():
+            if name in rows:
+                raise ValueError(f"add: expected each name once, got {name!r} twice")
+            rows[name] = array
+    return rows
 
 
 def _as_array(name: str, value: object) -> Array:
@@ -115,60 +163,6 @@ def _is_per_atom(field: FieldId) -> bool:
     if field.scope == BUILTIN:
         return BUILTINS[field.key].level == "atom"
     return field.scope == ATOM_PROPERTY
-
-
-class _Adding:
-    def __init__(
-        self,
-        rows: Mapping[str, Rows],
-        fields: Mapping[str, FieldId],
-        n_structures: int,
-        replace: bool,
-    ) -> None:
-        self._rows, self._fields, self._replace = rows, fields, replace
-        self._n_structures = n_structures
-        self._structures = self._atoms = 0
-
-    def apply(self, columns: Columns) -> Columns:
-        """Adds the rows of a block."""
-        structures = self._structures + len(columns.ptr) - 1
-        atoms = self._atoms + len(columns.positions)
-        kept = [column for column in columns.fields if not self._is_replaced(column)]
-        for name, field in self._fields.items():
-            first, last = self._structures, structures
-            if _is_per_atom(field):
-                first, last = self._atoms, atoms
-            if last > self._rows[name].shape[0]:
-                self._refuse(name, f"at least {atoms:,}")
-            kept.append(Column(*field, _column_values(self._rows[name].read(first, last))))
-        self._structures, self._atoms = structures, atoms
-        return columns._replace(fields=kept)
-
-    def _is_replaced(self, column: Column) -> bool:
-        new = [
-            name
-            for name, field in self._fields.items()
-            if field.key == column.key and (field.scope == BUILTIN) == (column.scope == BUILTIN)
-        ]
-        if new and not self._replace and (column.mask is None or column.mask.any()):
-            raise FieldError(
-                f"add: {new[0]!r} exists already: choose another name such as '{column.key}_pred', "
-                "or ask to replace labels"
-            )
-        return bool(new)
-
-    def finish(self) -> None:
-        """Checks that there is no row left."""
-        for name, field in self._fields.items():
-            done = self._atoms if _is_per_atom(field) else self._structures
-            if self._rows[name].shape[0] != done:
-                self._refuse(name, f"{self._atoms:,}")
-
-    def _refuse(self, name: str, atoms: str) -> None:
-        raise FieldError(
-            f"add: {name!r}: expected {self._n_structures:,} rows, one per structure, or {atoms}, "
-            f"one per atom, got {self._rows[name].shape[0]:,}"
-        )
 
 
 def _column_values(values: Array) -> Array | list[Array | str | None]:

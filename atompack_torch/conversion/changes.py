@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
+from atompack_torch.conversion.units import factor, has_unit, known_unit
 from atompack_torch.conversion.virials import (
     count_stresses,
     take_virial,
@@ -21,42 +21,7 @@ from atompack_torch.fields import BUILTIN
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import ChangeOptions
 
-# Dimension → name of a unit → its names in ase.units, as a product of powers.
-_UNITS: dict[str, dict[str, dict[str, int]]] = {
-    "energy": {
-        "eV": {"eV": 1},
-        "Ha": {"Hartree": 1},
-        "Hartree": {"Hartree": 1},
-        "Ry": {"Rydberg": 1},
-        "kcal/mol": {"kcal": 1, "mol": -1},
-        "kJ/mol": {"kJ": 1, "mol": -1},
-        "J": {"J": 1},
-    },
-    "length": {
-        "Angstrom": {"Angstrom": 1},
-        "Ang": {"Angstrom": 1},
-        "Å": {"Angstrom": 1},
-        "Bohr": {"Bohr": 1},
-        "nm": {"nm": 1},
-        "m": {"m": 1},
-    },
-    "stress": {"GPa": {"GPa": 1}, "Pa": {"Pascal": 1}, "bar": {"bar": 1}},
-}
-_SCALES = {"meV": (1e-3, "eV"), "mHa": (1e-3, "Ha"), "MPa": (1e6, "Pa"), "kbar": (1e3, "bar")}
-_QUANTITIES = {"positions": "length", "cell": "length", "forces": "force"}
-# Names in statements of sources, in lower case, that options do not have.
-_ALIASES = {
-    **dict.fromkeys(("a", "angstroms", "ångström", "ångstrom"), "Ang"),
-    **dict.fromkeys(("eh", "hartrees"), "Ha"),
-    **{"a0": "Bohr", "electronvolt": "eV", "rydberg": "Ry"},
-}
 _OF_DTYPE = ("positions", "forces", "velocities")
-# Words in names of custom properties.
-_WITH_UNIT = re.compile(
-    r"energ|enthalp|force|grad|stress|virial|pressure|dipol|quadrupol|polari[sz]"
-    r"|(^|_)(e\d?|u0|homo|lumo|gap)(_|$)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -99,17 +64,17 @@ class Changes(ChangeOptions):
         """Label → factor for its values."""
         factors: dict[str, float] = {}
         if self.energy_unit is not None:
-            factors["energy"] = _factor("energy", self.energy_unit)
+            factors["energy"] = factor("energy", self.energy_unit)
         if self.length_unit is not None:
-            factors["positions"] = factors["cell"] = _factor("length", self.length_unit)
+            factors["positions"] = factors["cell"] = factor("positions", self.length_unit)
         if self.force_unit is not None:
-            factors["forces"] = _factor("force", self.force_unit)
+            factors["forces"] = factor("forces", self.force_unit)
         if self.force_sign == "flip":
             factors["forces"] = -factors.get("forces", 1.0)
         if self.stress_unit is not None:
-            factors["stress"] = _factor("stress", self.stress_unit)
+            factors["stress"] = factor("stress", self.stress_unit)
         if self.stress_from is not None and self.energy_unit is not None:
-            factors["stress"] = _factor("energy", self.energy_unit)
+            factors["stress"] = factor("energy", self.energy_unit)
         if self.stress_sign == "flip":
             factors["stress"] = -factors.get("stress", 1.0)
         return factors
@@ -160,7 +125,7 @@ class Changes(ChangeOptions):
             name = known_unit(label, stated[label]) if label in stated else None
             if unit is not None or name is None or self.keep_units:
                 continue
-            if _factor(_QUANTITIES.get(label, label), name) != 1.0:
+            if factor(label, name) != 1.0:
                 added[option] = name
         if self.stress_from is not None:
             added.pop("stress_unit", None)
@@ -310,64 +275,3 @@ class Changes(ChangeOptions):
         if (np.isfinite(values) & ~np.isfinite(changed)).any():
             raise FieldError(f"{label}: a value is too large for {dtype}")
         return changed
-
-
-def has_unit(field: str) -> bool:
-    """True if a field is named like an energy, a force, a stress or a dipole."""
-    scope, _, key = field.rpartition("/")
-    return field in ("velocities", "energy", "forces", "stress") or bool(
-        scope and _WITH_UNIT.search(key)
-    )
-
-
-def known_unit(label: str, text: str) -> str | None:
-    """Returns the name of a unit that a source states in its own spelling.
-
-    Args:
-        label: the label that is in the unit.
-        text: the unit as the source spells it.
-
-    Returns:
-        The name as options of ``Changes`` have it; None if it is not known.
-    """
-    quantity = _QUANTITIES.get(label, label)
-    names = [name for units in _UNITS.values() for name in units] + [*_SCALES]
-    known = {name.lower(): name for name in names} | _ALIASES
-    spelled = "".join(text.split()).lower().replace("**", "^").replace("(", "").replace(")", "")
-    spelled = spelled.replace("kcal/mol", "kcal:mol").replace("kj/mol", "kj:mol")
-    parts = [part.partition("^") for part in spelled.split("/")]
-    unit = "/".join(
-        known.get(name.replace(":", "/"), name) + power + number for name, power, number in parts
-    )
-    try:
-        _factor(quantity, unit)
-    except ValueError:
-        return None
-    return unit
-
-
-def _factor(quantity: str, unit: str) -> float:
-    if quantity == "force":
-        energy, _, length = unit.rpartition("/")
-        if energy:
-            return _factor("energy", energy) / _factor("length", length)
-    volume = re.fullmatch(r"(.+)/([^/^]+)(?:\^3|³)", unit)
-    if quantity == "stress" and volume:
-        return _factor("energy", volume[1]) / _factor("length", volume[2]) ** 3
-    scale, name = _SCALES.get(unit, (1.0, unit))
-    known = _UNITS.get(quantity, {})
-    if name not in known:
-        raise ValueError(f"{quantity}_unit: expected {_choices(quantity)}, got {unit!r}")
-    import ase.units
-
-    factor = scale
-    for base, power in known[name].items():
-        factor *= getattr(ase.units, base) ** power
-    return factor
-
-
-def _choices(quantity: str) -> str:
-    names = [*_UNITS.get(quantity, {})]
-    names += [name for name, (_, base) in _SCALES.items() if base in names]
-    forms = {"force": "ENERGY/LENGTH such as kcal/mol/Ang", "stress": "ENERGY/LENGTH^3 or one of "}
-    return forms.get(quantity, "one of ") + ", ".join(names)

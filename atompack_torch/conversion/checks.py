@@ -8,12 +8,49 @@ import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, have_volume
 from atompack_torch.conversion.kinds import are_strings
+from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import is_per_atom, select
 
 _MAX_ATOMIC_NUMBER = 255
+
+
+class CheckLabels(Stage):
+    """Refuses molecules whose labels do not have the shapes required by the format."""
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Returns the block without those molecules."""
+        return checked(columns, run.source.path, run.first, run.block_report)
+
+
+class CheckCells(Stage):
+    """Marks molecules with a cell as periodic where they have no ``pbc``, unless it means open.
+
+    It refuses those whose cell is of no use; a run that keeps no molecule is an error if some were
+    refused.
+    """
+
+    def begin(self, run: Run) -> None:
+        """Counts from 0."""
+        self._n_kept = 0
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Returns the block without molecules that are refused."""
+        if not run.source.keeps_open:
+            columns = with_periodicity(columns, run.source.path, run.first, run.block_report)
+        self._n_kept += len(columns.ptr) - 1
+        return columns
+
+    def finish(self, run: Run) -> None:
+        """Checks that not all molecules were refused.
+
+        Raises:
+            CorruptFileError: they were.
+        """
+        if not self._n_kept and not run.is_part:
+            run.report.check_not_all_refused()
 
 
 def checked(columns: Columns, source: str, first: int, report: Report) -> Columns:

@@ -11,8 +11,8 @@ import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.formats import open_source
-from atompack_torch.conversion.job import count_structures
 from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.formats.conversion_report import Report
@@ -172,7 +172,7 @@ class _Comparison:
         self._found: dict[str, FieldDifference] = {}
 
     def run(self, a: Source, b: Source, *, progress: bool) -> Difference:
-        counts = count_structures([a, b], "raise", exact=False)
+        counts = count_molecules([a, b], "raise", exact=False)
         total = None if None in counts else min(filter(None, counts), default=0)
         done, rest = 0, [0, 0]
         with Progress(total, "structures", label="comparing", enabled=progress) as bar:

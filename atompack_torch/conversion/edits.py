@@ -1,14 +1,14 @@
-"""Edits of a conversion: structures left out, fields renamed or dropped."""
+"""Stages that select molecules, and rename or drop fields."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from typing import Protocol
 
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import KeyMap, field_of, label_of
+from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.datasets.selection.blocks import Field, check_known, one_of
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.errors import FieldError
@@ -19,37 +19,7 @@ from atompack_torch.fields import (
     FieldId,
     prefixed_id,
 )
-from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import is_per_atom, select
-
-
-class EditRun(Protocol):
-    """One edit in one run over all sources, in their order."""
-
-    def apply(self, columns: Columns) -> Columns:
-        """Edits the next block."""
-
-    def finish(self) -> None:
-        """Checks, after the last block, that the edit did what was asked for.
-
-        Raises:
-            FieldError: it did not.
-        """
-
-
-class Edit(Protocol):
-    """An edit of a conversion."""
-
-    def begin(self, report: Report, n_structures: int | None) -> EditRun:
-        """Starts a run.
-
-        Args:
-            report: receives notes.
-            n_structures: number of structures in all sources; None if unknown.
-
-        Returns:
-            The run.
-        """
 
 
 class ColumnsBlock:
@@ -125,8 +95,8 @@ def names_of(labels: Iterable[str]) -> set[str]:
     return {"positions", "atomic_numbers", "index", *keys, *labels}
 
 
-class Filter:
-    """Leaves out the structures for which an expression is not true.
+class Filter(Stage):
+    """Drops the molecules for which an expression is not true.
 
     Args:
         expression: the expression.
@@ -135,32 +105,30 @@ class Filter:
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
 
-    def begin(self, report: Report, n_structures: int | None) -> EditRun:
-        """See ``Edit``."""
-        return _Filtering(self._expression, report)
-
-
-class _Filtering:
-    def __init__(self, expression: Expression, report: Report) -> None:
-        self._expression, self._report = expression, report
+    def begin(self, run: Run) -> None:
+        """Counts molecules from 0."""
         self._first = 0
         self._known: set[str] = set()
 
-    def apply(self, columns: Columns) -> Columns:
-        """Selects the structures of a block."""
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Selects the molecules of a block."""
         self._known |= names_in(columns)
         keep = self._expression.evaluate(ColumnsBlock(columns, self._first))
         self._first += len(keep)
         return columns if keep.all() else select(columns, keep)
 
-    def finish(self) -> None:
-        """Checks that some structure had each field."""
+    def finish(self, run: Run) -> None:
+        """Checks that some molecule had each field.
+
+        Raises:
+            FieldError: none had one.
+        """
         if self._first:
             self._expression.check(self._known)
 
 
-class Numbers:
-    """Leaves out all structures but those with certain numbers.
+class Numbers(Stage):
+    """Drops all molecules but those with certain numbers.
 
     Args:
         numbers: (m,) numbers in all sources, ascending.
@@ -169,17 +137,12 @@ class Numbers:
     def __init__(self, numbers: Array) -> None:
         self._numbers = numbers
 
-    def begin(self, report: Report, n_structures: int | None) -> EditRun:
-        """See ``Edit``."""
-        return _Counting(self._numbers)
+    def begin(self, run: Run) -> None:
+        """Counts molecules from 0."""
+        self._first = 0
 
-
-class _Counting:
-    def __init__(self, numbers: Array) -> None:
-        self._numbers, self._first = numbers, 0
-
-    def apply(self, columns: Columns) -> Columns:
-        """Selects the structures of a block."""
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Selects the molecules of a block."""
         n = len(columns.ptr) - 1
         begin, end = np.searchsorted(self._numbers, [self._first, self._first + n])
         keep = np.zeros(n, bool)
@@ -187,40 +150,39 @@ class _Counting:
         self._first += n
         return columns if keep.all() else select(columns, keep)
 
-    def finish(self) -> None:
-        """Checks that all structures were there."""
+    def finish(self, run: Run) -> None:
+        """Checks that all numbers occurred.
+
+        Raises:
+            FieldError: there were fewer molecules.
+        """
         if len(self._numbers) and self._numbers[-1] >= self._first:
             raise FieldError(
                 f"expected at least {self._numbers[-1] + 1} structures, got {self._first}"
             )
 
 
-class Rename:
+class Rename(Stage):
     """Renames fields; a field that exists already is not replaced.
 
     Args:
         keys: old name → new name.
 
     Raises:
-        ValueError: two fields would get one name, or the name is that of a part of every structure.
+        ValueError: two fields would get one name, or the name is that of a part of every molecule.
     """
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         if not keys:
             raise ValueError("key_map: expected at least one old=new, got none")
-        KeyMap(keys, Report())  # checks them
         self._keys = dict(keys)
+        self._map = KeyMap(keys)
 
-    def begin(self, report: Report, n_structures: int | None) -> EditRun:
-        """See ``Edit``."""
-        return _Renaming(self._keys, report)
+    def begin(self, run: Run) -> None:
+        """Looks for the names again."""
+        self._map = KeyMap(self._keys)
 
-
-class _Renaming:
-    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
-        self._keys, self._map = keys, KeyMap(keys, report)
-
-    def apply(self, columns: Columns) -> Columns:
+    def apply(self, columns: Columns, run: Run) -> Columns:
         """Renames the fields of a block."""
         for new in self._keys.values():
             targets = {field_of(new, scope) for scope in (ATOM_PROPERTY, MOLECULE_PROPERTY)}
@@ -228,22 +190,26 @@ class _Renaming:
                 is_renamed = {column.key, label_of(column)} & self._keys.keys()
                 if FieldId(column.scope, column.key) in targets and not is_renamed:
                     raise FieldError(f"{new!r}: exists already: drop it first, or rename it too")
-        return self._map.apply(columns)
+        return self._map.apply(columns, run.block_report)
 
-    def finish(self) -> None:
-        """Checks that every old name occurred."""
+    def finish(self, run: Run) -> None:
+        """Checks that every old name occurred.
+
+        Raises:
+            FieldError: one did not.
+        """
         for key in self._map.missing:
             raise FieldError(f"key_map: no structure has a field {key!r}")
 
 
-class Drop:
-    """Leaves out fields.
+class Drop(Stage):
+    """Drops fields.
 
     Args:
         names: names of labels and properties.
 
     Raises:
-        ValueError: no name, or that of a part of every structure.
+        ValueError: no name, or that of a part of every molecule.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -254,18 +220,12 @@ class Drop:
                 raise ValueError(f"fields: {name!r} is part of every structure")
         self._names = [*names]
 
-    def begin(self, report: Report, n_structures: int | None) -> EditRun:
-        """See ``Edit``."""
-        return _Dropping(self._names)
-
-
-class _Dropping:
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
+    def begin(self, run: Run) -> None:
+        """Looks for the names again."""
         self._known: set[str] = set()
         self._found: set[str] = set()
 
-    def apply(self, columns: Columns) -> Columns:
+    def apply(self, columns: Columns, run: Run) -> Columns:
         """Drops fields of a block."""
         self._known |= names_in(columns)
         dropped = []
@@ -278,8 +238,12 @@ class _Dropping:
             fields=[column for column in columns.fields if label_of(column) not in dropped]
         )
 
-    def finish(self) -> None:
-        """Checks that every name occurred."""
+    def finish(self, run: Run) -> None:
+        """Checks that every name occurred.
+
+        Raises:
+            FieldError: one did not.
+        """
         for name in self._names:
             if name not in self._found:
                 check_known(name, self._known - {name}, "fields: ")

@@ -1,4 +1,4 @@
-"""Warnings about names that suggest another quantity than the label they were mapped to."""
+"""Warnings about names and values that suggest another meaning than the one they were given."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.changes import Changes
-from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY
+from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.stages import Run, Stage
+from atompack_torch.fields import BUILTIN
 
 _LABELS = ("energy", "forces", "stress")
-_UNIT = re.compile(r"(^|_)units?$", re.IGNORECASE)
 _SHEARS = ([1, 0, 0], [2, 2, 1])  # yz, xz, xy of a matrix
 _LEAST_SHEAR = 1e-4  # of the shortest edge
 _ENOUGH = 5
@@ -113,28 +114,31 @@ def no_labels_warning(
     return f"no energy, forces or stress was taken; {found}: name them in key_map if they are there"
 
 
-def said_units(columns: Columns) -> str:
-    """Returns what texts of structures say about units; empty if they say nothing."""
-    for column in columns.fields:
-        if column.scope == MOLECULE_PROPERTY and _UNIT.search(column.key):
-            texts = [value for value in column.values if isinstance(value, str)]
-            if texts:
-                return f"{column.key!r} says {texts[0]!r}"
-    return ""
+class CheckOrder(Stage):
+    """Warns if stresses of six numbers seem to be in another order than the one assumed.
 
-
-class OrderVotes:
-    """Count of sheared cells, by the order of six numbers that their stresses suggest.
+    It counts sheared cells by the order that their stresses suggest.
 
     A right cell that was sheared in one plane has its largest shear stress in that plane. VASP's
     xy, yz, zx are in the places of Voigt's yz, xz, xy, so no cell can agree with both.
     """
 
-    def __init__(self) -> None:
+    def begin_source(self, run: Run) -> None:
+        """Counts from 0."""
         self._voigt = self._vasp = self._sheared = 0
 
-    def count(self, columns: Columns) -> None:
-        """Counts the cells of a block, whose stresses were read in Voigt's order."""
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Counts the cells of a block, if its stresses were read in Voigt's order."""
+        if run.report.is_order_assumed:
+            self._count(columns)
+        return columns
+
+    def end_source(self, run: Run) -> None:
+        """Warns unless the cells confirm the order."""
+        if run.report.is_order_assumed and (warning := self._warning()):
+            run.report.warn(f"{run.source.path}: {warning}")
+
+    def _count(self, columns: Columns) -> None:
         found = {column.key: column for column in columns.fields if column.scope == BUILTIN}
         if not {"cell", "stress"} <= found.keys():
             return
@@ -153,8 +157,7 @@ class OrderVotes:
             self._voigt += largest == plane
             self._vasp += largest == (plane + 1) % 3
 
-    def warning(self) -> str | None:
-        """Returns a warning that the order was assumed; None if the cells confirm it."""
+    def _warning(self) -> str | None:
         if self._voigt >= _ENOUGH and not self._vasp:
             return None
         text = (
@@ -167,3 +170,43 @@ class OrderVotes:
                 "structures whose cell is sheared in one plane"
             )
         return text
+
+
+class ListNames(Stage):
+    """Collects the names of the fields of a source.
+
+    Args:
+        fields: receives the names as keys, in the order in which they occur.
+    """
+
+    def __init__(self, fields: dict[str, None]) -> None:
+        self._fields = fields
+
+    def begin_source(self, run: Run) -> None:
+        """Forgets the fields of other sources."""
+        self._fields.clear()
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Adds the fields of a block."""
+        if run.is_inside:
+            self._fields.update((label_of(column), None) for column in columns.fields)
+        return columns
+
+
+class CheckNames(ListNames):
+    """Warns of labels that a source lacks, where its names suggest that it has them.
+
+    Args:
+        fields: names of fields, to which other stages may add.
+    """
+
+    def end_source(self, run: Run) -> None:
+        """Warns of the source."""
+        report, source = run.report, run.source
+        if not run.n_inside:
+            return
+        warnings = similar_names(self._fields, report.skipped)
+        none = no_labels_warning(self._fields, report.skipped, is_arrays=source.is_arrays)
+        for warning in (*warnings, none):
+            if warning is not None:
+                report.warn(f"{source.path}: {warning}")

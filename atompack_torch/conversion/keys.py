@@ -8,6 +8,7 @@ import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -53,29 +54,31 @@ def element_hint(name: object) -> str:
 
 
 class KeyMap:
-    """Renames the fields of blocks.
+    """Renaming of the fields of blocks.
 
     Args:
         keys: name in the source (a key, or with its scope as ``properties/KEY``) → a label such as
             ``energy``, or the name of a custom property. If a label is mapped, a field of the
-            source that already has its name is left out in all structures.
-        report: receives the renamings.
+            source that already has its name is dropped in all molecules.
+
+    Raises:
+        ValueError: two keys have one name, or a name is that of a part of every molecule.
     """
 
-    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+    def __init__(self, keys: Mapping[str, str]) -> None:
         for key, name in keys.items():
             check_target(key, name)
         if len({*keys.values()}) < len(keys):
             raise ValueError("key_map: expected each name once, got one twice")
         self._keys = dict(keys)
         self._missing = set(keys)
-        self._report = report
 
-    def apply(self, columns: Columns) -> Columns:
+    def apply(self, columns: Columns, report: Report) -> Columns:
         """Renames the fields of a block.
 
         Args:
             columns: the block.
+            report: receives the renamings.
 
         Returns:
             The block with renamed fields.
@@ -85,39 +88,23 @@ class KeyMap:
         """
         if not self._keys:
             return columns
-        fields = [
-            renamed for column in columns.fields if (renamed := self._renamed(column, columns))
-        ]
-        return columns._replace(fields=fields)
-
-    def check_all_found(self, path: str, *others: KeyMap) -> None:
-        """Reports, after the last block of a source, the keys that did not occur.
-
-        Args:
-            path: path of the source.
-            *others: maps of the same keys that other blocks went through.
-
-        Raises:
-            FieldError: a key occurred in no structure of any source.
-        """
-        for key in sorted(self._missing.intersection(*(other._missing for other in others))):
-            error = FieldError(f"{path}: key_map: no structure has a field {key!r}")
-            self._report.miss_key(key, error)
+        fields = [self._rename(column, columns.ptr, report) for column in columns.fields]
+        return columns._replace(fields=[column for column in fields if column is not None])
 
     @property
     def missing(self) -> list[str]:
-        """Keys that occurred in no structure so far."""
+        """Keys that occurred in no molecule so far."""
         return sorted(self._missing)
 
-    def _renamed(self, column: Column, columns: Columns) -> Column | None:
+    def _rename(self, column: Column, ptr: Array, report: Report) -> Column | None:
         source = column.key if column.key in self._keys else label_of(column)
         if source not in self._keys:
             target = field_of(label_of(column), column.scope)
             taken = [k for k, name in self._keys.items() if field_of(name, column.scope) == target]
             if not taken:
                 return column
-            count = len(columns.ptr) - 1 if column.mask is None else int(column.mask.sum())
-            self._report.skip(label_of(column), f"{taken[0]!r} takes its name", count)
+            count = len(ptr) - 1 if column.mask is None else int(column.mask.sum())
+            report.skip(label_of(column), f"{taken[0]!r} takes its name", count)
             return None
         self._missing.discard(source)
         scope = column.scope
@@ -125,11 +112,40 @@ class KeyMap:
             scope = ATOM_PROPERTY if is_per_atom(column) else MOLECULE_PROPERTY
         target = field_of(self._keys[source], scope)
         renamed = Column(*target, column.values, column.mask)
-        self._report.note(f"{source!r} became {label_of(renamed)!r}")
-        self._report.origin(label_of(renamed), source)
+        report.note(f"{source!r} became {label_of(renamed)!r}")
+        report.origin(label_of(renamed), source)
         if is_per_atom(renamed) != is_per_atom(column):
-            renamed = _of_the_atoms(source, renamed, columns.ptr)
-        return shaped(renamed, self._report) if target.scope == BUILTIN else renamed
+            renamed = _of_the_atoms(source, renamed, ptr)
+        return shaped(renamed, report) if target.scope == BUILTIN else renamed
+
+
+class MapKeys(Stage):
+    """Renames fields by ``key_map``, where a source does not do so itself.
+
+    Args:
+        keys: name in the source → name here.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self._keys = keys
+
+    def begin_source(self, run: Run) -> None:
+        """Looks for the keys again."""
+        self._map = KeyMap(run.source.other_keys(self._keys))
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Renames the fields of a block."""
+        return self._map.apply(columns, run.block_report)
+
+    def end_source(self, run: Run) -> None:
+        """Reports the keys that no molecule of the source has.
+
+        Raises:
+            FieldError: no source has a key.
+        """
+        for key in self._map.missing if run.reads_whole_source else ():
+            error = FieldError(f"{run.source.path}: key_map: no structure has a field {key!r}")
+            run.report.miss_key(key, error)
 
 
 def field_of(name: str, scope: int) -> FieldId:

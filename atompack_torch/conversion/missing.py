@@ -5,27 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
+from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.fields import BUILTIN
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import is_per_atom
 
 
-def nan_as_missing(columns: Columns, report: Report) -> Columns:
-    """Marks labels as missing in structures where all their values are NaN.
+class MaskNan(Stage):
+    """Marks labels as missing in molecules where all their values are NaN, and counts them.
 
-    Labels with only some NaN values and custom properties are left unchanged.
-
-    Args:
-        columns: columns of the block; labels have their standard shapes.
-        report: counts all-NaN and partly-NaN labels.
-
-    Returns:
-        The block, with the labels masked.
+    Labels with only some NaN values are counted; they and custom properties stay.
     """
-    fields = [_without_nan(column, columns.ptr, report) for column in columns.fields]
-    if all(new is old for new, old in zip(fields, columns.fields, strict=True)):
-        return columns
-    return columns._replace(fields=[column for column in fields if column is not None])
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Masks the labels of a block, which have their standard shapes."""
+        report = run.block_report
+        fields = [_without_nan(column, columns.ptr, report) for column in columns.fields]
+        if all(new is old for new, old in zip(fields, columns.fields, strict=True)):
+            return columns
+        return columns._replace(fields=[column for column in fields if column is not None])
 
 
 def _without_nan(column: Column, ptr: Array, report: Report) -> Column | None:

@@ -1,4 +1,7 @@
-"""Conversion of a source by several processes: each writes one ``.atp`` file of a folder."""
+"""Conversion of a source by several processes: each writes one ``.atp`` file of a folder.
+
+Reports of the parts are kept next to them; their sum is the report of the whole.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from atompack_torch.publishing import published
 Part = tuple[int, int]  # number of the part, from 0, and number of parts
 
 PLAN = "parts.json"
+_REPORTS = ".reports"
 _NAME = re.compile(r"part-\d{5,}-of-(\d{5,})\.atp")
 
 
@@ -181,3 +185,47 @@ def warn_of_types(folder: Path, report: Report) -> None:
             f"{clash.text} ({names}): batches that hold both cannot be read; give all sources one "
             "type first"
         )
+
+
+def keep_report(part_file: Path, report: Report) -> None:
+    """Keeps the report of a part that is complete.
+
+    Args:
+        part_file: the file of the part.
+        report: its report.
+    """
+    kept = _place_of(part_file)
+    kept.parent.mkdir(exist_ok=True)
+    with published(kept) as hidden:
+        hidden.write_text(json.dumps(report.as_dict()))
+
+
+def forget_report(part_file: Path) -> None:
+    """Removes the report of a part that is converted again."""
+    _place_of(part_file).unlink(missing_ok=True)
+
+
+def whole_report(folder: Path, n_parts: int) -> Report | None:
+    """Returns the sum of the reports of all parts.
+
+    Args:
+        folder: the folder.
+        n_parts: number of parts.
+
+    Returns:
+        The sum; None while a part is missing. A part whose report was lost is named in a note.
+    """
+    files = [Path(part_path(folder, (i, n_parts))) for i in range(n_parts)]
+    if not all(file.exists() for file in files):
+        return None
+    whole = Report()
+    for file in files:
+        try:
+            whole.add(json.loads(_place_of(file).read_text()))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            whole.note(f"{file.name}: its report was lost, and is not in these numbers")
+    return whole
+
+
+def _place_of(part_file: Path) -> Path:
+    return part_file.parent / _REPORTS / f"{part_file.stem}.json"

@@ -1,28 +1,40 @@
-"""Conversion of sources to a target, block by block."""
+"""Conversion of sources to targets: the options, and the stages that they ask for."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from atompack_torch.conversion.additions import Addition, Values
+from atompack_torch.conversion.additions import Add, Values
 from atompack_torch.conversion.changes import Changes
-from atompack_torch.conversion.edits import Edit
+from atompack_torch.conversion.checks import CheckCells, CheckLabels
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
-from atompack_torch.conversion.job import Job, count_structures
-from atompack_torch.conversion.part_reports import forget_report, keep_report, whole_report
-from atompack_torch.conversion.parts import agree_on_plan, check_folder, part_path, warn_of_types
+from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
+from atompack_torch.conversion.keys import KeyMap, MapKeys
+from atompack_torch.conversion.missing import MaskNan
+from atompack_torch.conversion.parts import (
+    agree_on_plan,
+    check_folder,
+    forget_report,
+    keep_report,
+    part_path,
+    warn_of_types,
+    whole_report,
+)
+from atompack_torch.conversion.pipe import Pipe, Reading, count_molecules, run_pipes
 from atompack_torch.conversion.remote_ends import RemoteEnds
-from atompack_torch.conversion.schema_unification import SchemaUnifier
-from atompack_torch.conversion.together import Conversion, convert_together
-from atompack_torch.errors import file_exists
+from atompack_torch.conversion.schema_unification import FitTypes, SchemaUnifier
+from atompack_torch.conversion.stages import Stage
+from atompack_torch.conversion.value_changes import ChangeValues
+from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import check_key_map
 from atompack_torch.formats import Format, by_suffix
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.conversion_report import OnError, Report
-from atompack_torch.formats.converter import Mode, TargetTraits
+from atompack_torch.formats.converter import Mode, Source, TargetOptions, TargetTraits
 from atompack_torch.formats.extxyz.text_files import STDIN
 from atompack_torch.options import (
     ChangeOptions,
@@ -32,10 +44,72 @@ from atompack_torch.options import (
     with_options,
 )
 from atompack_torch.remote.objects import RemoteObjects
-from atompack_torch.remote.staging import Options
 from atompack_torch.remote.urls import shown_url
 
 _Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a conversion, as ``convert`` documents them.
+
+    Raises:
+        ValueError: a mode or a treatment of errors that does not exist.
+    """
+
+    format: str | None = None
+    target: str | None = None
+    codec: Codec | None = None
+    level: int = 3
+    shards: tuple[int, int, int] | None = None
+    mode: Mode = "x"
+    key_map: Mapping[str, str] | None = None
+    padding: int | None = None
+    changes: Changes = field(default_factory=Changes)
+    nan_is_missing: bool = False
+    on_error: OnError = "raise"
+    progress: bool = True
+    storage_options: Mapping[str, object] | None = None
+    part: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("x", "w", "a"):
+            raise ValueError(f"mode: expected x, w or a, got {self.mode!r}")
+        if self.on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error: expected raise or skip, got {self.on_error!r}")
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """Name in the source → name here."""
+        return self.key_map or {}
+
+    def open_source(self, path: _Path) -> Source:
+        """Opens a source, which the caller closes."""
+        return open_source(path, self.format, self.keys, self.padding, self.storage_options)
+
+
+def stages_of(options: Options, edits: Sequence[Stage]) -> list[Stage]:
+    """Makes the stages that the options ask for, in their order, but for the types of a target.
+
+    Args:
+        options: the options.
+        edits: stages that come after the changes of values.
+
+    Returns:
+        The stages.
+    """
+    names: dict[str, None] = {}
+    return [
+        MapKeys(options.keys),
+        CheckLabels(),
+        *([MaskNan()] if options.nan_is_missing else []),
+        CheckOrder(),
+        CheckCells(),
+        ChangeValues(options.changes, options.keys),
+        ListNames(names),
+        *edits,
+        CheckNames(names),
+    ]
 
 
 @with_options(ChangeOptions)
@@ -138,107 +212,68 @@ def convert(
         ValueError: an option does not suit the formats, or ``dst`` holds parts of another
             conversion.
     """
-    edits: list[Edit] = [] if add is None else [Addition(add, replace=replace_labels)]
+    edits: list[Stage] = [] if add is None else [Add(add, replace=replace_labels)]
     if edits and (part is not None or on_error != "raise"):
         raise ValueError("add: expected neither a part nor on_error='skip' with it")
-    (report,) = convert_edited(
-        src,
-        [Output(dst, edits)],
-        format=format,
-        target=target,
-        codec=codec,
-        level=level,
-        shards=shards,
-        mode=mode,
-        key_map=key_map,
-        padding=padding,
-        changes=changes,
-        nan_is_missing=nan_is_missing,
-        on_error=on_error,
-        progress=progress,
-        storage_options=storage_options,
-        part=part,
-        **options,
+    given = Options(
+        format,
+        target,
+        codec,
+        level,
+        shards,
+        mode,
+        key_map,
+        padding,
+        _changes_of(changes, options),
+        nan_is_missing,
+        on_error,
+        progress,
+        storage_options,
+        part,
     )
+    (report,) = convert_edited(src, [Output(dst, edits)], given)
     return report
 
 
 class Output(NamedTuple):
-    """Target of a conversion, and the edits of its structures, made in this order."""
+    """Target of a conversion, and the stages that edit its molecules, in their order."""
 
     path: _Path
-    edits: Sequence[Edit]
+    edits: Sequence[Stage]
 
 
 def convert_edited(
-    src: _Path | Sequence[_Path],
-    outputs: Sequence[Output],
-    *,
-    format: str | None = None,  # noqa: A002
-    target: str | None = None,
-    codec: Codec | None = None,
-    level: int = 3,
-    shards: tuple[int, int, int] | None = None,
-    mode: Literal["x", "w", "a"] = "x",
-    key_map: Mapping[str, str] | None = None,
-    padding: int | None = None,
-    changes: Changes | None = None,
-    nan_is_missing: bool = False,
-    on_error: OnError = "raise",
-    progress: bool = True,
-    storage_options: Mapping[str, object] | None = None,
-    part: tuple[int, int] | None = None,
-    **options: Any,
+    src: _Path | Sequence[_Path], outputs: Sequence[Output], options: Options
 ) -> list[Report]:
-    """Converts with edits, to one or several targets; see ``convert`` for the other arguments.
+    """Converts with edits, to one or several targets.
 
     Args:
         src: the sources, which are read once for all targets.
         outputs: the targets; with ``part`` one.
-        format: format of the sources.
-        target: format of the targets.
-        codec: codec of the targets.
-        level: compression level.
-        shards: sizes and strategy of shards.
-        mode: what becomes of existing targets.
-        key_map: renamings.
-        padding: atomic number of padding rows.
-        changes: changes of values.
-        nan_is_missing: treatment of labels that are all NaN.
-        on_error: treatment of structures that cannot be read.
-        progress: show a progress bar.
-        storage_options: options of the store of URLs.
-        part: number of the part, and number of parts.
-        **options: fields of ``changes``, if that is None.
+        options: the options, as of ``convert``.
 
     Returns:
         The report of each target.
 
     Raises:
         ValueError: an option does not suit the formats.
-        FieldError: an edit does not suit the structures.
+        FieldError: an edit does not suit the molecules.
     """
-    changes = _changes_of(changes, options)
-    if mode not in ("x", "w", "a"):
-        raise ValueError(f"mode: expected x, w or a, got {mode!r}")
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error: expected raise or skip, got {on_error!r}")
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     if not paths:
         raise ValueError("src: expected at least one file, got none")
-    remote = RemoteEnds(storage_options, progress=progress)
+    remote = RemoteEnds(options.storage_options, progress=options.progress)
     folder = None
-    if part is not None:
+    if options.part is not None:
         ((folder, edits),) = outputs
-        outputs = [Output(part_path(folder, part), edits)]
-        if mode == "a":
+        outputs = [Output(part_path(folder, options.part), edits)]
+        if options.mode == "a":
             raise ValueError("mode: parts are not appended to")
-    formats = [target_format(output.path, target) for output in outputs]
-    if folder is not None and part is not None:
+    formats = [target_format(output.path, options.target) for output in outputs]
+    if folder is not None:
         if formats[0].source != "atp":
             raise ValueError(f"part: only .atp files are written in parts, not {formats[0].source}")
-        path = os.fspath(outputs[0].path)
-        done = _finished_part(folder, part, path, mode, storage_options)
+        done = _finished_part(folder, os.fspath(outputs[0].path), options)
         if done is not None:
             return [done]
     for output, known in zip(outputs, formats, strict=True):
@@ -250,10 +285,11 @@ def convert_edited(
             _Target(
                 known,
                 output.edits,
-                *remote.target(output.path, mode, has_shards=traits_of(known).has_shards),
+                *remote.target(output.path, options.mode, has_shards=traits_of(known).has_shards),
             )
             for output, known in zip(outputs, formats, strict=True)
         ]
+        format = options.format  # noqa: A001
         paths = [file for path in paths for file in sources_at(remote.source(path, format), format)]
         for end in (
             *(path for path in paths if not is_url(path)),
@@ -261,38 +297,18 @@ def convert_edited(
         ):
             checked_path(end)
         for each in targets:
-            _check_target(each, codec, level, shards)
+            _check_target(each, options)
             _check_ends(paths, each)
-        sources = [
-            open_source(path, format, key_map or {}, padding, storage_options) for path in paths
-        ]
+        sources = [options.open_source(path) for path in paths]
         try:
-            exact = part is not None or any(_need_count(output.edits) for output in outputs)
-            counts = count_structures(sources, on_error, exact=exact)
-            conversions = []
-            for each in targets:
-                job = Job(
-                    sources,
-                    key_map or {},
-                    each.path,
-                    each.format,
-                    codec,
-                    level,
-                    shards,
-                    each.mode == "a",
-                    changes,
-                    nan_is_missing,
-                    progress,
-                    on_error,
-                    part,
-                    counts,
-                    each.edits,
-                )
-                conversions.append(Conversion(job, _types_of(each)))
-            if folder is None or conversions[0].fit is None:
-                return convert_together(conversions)
-            given = {"format": format, "padding": padding, "on_error": on_error}
-            return [_convert_part(conversions[0], folder, given, replace=targets[0].mode == "w")]
+            edits = [edit for output in outputs for edit in output.edits]
+            exact = options.part is not None or any(edit.needs_count for edit in edits)
+            counts = count_molecules(sources, options.on_error, exact=exact)
+            reading = Reading(sources, counts, options.part, options.on_error, options.changes)
+            if folder is not None:
+                return [_convert_part(reading, targets[0], folder, options)]
+            pipes = [_pipe_to(each, options, _types_of(each)) for each in targets]
+            return run_pipes(reading, pipes, progress=options.progress)
         finally:
             for source in sources:
                 source.close()
@@ -315,7 +331,7 @@ class _Target(NamedTuple):
     """Local file or folder to write, its edits, and the mode in which it is opened."""
 
     format: Format
-    edits: Sequence[Edit]
+    edits: Sequence[Stage]
     path: _Path
     mode: Mode
 
@@ -327,59 +343,87 @@ def _types_of(target: _Target) -> SchemaUnifier | None:
     return SchemaUnifier.of_file(target.path) if target.mode == "a" else SchemaUnifier()
 
 
-def _need_count(edits: Sequence[Edit]) -> bool:
-    return any(isinstance(edit, Addition) for edit in edits)
+def _pipe_to(target: _Target, options: Options, types: SchemaUnifier | None) -> Pipe:
+    own = TargetOptions(Report(), target.mode == "a", options.codec, options.level, options.shards)
+    stages = stages_of(options, target.edits)
+    last = None if types is None else FitTypes(types)
+    return Pipe(target.path, target.format, own, stages, last)
 
 
-def _convert_part(
-    conversion: Conversion, folder: _Path, given: Mapping[str, object], *, replace: bool
-) -> Report:
+def _convert_part(reading: Reading, target: _Target, folder: _Path, options: Options) -> Report:
     """Converts one part, once it is certain that all parts are of the same conversion."""
-    job, fit = conversion
-    assert job.part is not None
-    assert fit is not None
+    part, path, types = options.part, Path(target.path), SchemaUnifier()
+    assert part is not None
     is_local = not is_url(folder)
     if is_local:
         plan = {
-            **given,
-            "parts": job.part[1],
-            "structures": list(job.counts),
-            "key_map": dict(job.keys),
-            "changes": vars(job.changes),
-            "nan_is_missing": job.nan_is_missing,
+            "format": options.format,
+            "padding": options.padding,
+            "on_error": options.on_error,
+            "parts": part[1],
+            "structures": list(reading.counts),
+            "key_map": dict(options.keys),
+            "changes": vars(options.changes),
+            "nan_is_missing": options.nan_is_missing,
         }
-        agree_on_plan(Path(folder), job.part, plan, replace=replace)
-        forget_report(Path(job.dst))
-    knows_types = job.learn_examples(fit)
-    (report,) = convert_together([conversion])
+        agree_on_plan(Path(folder), part, plan, replace=target.mode == "w")
+        forget_report(path)
+    knows_types = _learn_examples(reading, types, options)
+    pipe = _pipe_to(target, options, types)
+    (report,) = run_pipes(reading, [pipe], progress=options.progress)
     if is_local:
         if not knows_types:
             warn_of_types(Path(folder), report)
-        keep_report(Path(job.dst), report)
-        report.whole = whole_report(_part_files(folder, job.part))
+        keep_report(path, report)
+        report.whole = whole_report(Path(folder), part[1])
     return report
 
 
-def _part_files(folder: _Path, part: tuple[int, int]) -> list[Path]:
-    return [Path(part_path(folder, (i, part[1]))) for i in range(part[1])]
+def _learn_examples(reading: Reading, types: SchemaUnifier, options: Options) -> bool:
+    """Learns the types of sources that know them before they are read.
+
+    Args:
+        reading: the sources of a part.
+        types: learns the types.
+        options: the options.
+
+    Returns:
+        True if the types of all molecules will be known, not only those of the part.
+    """
+    is_known = True
+    is_virial = "stress" in options.keys.values()
+    for source, count in zip(reading.sources, reading.counts, strict=True):
+        if source.read_range is None or not count:
+            continue
+        report = Report()
+        try:
+            example = source.example()
+            if example is None:
+                is_known = False
+                continue
+            columns = KeyMap(source.other_keys(options.keys)).apply(example, report)
+            types.learn(options.changes.apply(columns, report, is_virial=is_virial))
+        except FieldError:  # keys need values of other shapes
+            is_known = False
+    return is_known
 
 
-def _finished_part(
-    folder: _Path, part: tuple[int, int], path: str, mode: Mode, storage_options: Options
-) -> Report | None:
+def _finished_part(folder: _Path, path: str, options: Options) -> Report | None:
     """Checks the folder of a part; returns a report if the part is there and stays."""
+    is_new, part = options.mode == "x", options.part
+    assert part is not None
     if is_url(folder):
-        exists = mode == "x" and RemoteObjects(path, storage_options).state(path) is not None
+        exists = is_new and RemoteObjects(path, options.storage_options).state(path) is not None
     else:
         check_folder(Path(folder), part)
-        exists = mode == "x" and Path(path).exists()
+        exists = is_new and Path(path).exists()
     if not exists:
         return None
     report = Report()
     report.note(f"{shown_url(path)}: exists already, and was left alone")
     report.finish()
     if not is_url(folder):
-        report.whole = whole_report(_part_files(folder, part))
+        report.whole = whole_report(Path(folder), part[1])
     return report
 
 
@@ -396,9 +440,7 @@ def _check_ends(paths: Sequence[_Path], target: _Target) -> None:
         raise file_exists(dst, _instead(traits_of(target.format)))
 
 
-def _check_target(
-    target: _Target, codec: Codec | None, level: int, shards: tuple[int, int, int] | None
-) -> None:
+def _check_target(target: _Target, options: Options) -> None:
     """Raises ValueError if targets of the format do not have an option."""
     dst, mode, source = target.path, target.mode, target.format.source
     traits = traits_of(target.format)
@@ -408,10 +450,11 @@ def _check_target(
         raise ValueError(f"mode: {dst} is of format {source}, which is not appended to")
     if mode == "w" and mode not in traits.modes and Path(dst).exists():
         raise ValueError(f"mode: {source} are not replaced, take {dst} away first")
-    if shards is not None and not traits.has_shards:
+    if options.shards is not None and not traits.has_shards:
         raise ValueError(f"shards: only shards have them, {dst} is of format {source}")
     if traits.codecs:
-        check_level(traits.codecs[0] if len(traits.codecs) == 1 else codec, level)
+        codec = traits.codecs[0] if len(traits.codecs) == 1 else options.codec
+        check_level(codec, options.level)
 
 
 def _instead(traits: TargetTraits) -> str:

@@ -29,6 +29,7 @@ from atompack_torch.conversion.kinds import (
     stored,
     widest,
 )
+from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldSpec
 from atompack_torch.formats.atp.dataset import AtpDataset
@@ -36,6 +37,37 @@ from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import is_per_atom
 
 _MAX_KEY_BYTES = 255
+
+
+class FitTypes(Stage):
+    """Gives values the types that their fields have in the whole target.
+
+    If a type that was written turns out too narrow, the run learns the types of all other blocks;
+    the next run knows all of them.
+
+    Args:
+        unifier: the types known before reading.
+
+    Attributes:
+        is_too_narrow: True if a type was too narrow in this run.
+    """
+
+    def __init__(self, unifier: SchemaUnifier) -> None:
+        self._unifier = unifier
+        self.is_too_narrow = False
+
+    def begin(self, run: Run) -> None:
+        """Starts with the types learned so far."""
+        self.is_too_narrow = False
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Learns the types of a block, and converts one of the part to those learned so far."""
+        if len(columns.ptr) == 1:
+            return columns
+        self.is_too_narrow |= self._unifier.learn(columns)
+        if self.is_too_narrow or not run.is_inside:
+            return columns
+        return self._unifier.fit(columns, run.report)
 
 
 class SchemaUnifier:

@@ -12,21 +12,22 @@ import numpy as np
 import torch
 
 from atompack_torch.batch.columns import Array, Columns
+from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.edits import (
     ColumnsBlock,
     Drop,
-    Edit,
     Filter,
     Numbers,
     Rename,
     names_in,
     names_of,
 )
-from atompack_torch.conversion.formats import open_source, target_format, traits_of
-from atompack_torch.conversion.job import count_structures
+from atompack_torch.conversion.formats import target_format, traits_of
 from atompack_torch.conversion.keys import KeyMap
-from atompack_torch.conversion.pipeline import Output, convert_edited
+from atompack_torch.conversion.pipe import count_molecules
+from atompack_torch.conversion.pipeline import Options, Output, convert_edited
 from atompack_torch.conversion.remote_ends import RemoteEnds
+from atompack_torch.conversion.stages import Stage
 from atompack_torch.datasets.selection.dealing import deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.datasets.selection.grouping import GroupBy
@@ -90,20 +91,20 @@ def split(
         raise ValueError("dst: expected each path once, got one twice")
     sizes_of(0, fractions)  # checks them
     groups = None if by is None else GroupBy(by)
-    _check(options)
+    own = _options_of(options)
     for path in dst:
-        _check_target(path, options)
-    with _readable_again(src, options) as paths:
+        _check_target(path, own)
+    with _readable_again(src, own) as paths:
         if groups is None:
-            n = _count(paths, options)
+            n = _count(paths, own)
             shuffled = torch.split(_shuffled(n, seed), sizes_of(n, fractions))
             parts = [part.sort().values for part in shuffled]
         else:
-            parts = deal(_groups(paths, groups, options), fractions, seed)
+            parts = deal(_groups(paths, groups, own), fractions, seed)
         outputs = [
             Output(path, [Numbers(part.numpy())]) for path, part in zip(dst, parts, strict=True)
         ]
-        return convert_edited(paths, outputs, **options)
+        return convert_edited(paths, outputs, own)
 
 
 def filter(  # noqa: A001  (the word users look for)
@@ -127,10 +128,10 @@ def filter(  # noqa: A001  (the word users look for)
         FileExistsError: ``dst`` exists already.
     """
     parsed = Expression(expression)
-    _check(options)
-    with _ends(src, options) as paths:
-        _check_early(parsed, paths, options)
-        return _converted(paths, dst, Filter(parsed), options)
+    own = _options_of(options)
+    with _ends(src, own) as paths:
+        _check_early(parsed, paths, own)
+        return _edit(paths, dst, Filter(parsed), own)
 
 
 def sample(
@@ -154,14 +155,14 @@ def sample(
     """
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
-    _check(options)
-    _check_target(dst, options)
-    with _readable_again(src, options) as paths:
-        total = _count(paths, options)
+    own = _options_of(options)
+    _check_target(dst, own)
+    with _readable_again(src, own) as paths:
+        total = _count(paths, own)
         if n > total:
             raise ValueError(f"n: expected at most {total:,}, as many as there are, got {n:,}")
         chosen = _shuffled(total, seed)[:n].sort().values
-        return _converted(paths, dst, Numbers(chosen.numpy()), options)
+        return _edit(paths, dst, Numbers(chosen.numpy()), own)
 
 
 def rename(
@@ -184,7 +185,7 @@ def rename(
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
     """
-    return _edited(src, dst, Rename(key_map), options)
+    return _edit(src, dst, Rename(key_map), _options_of(options))
 
 
 def drop(
@@ -206,53 +207,44 @@ def drop(
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
     """
-    return _edited(src, dst, Drop(fields), options)
+    return _edit(src, dst, Drop(fields), _options_of(options))
 
 
-def _edited(
-    src: _Path | Sequence[_Path], dst: _Path, edit: Edit, options: Mapping[str, Any]
-) -> Report:
-    _check(options)
-    return _converted(src, dst, edit, options)
-
-
-def _converted(
-    src: _Path | Sequence[_Path], dst: _Path, edit: Edit, options: Mapping[str, Any]
-) -> Report:
-    (report,) = convert_edited(src, [Output(dst, [edit])], **options)
+def _edit(src: _Path | Sequence[_Path], dst: _Path, edit: Stage, options: Options) -> Report:
+    (report,) = convert_edited(src, [Output(dst, [edit])], options)
     return report
 
 
-def _check(options: Mapping[str, Any]) -> None:
+def _options_of(options: Mapping[str, Any]) -> Options:
     check_key_map(options)
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         expected = ", ".join(sorted(_OPTIONS))
         raise TypeError(f"expected options of {expected}, got {', '.join(unknown)}")
+    own = {name: value for name, value in options.items() if name != "keep_units"}
+    return Options(**own, changes=Changes(keep_units=options.get("keep_units", False)))
 
 
-def _check_target(path: _Path, options: Mapping[str, Any]) -> None:
+def _check_target(path: _Path, options: Options) -> None:
     """Raises an error for a target that exists or has no format, before any work."""
-    traits_of(target_format(path, options.get("target")))
-    if options.get("mode", "x") == "x" and not is_url(path) and Path(path).exists():
+    traits_of(target_format(path, options.target))
+    if options.mode == "x" and not is_url(path) and Path(path).exists():
         raise file_exists(path, "mode='w' replaces it")
 
 
 @contextlib.contextmanager
-def _ends(src: _Path | Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[_Path]]:
+def _ends(src: _Path | Sequence[_Path], options: Options) -> Iterator[list[_Path]]:
     """Provides the sources, those that are downloaded as local files."""
     paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
     if not paths:
         raise ValueError("src: expected at least one file, got none")
-    remote = RemoteEnds(options.get("storage_options"), progress=options.get("progress", True))
+    remote = RemoteEnds(options.storage_options, progress=options.progress)
     with remote:
-        yield [remote.source(path, options.get("format")) for path in paths]
+        yield [remote.source(path, options.format) for path in paths]
 
 
 @contextlib.contextmanager
-def _readable_again(
-    src: _Path | Sequence[_Path], options: Mapping[str, Any]
-) -> Iterator[list[_Path]]:
+def _readable_again(src: _Path | Sequence[_Path], options: Options) -> Iterator[list[_Path]]:
     """Provides the sources, which are read more than once."""
     with _ends(src, options) as paths:
         for path in paths:
@@ -264,12 +256,12 @@ def _readable_again(
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[Source]]:
+def opened(paths: Sequence[_Path], options: Options) -> Iterator[list[Source]]:
     """Opens sources.
 
     Args:
         paths: the files and folders.
-        options: ``format``, ``key_map`` and ``storage_options`` of ``convert``.
+        options: the options of the conversion.
 
     Yields:
         The sources, closed at the end.
@@ -277,15 +269,8 @@ def opened(paths: Sequence[_Path], options: Mapping[str, Any]) -> Iterator[list[
     with contextlib.ExitStack() as stack:
         sources = []
         for path in paths:
-            source = open_source(
-                path,
-                options.get("format"),
-                options.get("key_map") or {},
-                None,
-                options.get("storage_options"),
-            )
-            stack.callback(source.close)
-            sources.append(source)
+            sources.append(options.open_source(path))
+            stack.callback(sources[-1].close)
         yield sources
 
 
@@ -293,21 +278,20 @@ def _shuffled(n: int, seed: int) -> torch.Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
-def _count(paths: Sequence[_Path], options: Mapping[str, Any]) -> int:
+def _count(paths: Sequence[_Path], options: Options) -> int:
     with opened(paths, options) as sources:
-        return sum(count or 0 for count in count_structures(sources, "raise", exact=True))
+        return sum(count or 0 for count in count_molecules(sources, "raise", exact=True))
 
 
-def _groups(paths: Sequence[_Path], by: GroupBy, options: Mapping[str, Any]) -> Array:
+def _groups(paths: Sequence[_Path], by: GroupBy, options: Options) -> Array:
     """Returns the number of the group of each structure, (M,) uint64."""
     found: list[Array] = [np.zeros(0, np.uint64)]
     known: set[str] = set()
     first = 0
     with opened(paths, options) as sources:
-        counts = count_structures(sources, "raise", exact=False)
+        counts = count_molecules(sources, "raise", exact=False)
         total = None if None in counts else sum(count or 0 for count in counts)
-        enabled = bool(options.get("progress", True))
-        with Progress(total, "structures", label="reading groups", enabled=enabled) as bar:
+        with Progress(total, "structures", label="reading groups", enabled=options.progress) as bar:
             for columns in _blocks(sources, options):
                 known |= names_in(columns)
                 block = ColumnsBlock(columns, first)
@@ -319,7 +303,7 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Mapping[str, Any]) -> 
     return np.concatenate(found)
 
 
-def _blocks(sources: Sequence[Source], options: Mapping[str, Any]) -> Iterator[Columns]:
+def _blocks(sources: Sequence[Source], options: Options) -> Iterator[Columns]:
     report = Report(n_sources=len(sources))
     for source in sources:
         for columns in source.read(report):
@@ -327,9 +311,7 @@ def _blocks(sources: Sequence[Source], options: Mapping[str, Any]) -> Iterator[C
                 yield _renamed(columns, source, options)
 
 
-def _check_early(
-    expression: Expression, paths: Sequence[_Path], options: Mapping[str, Any]
-) -> None:
+def _check_early(expression: Expression, paths: Sequence[_Path], options: Options) -> None:
     """Checks the names of an expression before all is read, where the sources know their fields."""
     if any(os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)) for path in paths):
         return
@@ -340,7 +322,7 @@ def _check_early(
         expression.check(set().union(*known))
 
 
-def _names(source: Source, options: Mapping[str, Any]) -> set[str] | None:
+def _names(source: Source, options: Options) -> set[str] | None:
     """Returns the names by which an expression may use the fields of a source; None: unknown."""
     example = source.example()
     if example is not None:
@@ -348,11 +330,11 @@ def _names(source: Source, options: Mapping[str, Any]) -> set[str] | None:
     names = source.names()
     if names is None:
         return None
-    keys = source.other_keys(options.get("key_map"))
+    keys = source.other_keys(options.keys)
     return names_of([*names, *keys.values()])
 
 
-def _renamed(columns: Columns, source: Source, options: Mapping[str, Any]) -> Columns:
+def _renamed(columns: Columns, source: Source, options: Options) -> Columns:
     """Renames the fields of a source that does not itself map ``key_map``."""
-    keys = source.other_keys(options.get("key_map"))
-    return KeyMap(keys, Report()).apply(columns)
+    keys = source.other_keys(options.keys)
+    return KeyMap(keys).apply(columns, Report())

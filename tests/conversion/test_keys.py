@@ -17,8 +17,10 @@ import atompack_torch as apt
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report
-from atompack_torch.conversion.keys import KeyMap
+from atompack_torch.conversion.keys import KeyMap, MapKeys
+from atompack_torch.conversion.stages import Run
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.converter import Source
 from atompack_torch.formats.records import columns_of, records_of
 
 NUMBERS = np.array([8, 1])
@@ -33,11 +35,12 @@ def record(
 
 
 def renamed(keys: dict[str, str], *records: Parts) -> tuple[list[Parts], Report]:
-    report = Report()
-    key_map = KeyMap(keys, report)
-    columns = key_map.apply(columns_of([*records]))
-    key_map.check_all_found("a")
-    return list(records_of(columns)), report
+    run, stage = Run(Report(), None, is_part=False), MapKeys(keys)
+    run.begin_source(Source("a", lambda _: iter(())))
+    stage.begin_source(run)
+    columns = stage.apply(columns_of([*records]), run)
+    stage.end_source(run)
+    return list(records_of(columns)), run.report
 
 
 def test_properties_become_labels() -> None:
@@ -62,10 +65,9 @@ def test_the_own_label_is_left_out_everywhere() -> None:
     )
     assert [r.labels for r in found] == [{"energy": 2.0}, {}]
     assert report.skipped == {("energy", "'REF' takes its name"): 2}
-    report = Report()
-    key_map = KeyMap({"REF": "energy"}, report)
-    key_map.apply(columns_of([record(properties={"REF": 2.0})]))
-    later = key_map.apply(columns_of([record({"energy": 3.0})]))
+    key_map = KeyMap({"REF": "energy"})
+    key_map.apply(columns_of([record(properties={"REF": 2.0})]), Report())
+    later = key_map.apply(columns_of([record({"energy": 3.0})]), Report())
     assert later.fields == []
 
 
@@ -102,7 +104,7 @@ def test_stress_of_several_shapes(value: Any, want: list[list[float]]) -> None:
     stacked = columns_of([record(properties={"s": value})] * 2)
     (column,) = stacked.fields
     stacked = stacked._replace(fields=[column._replace(values=np.stack([value, value]))])
-    (column,) = KeyMap({"s": "stress"}, Report()).apply(stacked).fields
+    (column,) = KeyMap({"s": "stress"}).apply(stacked, Report()).fields
     assert np.asarray(column.values).tolist() == [want, want]
 
 
@@ -113,16 +115,16 @@ def test_an_energy_in_a_list_of_one() -> None:
 
 def test_without_keys_nothing_is_touched() -> None:
     columns: Columns = columns_of([record(properties={"k": 1})])
-    assert KeyMap({}, Report()).apply(columns) is columns
+    assert KeyMap({}).apply(columns, Report()) is columns
 
 
 def test_wrong_keys() -> None:
     with pytest.raises(FieldError, match="key_map: no structure has a field 'REF_enrgy'"):
         renamed({"REF_enrgy": "energy"}, record(properties={"REF_energy": 1.0}))
     with pytest.raises(ValueError, match="each name once"):
-        KeyMap({"a": "energy", "b": "energy"}, Report())
+        KeyMap({"a": "energy", "b": "energy"})
     with pytest.raises(ValueError, match="got 'positions', which every structure has"):
-        KeyMap({"a": "positions"}, Report())
+        KeyMap({"a": "positions"})
 
 
 def xyz(path: Path, text: str) -> Path:

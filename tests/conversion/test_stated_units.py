@@ -17,7 +17,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch.conversion import Changes, Report, convert
-from atompack_torch.conversion.changes import known_unit
+from atompack_torch.conversion.units import known_unit
 
 KCAL = ase.units.kcal / ase.units.mol
 HARTREE, BOHR = ase.units.Hartree, ase.units.Bohr

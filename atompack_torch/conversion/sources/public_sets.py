@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.columns import Array
+from atompack_torch.conversion.units import factor
 from atompack_torch.formats.conversion_report import Report
 
 _KBAR = "kilobars of VASP, positive under compression"
@@ -181,13 +182,11 @@ def stress_from_vasp(values: Array, report: Report, source: str) -> Array:
     if report.options.keep_units:
         report.note(f"{source!r} stays in {_KBAR}")
         return values
-    import ase.units
-
-    factor = -1000.0 * ase.units.bar
+    times = -factor("stress", "kbar")
     dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
-    converted: Array = (values.astype(np.float64) * factor).astype(dtype)
+    converted: Array = (values.astype(np.float64) * times).astype(dtype)
     report.note(
-        f"{source!r} read as stress in eV/Å³: it is in {_KBAR}, times {factor!r}, unless "
+        f"{source!r} read as stress in eV/Å³: it is in {_KBAR}, times {times!r}, unless "
         "keep_units is given"
     )
     return converted
