@@ -12,7 +12,6 @@ from atompack_torch._formats import (
     MoleculeSource,
     ShardReader,
 )
-from atompack_torch._formats import AtpSnapshot as AtpSnapshot
 
 # Integers and what stands for one; refused where it is something else.
 _Index = object

@@ -10,11 +10,7 @@ for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True)
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -166,28 +162,6 @@ else:
         importlib.import_module(f"{__name__}.ray")
         for name, home in _HOMES.items():
             globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-
-    # Old name → new name of modules that version 0.1 had, and pickles made by it may name.
-    _FORMER = {
-        f"{__name__}._storage": f"{__name__}.batch.storage",
-        f"{__name__}.atlas_store": f"{__name__}.formats.atlas_store.atlas_store",
-        f"{__name__}.batch.molecule": f"{__name__}.batch.molecule_batch",
-        f"{__name__}.molecule": f"{__name__}.batch.molecule_batch",
-        f"{__name__}.samplers": f"{__name__}.loading.samplers",
-    }
-
-    class _FormerModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-        """Imports former modules as what has taken their place."""
-
-        def find_spec(
-            self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-        ) -> importlib.machinery.ModuleSpec | None:
-            return importlib.machinery.ModuleSpec(name, self) if name in _FORMER else None
-
-        def exec_module(self, module: ModuleType) -> None:
-            sys.modules[module.__name__] = importlib.import_module(_FORMER[module.__name__])
-
-    sys.meta_path.append(_FormerModules())
 
     if "torch" in sys.modules:  # nothing to be gained by waiting
         _load_library()

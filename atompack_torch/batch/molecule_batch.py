@@ -366,9 +366,6 @@ def restore_batch(
     return MoleculeBatch._assemble(structure, tensors, rows, arena)
 
 
-_restore = restore_batch  # its name in pickles of earlier versions
-
-
 def _collate(items: Sequence[Any], *, collate_fn_map: object = None) -> MoleculeBatch:
     return collate(items)
 

@@ -48,9 +48,6 @@ from atompack_torch.options import epoch_number, part_range
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
-# Attributes in pickles of earlier versions → their names now.
-_FORMER_ATTRIBUTES = {"_computing": "_computer", "_keeps": "_keeps_features"}
-
 
 class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     """Base of data sets of molecules, whose batches the native core makes.
@@ -186,10 +183,6 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def close(self) -> None:
         """Releases the mappings of files; the next read opens them again."""
         self._native = self._table = self._structures = self._needs_process = None
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        renamed = {_FORMER_ATTRIBUTES.get(name, name): value for name, value in state.items()}
-        self.__dict__.update(renamed)
 
     def __getstate__(self) -> dict[str, Any]:
         of_this_process = ("_native", "_table", "_structures", "_needs_process")

@@ -185,8 +185,6 @@ class FeatureKeeper:
         descriptor: computes the features of entries without a row; None: they are missing.
     """
 
-    _descriptor: ChebyshevDescriptor | None = None  # absent in pickles of earlier versions
-
     def __init__(
         self, options: Options, dtype: DTypes | None, descriptor: ChebyshevDescriptor | None
     ) -> None:
@@ -237,9 +235,6 @@ class FeatureKeeper:
         made = self._descriptor.compute(stored(found.index[~has]))
         found.features[~has[found.batch]] = made.features.to(found.features.dtype)
         return torch.ones_like(has)
-
-
-Computing = FeatureComputer  # its name in pickles of earlier versions
 
 
 def _add_fields(

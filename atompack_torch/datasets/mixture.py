@@ -62,8 +62,6 @@ class MixtureDataset(MoleculeDataset):
     """
 
     _has_parts = True
-    _weights: tuple[float, ...] | None = None
-    _epoch_length: Literal["min", "max"] | int | None = None  # None: pickled by version 0.1
 
     def __init__(
         self,
@@ -85,7 +83,7 @@ class MixtureDataset(MoleculeDataset):
         self._request = self._parts[0]._request._replace(fields=fields)
         self._path = [part._path for part in self._parts]
         self._weights = None if weights is None else tuple(weights)
-        self._epoch_length = epoch
+        self._epoch_length: Literal["min", "max"] | int = epoch
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(self._weights, lengths), epoch)
         self._clock = SharedEpoch()
@@ -106,10 +104,8 @@ class MixtureDataset(MoleculeDataset):
 
         Raises:
             IndexError: molecules of a subset no longer exist; the data set is unchanged.
-            ValueError: a source is empty now, or the mixture was pickled by version 0.1.
+            ValueError: a source is empty now.
         """
-        if self._epoch_length is None:
-            raise ValueError("refresh: expected a mixture with weights, got one of version 0.1")
         parts = tuple(copy.copy(part) for part in self._parts)
         have_changed = [part.refresh() for part in parts]
         if not any(have_changed):

@@ -338,10 +338,6 @@ class RemoteFiles:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": {}, "recognized": {}, "_process": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        new: dict[str, Any] = {"fsspec_options": {}, "commits": {}, "_urls": {}, "recognized": {}}
-        self.__dict__.update({**new, **state})
-
 
 def _weak(method: Callable[[str], T]) -> Callable[[str], T]:
     """Returns a function that does not keep the object of a method alive.

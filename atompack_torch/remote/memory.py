@@ -24,6 +24,8 @@ class MemoryFiles(RemoteFiles):
         BufferError: the bytes of a buffer are not contiguous.
     """
 
+    _files: dict[str, Buffer]
+
     def __init__(self, files: Mapping[str, Buffer], mode: str = "r") -> None:
         super().__init__()
         check_choice("mode", mode, ["r"])
@@ -91,6 +93,5 @@ class MemoryFiles(RemoteFiles):
     def __setstate__(self, state: dict[str, Any]) -> None:
         from atompack_torch._native import MemoryStore
 
-        super().__setstate__(state)
-        self._files: dict[str, Buffer] = state["_files"]
+        self.__dict__.update(state)
         self._memory = MemoryStore({name: memoryview(data) for name, data in self._files.items()})

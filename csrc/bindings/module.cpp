@@ -5,9 +5,7 @@
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = "Native collation of atompack_torch; use the package, not this module.";
-  // Classes of _formats are arguments here, and pickles of version 0.1 refer to AtpSnapshot in this module.
-  const auto formats = pybind11::module_::import("atompack_torch._formats");
-  module.attr("AtpSnapshot") = formats.attr("AtpSnapshot");
+  pybind11::module_::import("atompack_torch._formats");  // its classes are arguments here
   atompack::bindings::bind_errors(module);
   atompack::bindings::bind_arenas(module);
   atompack::bindings::bind_resident(module);  // before batchers, whose arguments are of its types

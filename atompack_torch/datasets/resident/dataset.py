@@ -232,7 +232,7 @@ class ResidentDataset(MoleculeDataset):
 
     def __copy__(self) -> ResidentDataset:
         other = object.__new__(type(self))
-        other.__setstate__(self._shared_state())
+        other.__dict__.update(self._shared_state())
         return other
 
     def _shared_state(self) -> dict[str, Any]:

@@ -147,11 +147,12 @@ class ShardDataset(BatchDataset[object, object]):
         self._allow_pickle = allow_pickle
         self._cache_blocks = cache_blocks
         self._layout = layout
-        self._missing_shards = missing_shards
+        self._missing_shards: MissingShards = missing_shards
         self._levels = {
             utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
         }
         self._version: Version | None = None
+        self._generation: Generation | None = None
         self._n = len(reader := (opened := self._open()).reader)
         self._generation = opened.generation()
         if (warning := reader.shard_sizes_warning()) is not None:
@@ -204,19 +205,10 @@ class ShardDataset(BatchDataset[object, object]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "_options" not in state:  # pickled by an earlier version
-            state = {**state, "_options": DatasetOptions(num_threads=state["_num_threads"])}
-        self.__dict__.update(state)
-
     _item = "example"
     _has_full_schema = False
     _molecules = staticmethod(molecules_of)
     _opened: OpenShards | None = None  # in this process
-    _remote = RemoteFiles()  # for pickles of earlier versions
-    _missing_shards: MissingShards = "renumber"
-    _generation: Generation | None = None
-    _is_plain: bool = True  # without dtype, missing and transform
 
     def _size(self) -> int:
         return self._n

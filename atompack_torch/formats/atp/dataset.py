@@ -109,8 +109,6 @@ class AtpDataset(MoleculeFiles):
             since it was opened.
     """
 
-    _remote = RemoteFiles()  # for pickles of earlier versions
-
     def __init__(
         self,
         path: PathLike | Sequence[PathLike] | Buffer,

@@ -81,8 +81,7 @@ class TorchCache(CacheRows):
         return {"_handle": self._handle}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Earlier versions had the attributes of the handle themselves.
-        self._handle = state.get("_handle") or CacheFile(state["_file"], state["_identity"])
+        self._handle = state["_handle"]
         self._last = None
         self._folder = None
 

@@ -255,23 +255,6 @@ def test_last_flush(tmp_path: Path) -> None:
     assert view.datasets == ["a", "pending"]
 
 
-def test_state_of_older_pickles(tmp_path: Path) -> None:
-    """As version 0.1 stored it."""
-    with apt.AtlasStore(tmp_path / "s", "x") as store:
-        store.create_dataset("a")
-    old = apt.AtlasStore.__new__(apt.AtlasStore)
-    old.__setstate__(
-        {
-            "_path": str(tmp_path / "s"),
-            "_version": None,
-            "_mode": "r",
-            "_limits": (1 << 20, None),
-        }
-    )
-    assert (old.datasets, old.path) == (["a"], tmp_path / "s")
-    assert old.__getstate__().keys() == {"_path", "_version", "_mode", "_limits"}
-
-
 def test_names_follow_changes(tmp_path: Path) -> None:
     """They are looked up once, and again after every change, flush, refresh and close."""
     with apt.AtlasStore(tmp_path / "s", "x") as store:
