@@ -186,19 +186,12 @@ def _of_array(place: str, array: np.ndarray[Any, Any]) -> Iterator[Leaf]:
         yield place, f"array {array.dtype.str} {array.shape}", content
 
 
-def difference(stored: Mapping[str, Lines], present: Mapping[str, Lines]) -> str:
-    """What differs between two sets of descriptions, line by line; empty where nothing does."""
-    found = []
-    for name in sorted(stored.keys() | present.keys()):
-        want, got = stored.get(name), present.get(name)
-        if want == got:
-            continue
-        if want is None or got is None:
-            found.append(f"{name}: {'not stored before' if want is None else 'no longer there'}")
-            continue
-        found.append(f"{name}:")
-        found += [f"  stored  {line}" for line in want if line not in got]
-        found += [f"  present {line}" for line in got if line not in want]
-        if sorted(want) == sorted(got):
-            found.append("  the same lines in another order")
-    return "\n".join(found)
+def text_of(found: Found) -> str:
+    """Everything that was read of one case, as text."""
+    lines = [line for name, those in found.items() for line in (name, *(f"  {t}" for t in those))]
+    return "\n".join(lines) + "\n"
+
+
+def digest_of(found: Found) -> str:
+    """The SHA-256 of that text."""
+    return hashlib.sha256(text_of(found).encode("utf-8", "surrogatepass")).hexdigest()
