@@ -112,6 +112,8 @@ lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format, t
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy --strict atompack_torch
 	@$(PY) -m pydoclint.main atompack_torch
+	@$(PY) tests/lint/language.py
+	@$(PY) tests/lint/layering.py
 	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
 
 # Without unity builds, so that each source is looked at by itself.

@@ -1,15 +1,19 @@
-"""Lint of the language of docstrings, comments, names and pages: plain English, subject first."""
+"""Lint of the language of docstrings, comments, names and pages: plain English, subject first.
+
+    python tests/lint/language.py
+
+prints each breach as ``file:line: what``, and fails if there is one.
+"""
 
 from __future__ import annotations
 
 import ast
 import io
 import re
+import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "atompack_torch"
@@ -137,17 +141,6 @@ def sources(folder: Path, *suffixes: str) -> list[str]:
     return [path.relative_to(REPOSITORY).as_posix() for path in paths]
 
 
-@pytest.mark.parametrize("name", sources(PACKAGE, ".py"))
-def test_python_follows_the_language_guide(name: str) -> None:
-    assert python_breaches((REPOSITORY / name).read_text()) == []
-
-
-@pytest.mark.parametrize("name", sources(CSRC, ".h", ".cpp"))
-def test_cpp_follows_the_language_guide(name: str) -> None:
-    source = (REPOSITORY / name).read_text()
-    assert cpp_breaches(source, is_header=name.endswith(".h")) == []
-
-
 def pages() -> list[str]:
     """Lists the Markdown pages of the project, relative to the repository."""
     found = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
@@ -156,88 +149,20 @@ def pages() -> list[str]:
     return [path.relative_to(REPOSITORY).as_posix() for path in found]
 
 
-@pytest.mark.parametrize("name", pages())
-def test_pages_follow_the_language_guide(name: str) -> None:
-    assert page_breaches((REPOSITORY / name).read_text()) == []
+def find_breaches() -> list[str]:
+    """Lints the package, the C++ sources and the pages."""
+    found: list[str] = []
+    for name in (*sources(PACKAGE, ".py"), *sources(CSRC, ".h", ".cpp"), *pages()):
+        text = (REPOSITORY / name).read_text()
+        if name.endswith(".py"):
+            those = python_breaches(text)
+        elif name.endswith(".md"):
+            those = page_breaches(text)
+        else:
+            those = cpp_breaches(text, is_header=name.endswith(".h"))
+        found += [f"{name}:{breach}" for breach in those]
+    return found
 
 
-@pytest.mark.parametrize("opening", ["What", "How", "Whether", "Of", "So"])
-def test_lint_finds_openings_of_docstrings(opening: str) -> None:
-    text = f'"""{opening} it is."""'
-    source = f"{text}\nclass A:\n    {text}\n    def _f(self):\n        {text}\n"
-    assert python_breaches(source) == [f"{n}: begins with {opening!r}" for n in (1, 3, 5)]
-    assert python_breaches(source.replace(opening, "Offset and")) == []
-
-
-def test_lint_finds_phrases_across_lines() -> None:
-    assert python_breaches('"""A queue\n\nwho\nwaits."""\n') == ["1: says 'who waits'"]
-    assert python_breaches("x = 1  # Come what\n# may.\n") == ["1: says 'Come what may'"]
-    assert python_breaches('x = "come what may"\n') == []
-
-
-def test_lint_finds_openings_of_headers() -> None:
-    source = "// How it is laid out.\n#pragma once\n// What follows is fine.\n"
-    assert cpp_breaches(source, is_header=True) == ["1: begins with 'How'"]
-    assert cpp_breaches(source, is_header=False) == []
-
-
-def test_lint_finds_phrases_in_cpp_comments_alone() -> None:
-    source = 'f("// so-manieth");  // the so-manieth\ng();\n/* is told\n   of it */\n'
-    assert cpp_breaches(source, is_header=False) == ["1: says 'so-manieth'", "3: says 'is told of'"]
-    assert cpp_breaches("int n = 1'000;  // who waits\nint m = '\\'';\n", is_header=False) == [
-        "1: says 'who waits'"
-    ]
-
-
-@pytest.mark.parametrize(
-    "phrase",
-    [
-        "is told of",
-        "are told",
-        "says of",
-        "for who",
-        "Whoever",
-        "stands there",
-        "stand here",
-        "as it stands",
-        "lies",
-        "as it is",
-        "bear it out",
-        "borne out",
-        "nobody knows",
-        "takes up",
-        "let go",
-        "lets go",
-        "given up",
-        "held against",
-        "at any moment",
-        "a moment",
-        "in silence",
-        "without a word",
-        "none the worse",
-        "one another",
-    ],
-)
-def test_lint_finds_phrases_everywhere(phrase: str) -> None:
-    words = phrase.split()
-    assert python_breaches(f'"""The file\n{phrase} again."""\n') != []
-    assert python_breaches(f"x = 1  # the file {phrase} again\n") != []
-    assert cpp_breaches(f"// The file {phrase} again.\n", is_header=False) != []
-    across = "\n// ".join(words)
-    assert cpp_breaches(f"// The file {across} again.\n", is_header=True) != []
-    assert page_breaches(f"# Title\n\nThe file {phrase} again.\n") == [f"3: says {phrase!r}"]
-    assert page_breaches(f"The `{phrase}`.\n\n```\n{phrase}\n```\n") == []
-
-
-def test_lint_leaves_plain_english_alone() -> None:
-    text = "Takes up to 2 MB; replies; the moments of a distribution; told apart by size; outgoing."
-    assert page_breaches(text) == []
-    assert cpp_breaches(f"// {text}\n", is_header=True) == []
-
-
-@pytest.mark.parametrize(
-    "name", ["kMostBytes", "kLeast", "most_bytes", "least_rows", "settle_dicts", "took", "ours"]
-)
-def test_lint_finds_names(name: str) -> None:
-    assert cpp_breaches(f"int a;\nint {name} = 1;\n", is_header=False) == [f"2: names {name!r}"]
-    assert cpp_breaches(f'// The {name}.\nf("{name}");\nint n_{name};\n', is_header=False) == []
+if __name__ == "__main__":
+    sys.exit("\n".join(find_breaches()) or 0)

@@ -1,13 +1,18 @@
-"""The layers of DESIGN: reads every #include and every import, and fails on a breach."""
+"""Lint of the layers: what the C++ sources include, and what the Python modules import.
+
+    python tests/lint/layering.py
+
+prints each breach as ``file:line: what``, and fails if there is one.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CSRC = REPOSITORY / "csrc"
@@ -95,16 +100,23 @@ def layer_of(path: str) -> str:
     return "/".join(parts[: 2 if parts[0] == "formats" else 1])
 
 
-def breaches(source: Path, layer: str, text: str) -> list[str]:
-    """The includes of a C++ file that its layer does not allow."""
+def include_breaches(folder: Path, layer: str, text: str) -> list[str]:
+    """The includes of a C++ file that its layer does not allow.
+
+    Args:
+        folder: the folder of the file.
+        layer: its layer.
+        text: its content.
+    """
     found = []
-    for outside, own in INCLUDE.findall(text):
-        name = outside or own
-        ours = (CSRC / name).is_file() or (source.parent / name).is_file()
+    for match in INCLUDE.finditer(text):
+        name = match[1] or match[2]
+        line = text.count("\n", 0, match.start(1 if match[1] else 2)) + 1
+        ours = (CSRC / name).is_file() or (folder / name).is_file()
         if ours and not _may_include(layer, name):
-            found.append(f"{layer} includes {name}")
+            found.append(f"{line}: {layer} includes {name}")
         if not ours and not (STANDARD.fullmatch(name) or _matches(OUTSIDE.get(layer, []), name)):
-            found.append(f"{layer} includes <{name}>")
+            found.append(f"{line}: {layer} includes <{name}>")
     return found
 
 
@@ -117,58 +129,26 @@ def _matches(patterns: list[re.Pattern[str]], name: str) -> bool:
     return any(p.fullmatch(name) for p in patterns)
 
 
-def test_there_is_something_to_check() -> None:
-    assert {layer_of(str(p.relative_to(CSRC))) for p in SOURCES} == set(OWN)
-    assert {p.name for p in MODULES} >= {"__init__.py", "_core.py", "errors.py", "fields.py"}
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=lambda p: str(p.relative_to(CSRC)))
-def test_includes(source: Path) -> None:
-    layer = layer_of(str(source.relative_to(CSRC)))
-    assert layer in OWN, f"csrc/{layer} is no layer of the design"
-    assert breaches(source, layer, source.read_text()) == []
-
-
-def test_a_breach_is_found() -> None:
-    """The check itself: what it must not let pass."""
-    wrong = {
-        "base": ['"io/file.h"', "<sys/mman.h>", "<ATen/ATen.h>"],
-        "threads": ['"io/file.h"', '"model/value.h"'],
-        "io": ['"codec/codec.h"', "<zstd.h>"],
-        "codec": ['"io/file.h"', '"formats/atp/reader.h"'],
-        "serial": ['"io/file.h"', '"codec/codec.h"', "<Python.h>"],
-        "formats/atp": ["<torch/torch.h>", "<Python.h>", '"formats/array_file/layer/layer.h"'],
-        "plan": ["<ATen/core/Tensor.h>", '"collate/collator.h"', '"io/file.h"'],
-        "collate": ['"formats/atp/reader.h"', '"io/file.h"', "<pybind11/pybind11.h>"],
-        "bindings": ["<zstd.h>", "<sys/mman.h>"],
-    }
-    for layer, includes in wrong.items():
-        for name in includes:
-            found = breaches(CSRC / layer / "x.cpp", layer, f"#include {name}\n")
-            assert found, f"{layer}: {name}"
-    assert breaches(CSRC / "io" / "x.cpp", "io", "#include <sys/mman.h>\n#include <vector>\n") == []
-
-
-def imports(module: Path, *, of_types: bool = True) -> set[str]:
-    """Modules of ours that a Python file imports anywhere, as dotted names below the package.
+def imports(module: Path, *, of_types: bool = True) -> dict[str, int]:
+    """Modules of ours that a Python file imports anywhere, by dotted name below the package → line.
 
     Args:
         module: the file.
         of_types: also imports under ``if TYPE_CHECKING``, which are never executed.
     """
     here = module.relative_to(PACKAGE).with_suffix("").parts
-    found: set[str] = set()
+    found: dict[str, int] = {}
     tree = ast.parse(module.read_text())
     for node in ast.walk(tree if of_types else _WithoutTypes().visit(tree)):
+        names: set[str] = set()
         if isinstance(node, ast.Import):
-            for name in node.names:
-                found |= _below(name.name)
+            names = {below for name in node.names for below in _below(name.name)}
         elif isinstance(node, ast.ImportFrom) and node.level:
             base = ".".join((*here[: len(here) - node.level], *filter(None, [node.module])))
-            found |= _named(base, node)
+            names = _named(base, node)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            for base in _below(node.module):
-                found |= _named(base, node)
+            names = {name for base in _below(node.module) for name in _named(base, node)}
+        found |= {name: node.lineno for name in names if isinstance(node, ast.stmt)}
     return found
 
 
@@ -246,100 +226,115 @@ TOP = {
 }
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports(module: Path) -> None:
+# Modules that use a library for bytes on disk, and that library.
+LIBRARIES = {
+    "conversion/sources/hdf5_child.py": "h5py",  # a foreign format through its own library
+    "conversion/targets/mace_hdf5.py": "h5py",
+    "conversion/sources/lmdb_pages.py": "struct",  # LMDB's own maps files, and dies with cut ones
+    "formats/aselmdb/converter.py": "zlib",  # around the JSON of a row
+}
+BYTES_ON_DISK = {"struct", "mmap", "zlib", "zstandard", "lz4", "h5py"}
+UNLOCKED = re.compile(r"call_guard|gil_scoped_release")
+# Where the GIL is released: around the work alone, by what these headers offer. pybind11 keeps a
+# table of instances that only the GIL guards, and a call_guard around py::init() would release it
+# while an instance is put into that table.
+RELEASING = {"unlocked.h", "locked.h", "wait_interruptibly.h"}
+
+
+def import_breaches(module: Path) -> Iterator[str]:
+    """The imports of a module that its package does not allow."""
     name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
-    ours = imports(module)
-    doors = {"_core": "_C", "_native": "_formats", "remote.client": "_remote"}
-    extensions = {i.split(".")[0] for i in ours} & set(doors.values())
-    assert extensions <= {doors.get(name)}, "extensions have one door each"
+    door = {"_core": "_C", "_native": "_formats", "remote.client": "_remote"}.get(name)
     top = name.split(".")[0]
-    if top in TOP:
-        assert ours <= TOP[top]
-    if top in BELOW:
-        assert {i.split(".")[0] for i in ours} - extensions <= {top, *BELOW[top], *TOP}
-    if name.startswith("loading.samplers") and not name.endswith("__init__"):
-        others = {i for i in ours if i != "options" and not i.startswith("loading.samplers")}
-        assert not others, "samplers get atom counts and use nothing of ours but checks of options"
+    is_sampler = name.startswith("loading.samplers") and not name.endswith("__init__")
+    for target, line in imports(module).items():
+        package = target.split(".")[0]
+        if package in ("_C", "_formats", "_remote"):
+            if package != door:
+                yield f"{line}: {name} imports {package}: extensions have one door each"
+        elif top in BELOW and package not in {top, *BELOW[top], *TOP}:
+            yield f"{line}: {top} imports {target}"
+        if top in TOP and target not in TOP[top]:
+            yield f"{line}: {top} imports {target}"
+        if is_sampler and target != "options" and not target.startswith("loading.samplers"):
+            yield f"{line}: samplers use nothing of ours but options, not {target}"
 
 
-def test_no_circles() -> None:
-    """An import inside of a function counts: it hides a circle, and does not break it."""
+def library_breaches(module: Path) -> Iterator[str]:
+    """Imports of libraries that decode or map files: the package knows no bytes on disk."""
+    forbidden = BYTES_ON_DISK - {LIBRARIES.get(module.relative_to(PACKAGE).as_posix(), "")}
+    for node in ast.walk(ast.parse(module.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        for name in names:
+            if name.split(".")[0] in forbidden and isinstance(node, ast.stmt):
+                yield f"{node.lineno}: imports {name}"
+
+
+def circular_imports() -> list[list[str]]:
+    """Groups of modules that import each other; inside of a function counts too."""
     graph = {}
     for module in MODULES:
         parts = module.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        graph[name] = imports(module, of_types=False)
+        graph[name] = {*imports(module, of_types=False)}
     assert len(graph) == len(MODULES)
-    assert circles(graph) == []
+    return circles(graph)
 
 
-def test_circles_are_found() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
-    assert circles(graph) == [["b", "c"], ["e"]]
-    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+def build_breaches(folder: Path) -> Iterator[str]:
+    """Sources that the CMakeLists.txt of a folder does not list, or that are not there."""
+    text = (folder / "CMakeLists.txt").read_text()
+    listed = re.findall(r"^\s+([\w/]+\.cpp)$", text, re.MULTILINE)
+    nested = {p.parent for p in folder.glob("*/**/CMakeLists.txt")}
+    there = [p for p in folder.rglob("*.cpp") if not nested & set(p.parents)]
+    names = [str(p.relative_to(folder)) for p in there]
+    for name in sorted({*listed, *names}):
+        if listed.count(name) != names.count(name):
+            yield f"1: {name}: expected once in the list and in the folder"
 
 
-def test_few_modules_at_the_top() -> None:
-    """A newcomer finds packages, not a hall of modules."""
-    assert len(list(PACKAGE.glob("*.py"))) <= 10 + 1  # _build_info.py is the build's
-    assert {p.parent.name for p in PACKAGE.glob("*/__init__.py")} == {*BELOW, "cli"}
-
-
-_WITH_H5PY = ("conversion/sources/hdf5_child.py", "conversion/targets/mace_hdf5.py")
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_no_bytes_on_disk_in_python(module: Path) -> None:
-    """The package knows no file format: nothing decodes structures or maps files here."""
-    text = module.read_text()
-    forbidden = {"struct", "mmap", "zlib", "zstandard", "lz4", "h5py"}
-    if str(module.relative_to(PACKAGE)) in _WITH_H5PY:
-        forbidden -= {"h5py"}  # converters meet foreign formats through their own libraries
-    if module == PACKAGE / "formats" / "aselmdb" / "converter.py":
-        forbidden -= {"zlib"}  # around the JSON of a row
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = {n.name.split(".")[0] for n in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = {(node.module or "").split(".")[0]}
-        else:
-            continue
-        assert not names & forbidden
-
-
-def test_libraries_below_tensors_link_neither_torch_nor_python() -> None:
-    """All layers but collate, passes, ops and bindings build without torch and Python."""
+def link_breaches() -> Iterator[str]:
+    """Libraries below tensors that link torch or Python."""
     text = (CSRC / "CMakeLists.txt").read_text()
     for library in ("core", "physics", "hdf5", "http"):
         linked = re.findall(rf"target_link_libraries\(\s*atompack_{library}\b([^)]*)\)", text)
-        assert linked
-        assert not re.search(r"(?i)torch_|python|pybind", " ".join(linked))
+        if not linked or re.search(r"(?i)torch_|python|pybind", " ".join(linked)):
+            yield f"1: atompack_{library}: expected libraries without torch and Python"
 
 
-@pytest.mark.parametrize("folder", sorted(p.parent for p in CSRC.glob("**/CMakeLists.txt")))
-def test_every_source_is_listed_once(folder: Path) -> None:
-    listed = re.findall(
-        r"^\s+([\w/]+\.cpp)$", (folder / "CMakeLists.txt").read_text(), re.MULTILINE
-    )
-    nested = {p.parent for p in folder.glob("*/**/CMakeLists.txt")}
-    there = [p for p in folder.rglob("*.cpp") if not nested & set(p.parents)]
-    assert sorted(listed) == sorted(str(p.relative_to(folder)) for p in there)
+def find_breaches() -> list[str]:
+    """All breaches in the sources, as ``file:line: what``."""
+    found: list[str] = []
+
+    def add(path: Path, those: Iterator[str] | list[str]) -> None:
+        found.extend(f"{path.relative_to(REPOSITORY)}:{breach}" for breach in those)
+
+    for source in SOURCES:
+        layer, text = layer_of(source.relative_to(CSRC).as_posix()), source.read_text()
+        if layer in OWN:
+            add(source, include_breaches(source.parent, layer, text))
+        else:
+            add(source, [f"1: csrc/{layer} is no layer of the design"])
+        code = re.sub(r"//[^\n]*", "", text)
+        if layer == "bindings" and source.name not in RELEASING and UNLOCKED.search(code):
+            add(source, ["1: releases the GIL other than by unlocked() and without_gil()"])
+    for module in MODULES:
+        add(module, [*import_breaches(module), *library_breaches(module)])
+    add(PACKAGE, [f"1: circular imports: {', '.join(names)}" for names in circular_imports()])
+    for listing in sorted(CSRC.glob("**/CMakeLists.txt")):
+        add(listing, build_breaches(listing.parent))
+    add(CSRC / "CMakeLists.txt", link_breaches())
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    if packages != {*BELOW, "cli"}:
+        add(PACKAGE, [f"1: packages without a place in BELOW: {packages ^ {*BELOW, 'cli'}}"])
+    if len(list(PACKAGE.glob("*.py"))) > 10 + 1:  # _build_info.py is the build's
+        add(PACKAGE, ["1: more than 10 modules at the top, where a newcomer looks first"])
+    return found
 
 
-UNLOCKED = re.compile(r"call_guard|gil_scoped_release")
-# Where the GIL is released: around the work alone, by what these headers offer.
-RELEASING = {"unlocked.h", "locked.h", "wait_interruptibly.h"}
-
-
-@pytest.mark.parametrize(
-    "source", [p for p in SOURCES if p.parent.name == "bindings"], ids=lambda p: p.name
-)
-def test_the_gil_is_released_around_work_alone(source: Path) -> None:
-    """pybind11 keeps a table of instances that only the GIL guards.
-
-    A call_guard around py::init() releases the GIL while an instance is put into that table, so
-    bindings release it by unlocked(), without_gil() and Serial, which run no code of pybind11.
-    """
-    code = re.sub(r"//[^\n]*", "", source.read_text())
-    assert source.name in RELEASING or not UNLOCKED.search(code)
+if __name__ == "__main__":
+    sys.exit("\n".join(find_breaches()) or 0)
