@@ -29,7 +29,7 @@ from atompack_torch.publishing import naming_errors
 
 
 class Reading(NamedTuple):
-    """What is read, once for all targets.
+    """The sources of a conversion, read once for all targets.
 
     Attributes:
         sources: the sources, which the caller closes.

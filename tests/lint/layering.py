@@ -230,7 +230,6 @@ TOP = {
 LIBRARIES = {
     "conversion/sources/hdf5_child.py": "h5py",  # a foreign format through its own library
     "conversion/targets/mace_hdf5.py": "h5py",
-    "conversion/sources/lmdb_pages.py": "struct",  # LMDB's own maps files, and dies with cut ones
     "formats/aselmdb/converter.py": "zlib",  # around the JSON of a row
 }
 BYTES_ON_DISK = {"struct", "mmap", "zlib", "zstandard", "lz4", "h5py"}
