@@ -12,7 +12,6 @@
 #include "bindings/unlocked.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
-#include "formats/array_file/read/verification.h"
 #include "formats/array_file/write/writer.h"
 #include "formats/atlas_store/writer.h"
 

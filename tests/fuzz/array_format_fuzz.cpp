@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "array_layers.h"
-#include "formats/array_file/read/read_box.h"
+#include "formats/array_file/read/reader.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

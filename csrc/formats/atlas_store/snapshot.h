@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/layer/layers.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
 
 namespace atompack::atlas_store {

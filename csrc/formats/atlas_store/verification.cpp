@@ -1,7 +1,7 @@
 #include "formats/atlas_store/verification.h"
 
 #include "base/excerpt.h"
-#include "formats/array_file/read/verification.h"
+#include "formats/array_file/read/reader.h"
 
 namespace atompack::atlas_store {
 

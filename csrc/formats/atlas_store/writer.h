@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "codec/codec.h"
-#include "formats/array_file/read/box.h"
+#include "formats/array_file/read/array.h"
 #include "formats/array_file/write/definition.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
 #include "io/file_system.h"

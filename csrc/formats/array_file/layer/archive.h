@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 
@@ -98,6 +100,79 @@ class ArchiveCheck {
 
   Bytes bytes_;
   uint64_t low_ = 0, high_ = 0;  // the range that pointers may still refer to
+};
+
+// Writer of an archive (FORMAT.md, "Archive"): the targets of a record's pointers precede the record, in the order of
+// its fields.
+
+// Positions count from the first byte.
+class ArchiveWriter {
+ public:
+  uint64_t size() const { return bytes_.size(); }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+  // Appends zeros up to the alignment; returns the position after them.
+  uint64_t pad(uint64_t alignment);
+  void zeros(uint64_t n) { bytes_.resize(bytes_.size() + n); }
+  template <typename T>
+  void put(T value) {
+    put_bytes(std::as_bytes(std::span(&value, 1)));
+  }
+  // Returns the position of the bytes.
+  uint64_t put_bytes(Bytes bytes);
+  Run put_integers(std::span<const uint64_t> values);  // as u32
+  // Appends the bytes of a string that is too long for its slot, otherwise nothing; returns their position.
+  uint64_t put_long_string(std::string_view text);
+  // Appends the bytes of all strings that need it, then the slots.
+  template <typename Strings>
+  Run put_strings(const Strings& strings) {
+    std::vector<uint64_t> at;
+    for (const std::string_view text : strings) at.push_back(put_long_string(text));
+    const Run run{pad(8), at.size()};
+    for (size_t i = 0; const std::string_view text : strings) put_string(text, at[i++]);
+    return run;
+  }
+
+  // Slots. `at`: the result of put_long_text().
+  void put_string(std::string_view text, uint64_t at);
+  void put_pointer(uint64_t target);
+  void put_run(Run run);
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Field offsets in the records of a footer.
+inline constexpr Layout kU32{4, 4};
+inline constexpr Layout kStringSlot{16, 8};
+
+struct RootLayout {
+  static constexpr uint64_t kVersion = 0, kBlocks = 8, kArrays = 24, kAttributeKeys = 40, kAttributeValues = 56;
+  static constexpr uint64_t kNumber = 72, kBaseHint = 80;
+  static constexpr Layout kLayout{96, 8};
+};
+
+struct BlockLayout {
+  static constexpr uint64_t kId = 0, kOffset = 8, kStoredBytes = 16, kDecodedBytes = 24, kCodec = 32, kCodecName = 40;
+  static constexpr Layout kLayout{56, 8};
+};
+
+struct ArrayLayout {
+  static constexpr uint64_t kName = 0, kType = 16, kShape = 40, kDimensionNames = 56, kChunkShape = 72, kChunks = 88;
+  static constexpr uint64_t kHasFill = 104, kFill = 112, kDeleted = 136, kAttributes = 144;
+  static constexpr Layout kLayout{168, 8};
+};
+
+struct ChunkLayout {
+  static constexpr uint64_t kCoordinate = 0, kBlock = 16, kOffset = 20, kBytes = 24;
+  static constexpr Layout kLayout{32, 8};
+};
+
+// Types, fill values, attribute values and attribute lists: a tag, and a payload at its own alignment.
+struct TaggedLayout {
+  static constexpr uint64_t kPayload = 8;
+  static constexpr Layout kLayout{24, 8};
 };
 
 }  // namespace atompack::array_file

@@ -3,6 +3,7 @@
 // that are no longer read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,9 +11,34 @@
 #include <variant>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/error.h"
 #include "formats/array_file/layer/archive.h"
 
 namespace atompack::array_file {
+
+// Trailer of a file: the length of the preceding archive, and a magic number.
+inline constexpr std::string_view kLayerMagic = "ARRF", kStatisticsMagic = "ARST";
+inline constexpr uint64_t kTrailerBytes = 12;
+
+struct Parts {
+  Bytes blocks, archive;
+};
+
+// Returns the size of the footer, given the trailer of a file of `file_bytes`. Throws CorruptFileError unless the
+// trailer is complete and ends in `magic`, and the footer is inside the file.
+uint64_t footer_bytes(Bytes trailer, uint64_t file_bytes, std::string_view magic = kLayerMagic);
+
+// Splits a file at its footer. Throws CorruptFileError unless it ends in `magic`.
+Parts split_file(Bytes file, std::string_view magic);
+
+std::vector<std::byte> with_trailer(std::vector<std::byte> archive, std::string_view magic);
+
+// Validation of a footer: bounds, tags, strings, and its version.
+constexpr uint32_t kFooterVersion = 4;
+
+// Returns the position of the root. Throws CorruptFileError; UnsupportedFormatError for other versions.
+uint64_t check_footer(Bytes archive);
 
 // In the order of their tags.
 enum class Type : uint8_t {
@@ -105,5 +131,31 @@ class Footer {
   Archive archive_;
   Run blocks_, arrays_, attribute_keys_, attribute_values_;
 };
+
+// Limits on memory that stored bytes do not justify.
+inline constexpr uint64_t kMaxMetadataBytes = uint64_t{256} << 20;
+
+// Size of one element in memory, for the shortest string or binary value.
+inline uint64_t element_memory(Type type) {
+  const uint64_t item = item_bytes(type);
+  return item > 0 ? item : sizeof(std::string) + sizeof(void*);
+}
+
+// Memory of `n` elements, saturated on overflow.
+inline uint64_t memory_of(uint64_t n, Type type) {
+  constexpr uint64_t kFarTooMany = uint64_t{1} << 50;
+  return std::min(kFarTooMany, std::min(kFarTooMany, n) * element_memory(type));
+}
+
+// `chosen`: the user's own limit. By default, sparse arrays may take 64 times the size of their files.
+inline uint64_t max_unstored_bytes(uint64_t file_bytes, std::optional<uint64_t> chosen) {
+  constexpr uint64_t kAlways = uint64_t{256} << 20, kFactor = 64;
+  return chosen.value_or(std::max(kAlways, std::min(file_bytes, UINT64_MAX / kFactor) * kFactor));
+}
+
+[[noreturn]] inline void refuse_unstored(uint64_t bytes, uint64_t limit) {
+  throw FieldError(cat("unwritten cells: expected at most ", limit, " bytes of memory for them, got ", bytes,
+                       ": read a part (start=, shape=), or raise max_unstored_bytes="));
+}
 
 }  // namespace atompack::array_file

@@ -1,10 +1,7 @@
 #include "formats/array_file/layer/footer_encoder.h"
 
-#include "formats/array_file/layer/archive_writer.h"
-#include "formats/array_file/layer/footer_check.h"
-#include "formats/array_file/layer/records.h"
-#include "formats/array_file/layer/trailer.h"
-#include "formats/array_file/read/grid.h"
+#include "formats/array_file/layer/archive.h"
+#include "formats/array_file/read/array.h"
 
 namespace atompack::array_file {
 namespace {

@@ -2,13 +2,133 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
 
 #include "base/error_context.h"
-#include "formats/array_file/layer/file_number.h"
-#include "formats/array_file/layer/trailer.h"
+#include "codec/sha256.h"
 
 namespace atompack::array_file {
 namespace {
+
+using codec::Codec;
+
+Codec codec_of(const BlockRecord& block) {
+  if (!block.codec) return Codec::none;
+  if (*block.codec == "lz4") return Codec::lz4;
+  if (*block.codec == "zstd") return Codec::zstd;
+  throw UnsupportedFormatError(cat("codec: expected lz4 or zstd, got '", *block.codec, "'"));
+}
+
+// An LZ4 block is preceded by its decoded size.
+Bytes without_prefix(const BlockRecord& block, Bytes stored) {
+  ByteCursor cursor(stored);
+  if (const auto prefix = cursor.read_le<uint32_t>("lz4 prefix"); prefix != block.decoded_bytes) {
+    throw CorruptFileError(cat("lz4 prefix: expected ", block.decoded_bytes, ", got ", prefix));
+  }
+  return stored.subspan(cursor.position());
+}
+
+void check_decoded_bytes(const BlockRecord& block, Codec codec, uint64_t stored_bytes, uint64_t bound) {
+  if (block.decoded_bytes <= bound && (codec != Codec::none || block.decoded_bytes == bound)) return;
+  throw CorruptFileError(cat("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec),
+                             ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
+}
+
+}  // namespace
+
+void check_in_bounds(const BlockRecord& block, uint64_t region_bytes) {
+  if (block.offset <= region_bytes && block.stored_bytes <= region_bytes - block.offset) return;
+  throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
+                             ", got a region of ", region_bytes));
+}
+
+BlockView find_block(const BlockRecord& block, Bytes region) {
+  const Codec codec = codec_of(block);
+  check_in_bounds(block, region.size());
+  Bytes stored = region.subspan(block.offset, block.stored_bytes);
+  if (codec == Codec::lz4) stored = without_prefix(block, stored);
+  check_decoded_bytes(block, codec, stored.size(), codec::decoded_bound(codec, stored));
+  return {codec, stored, block.decoded_bytes};
+}
+
+BlockView describe_block(const BlockRecord& block, uint64_t region_bytes) {
+  const Codec codec = codec_of(block);
+  check_in_bounds(block, region_bytes);
+  if (codec == Codec::none) check_decoded_bytes(block, codec, block.stored_bytes, block.stored_bytes);
+  return {codec, {}, block.decoded_bytes, false};
+}
+
+void decode_block(const BlockView& block, std::span<std::byte> out) {
+  codec::decompress(block.codec, block.stored, out);
+}
+
+void decode_front(const BlockView& block, std::span<std::byte> out) {
+  if (out.size() == block.decoded_bytes) return decode_block(block, out);
+  codec::decompress_front(block.codec, block.stored, out);
+}
+
+Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer) {
+  if (block.codec == Codec::none) return block.stored;
+  buffer.resize(block.decoded_bytes);
+  decode_block(block, std::span(buffer));
+  return buffer;
+}
+
+namespace {
+
+// Created when the library is loaded, so that no fork can interrupt it.
+const std::shared_ptr<BlockCache> cache = std::make_shared<BlockCache>(uint64_t{256} << 20);
+
+}  // namespace
+
+BlockCache::BlockCache(uint64_t limit)
+    : limit_(limit), content_([limit] { return std::make_unique<Content>(limit); }) {}
+
+std::shared_ptr<BlockCache> shared_block_cache() { return cache; }
+
+namespace {
+
+// Numbers of open files, by which caches tell them apart.
+
+std::shared_ptr<const uint64_t> new_number() {
+  static std::atomic<uint64_t> last{0};
+  return std::make_shared<const uint64_t>(++last);  // 0 means no file
+}
+
+// Thread-safe.
+class FileNumbers {
+ public:
+  std::shared_ptr<const uint64_t> find(const io::FileVersion& version) {
+    const std::scoped_lock lock(mutex_);
+    if (numbers_.size() >= max_size_) drop_closed();
+    std::weak_ptr<const uint64_t>& known =
+        numbers_[{version.device, version.inode, version.size, version.seconds, version.nanoseconds}];
+    std::shared_ptr<const uint64_t> number = known.lock();
+    if (!number) known = number = new_number();
+    return number;
+  }
+
+ private:
+  void drop_closed() {
+    std::erase_if(numbers_, [](const auto& entry) { return entry.second.expired(); });
+    max_size_ = std::max(kMinSize, 2 * numbers_.size());
+  }
+
+  static constexpr size_t kMinSize = 256;
+
+  std::mutex mutex_;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>, std::weak_ptr<const uint64_t>> numbers_;
+  size_t max_size_ = kMinSize;
+};
+
+const io::PerProcess<FileNumbers> numbers([] { return std::make_unique<FileNumbers>(); });
+
+// Returns a number of this process that no other file has had. Files of equal version have the same one as long as one
+// of the results is alive: its owner has the file open, so no other file can get its inode. nullopt: shares none.
+std::shared_ptr<const uint64_t> file_number(const std::optional<io::FileVersion>& version) {
+  return version ? numbers.get().find(*version) : new_number();
+}
 
 // Read at once from files that are not mapped.
 constexpr uint64_t kUsualEndBytes = uint64_t{64} << 10;
@@ -147,6 +267,48 @@ void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes) {
   if (chunk.offset <= block_bytes && chunk.bytes <= block_bytes - chunk.offset) return;
   throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
                              ", got a block of ", block_bytes));
+}
+
+namespace {
+
+// The last bytes of a file, at most `max_bytes`.
+std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t limit) {
+  const uint64_t size = file.size();
+  std::vector<std::byte> bytes(std::min(size, limit));
+  bytes.resize(file.read_at(size - bytes.size(), bytes));
+  return bytes;
+}
+
+uint64_t footer_and_trailer_bytes(const io::ReadableFile& file, Bytes end) {
+  ByteCursor trailer(end.last(std::min<size_t>(end.size(), kTrailerBytes)));
+  const auto footer = trailer.read_le<uint64_t>("footer size");
+  if (as_text(trailer.take(kLayerMagic.size(), "magic")) != kLayerMagic) {
+    throw CorruptFileError(cat("magic: expected ", kLayerMagic, " at the end"));
+  }
+  const uint64_t limit = file.size() - kTrailerBytes;
+  if (footer > limit) throw CorruptFileError(cat("footer size: expected at most ", limit, ", got ", footer));
+  return footer + kTrailerBytes;
+}
+
+}  // namespace
+
+std::string layer_digest(const io::ReadableFile& layer) {
+  constexpr uint64_t kEndBytes = 64 * 1024;
+  try {
+    std::vector<std::byte> seen(sizeof(uint64_t));
+    store_le(seen.data(), layer.size());
+    std::vector<std::byte> begin(std::min(layer.size(), kEndBytes));
+    begin.resize(layer.read_at(0, begin));
+    std::vector<std::byte> end = end_of(layer, kEndBytes);
+    const uint64_t footer = footer_and_trailer_bytes(layer, end);
+    if (footer > kEndBytes) end = end_of(layer, footer);
+    seen.insert(seen.end(), begin.begin(), begin.end());
+    seen.insert(seen.end(), end.begin(), end.end());
+    return codec::sha256_hex(seen);
+  } catch (CorruptFileError& error) {
+    error.in_file(layer.path());
+    throw;
+  }
 }
 
 }  // namespace atompack::array_file

@@ -1,22 +1,117 @@
 // Layer: a file of blocks with a footer at its end.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/error.h"
-#include "formats/array_file/layer/block.h"
-#include "formats/array_file/layer/block_cache.h"
+#include "base/lru_cache.h"
+#include "codec/codec.h"
 #include "formats/array_file/layer/footer.h"
 #include "io/byte_source.h"
 #include "io/file.h"
+#include "io/huge_pages.h"
+#include "io/readable_file.h"
+#include "threads/per_process.h"
 
 namespace atompack::array_file {
+
+// Blocks: groups of chunks that are compressed together.
+
+// A stored block.
+struct BlockView {
+  codec::Codec codec = codec::Codec::none;
+  Bytes stored;
+  uint64_t decoded_bytes = 0;
+  bool is_read = true;  // false: `stored` is empty, and its size was not checked against it
+};
+
+// Throws CorruptFileError unless the block is inside a region of this many bytes.
+void check_in_bounds(const BlockRecord& block, uint64_t region_bytes);
+
+// Returns a block in `region`. Throws CorruptFileError for a size that the stored bytes cannot have, before memory is
+// allocated for it; UnsupportedFormatError for other codecs.
+BlockView find_block(const BlockRecord& block, Bytes region);
+
+// Returns a block in a region of this many bytes without its stored bytes. Makes those of the checks of find_block(),
+// in the same order, that its record suffices for.
+BlockView describe_block(const BlockRecord& block, uint64_t region_bytes);
+
+// Decodes the block into `out`, which must have its decoded size. Throws CorruptFileError.
+void decode_block(const BlockView& block, std::span<std::byte> out);
+
+// Decodes the first out.size() bytes of the block. Throws CorruptFileError.
+void decode_front(const BlockView& block, std::span<std::byte> out);
+
+// Returns the decoded bytes, in `buffer` unless the block is stored uncompressed.
+Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer);
+
+// Cache of decoded blocks, shared by readers of a process.
+
+// Uninitialized memory.
+class DecodedBytes {
+ public:
+  explicit DecodedBytes(size_t size) : bytes_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {
+    io::prefer_huge_pages(bytes_.get(), size);
+    constexpr size_t kManyPages = size_t{128} << 10;
+    if (size >= kManyPages) io::populate(bytes_.get(), size);
+  }
+  Bytes bytes() const { return {bytes_.get(), size_}; }
+  std::span<std::byte> writable() { return {bytes_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  size_t size_;
+};
+
+// Keeps decoded blocks, those that were used last. Thread-safe; a fork begins with an empty one.
+class BlockCache {
+ public:
+  // Serial number of the layer, id of the block, and offset of a part of it (kWholeBlock: all of it).
+  using Key = std::tuple<uint64_t, uint32_t, uint64_t>;
+
+  explicit BlockCache(uint64_t limit);
+
+  std::shared_ptr<const DecodedBytes> find(const Key& key) { return content().blocks.find(key); }
+  // See LruCache.
+  std::shared_ptr<const DecodedBytes> keep(const Key& key, std::shared_ptr<const DecodedBytes> block, uint64_t cost) {
+    return content().blocks.keep(key, std::move(block), cost);
+  }
+  void clear() { content().blocks.clear(); }
+  uint64_t limit() const { return limit_; }
+  uint64_t used() { return content().blocks.used(); }
+
+  // Counts a block that was needed: found here, or decoded.
+  void count(bool is_found) { (is_found ? content().hits : content().misses).fetch_add(1, std::memory_order_relaxed); }
+  uint64_t hits() { return content().hits; }
+  uint64_t misses() { return content().misses; }
+
+ private:
+  struct Content {
+    explicit Content(uint64_t limit) : blocks(limit) {}
+    LruCache<Key, DecodedBytes> blocks;
+    std::atomic<uint64_t> hits{0}, misses{0};
+  };
+
+  Content& content() { return content_.get(); }
+
+  uint64_t limit_;
+  io::PerProcess<Content> content_;
+};
+
+inline constexpr uint64_t kWholeBlock = ~uint64_t{0};
+
+// The cache that readers of a process share unless they are given another. Up to 256 MiB.
+std::shared_ptr<BlockCache> shared_block_cache();
 
 // The block decoded last, so that chunks of the same block do not decode it again. One per thread that reads; it can be
 // used with any reader that is still alive.
@@ -110,5 +205,11 @@ uint64_t read_footer_bytes(const io::ByteSource& file, io::RangeBuffer& buffer);
 
 // Throws CorruptFileError if the chunk is not inside a block of this many decoded bytes.
 void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes);
+
+// The digest that distinguishes layers.
+
+// SHA-256 of a layer's size (u64), its footer, and up to 64 KiB from each end of the file, so that it need not be read
+// whole. Throws CorruptFileError if the file does not end like a layer.
+std::string layer_digest(const io::ReadableFile& layer);
 
 }  // namespace atompack::array_file

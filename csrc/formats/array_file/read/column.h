@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "formats/array_file/layer/block_cache.h"
+#include "formats/array_file/layer/layer.h"
 #include "formats/array_file/layer/layers.h"
-#include "formats/array_file/read/grid.h"
+#include "formats/array_file/read/array.h"
 #include "model/column_source.h"
 
 namespace atompack::array_file {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "formats/array_file/layer/block_cache.h"
+#include "formats/array_file/layer/layer.h"
 #include "formats/array_file/read/column.h"
 
 namespace atompack::array_file {

@@ -1,6 +1,7 @@
 // Statistics file STEM.stats of an array file: rewritten by each flush, and not needed to read the data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "formats/array_file/layer/footer.h"
+#include "formats/array_file/layer/strings.h"
+#include "formats/array_file/write/definition.h"
 #include "io/location.h"
 
 namespace atompack::array_file {
@@ -38,5 +41,32 @@ std::string statistics_path(const std::string& base_path);
 // Returns an empty list if the file is missing or damaged, since it can be derived from the data. Throws IoError.
 StatisticsList list_statistics(const io::Location& base);
 Statistics read_statistics(const io::Location& base);
+
+// Statistics of one array, computed chunk by chunk.
+class Summary {
+ public:
+  Summary(Type type, const std::optional<OwnedFill>& fill);
+
+  // Adds one chunk of this many elements. Throws CorruptFileError if it has another size.
+  void add(Bytes chunk, uint64_t n_elements);
+
+  ArrayStatistics statistics(uint64_t n_rows) const;
+
+ private:
+  template <typename T>
+  void add_items(Bytes values);
+  void add_numbers(Bytes values);
+  void add_strings(const Strings& strings, uint64_t count);
+  std::optional<Extreme> extreme(int64_t key, const std::string& text) const;
+
+  Type type_;
+  bool has_fill_;
+  std::array<std::byte, 8> fill_item_;
+  std::string fill_string_;
+  uint64_t n_values_ = 0;  // that differ from the fill value
+  // Of numbers, as keys that sort like the values; those of uint64 wrap.
+  int64_t min_ = 0, max_ = 0;
+  std::string min_string_, max_string_;
+};
 
 }  // namespace atompack::array_file

@@ -7,7 +7,6 @@
 
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
-#include "formats/array_file/read/summary.h"
 #include "io/file_system.h"
 
 namespace atompack::array_file {

@@ -11,8 +11,8 @@
 
 #include "base/bytes.h"
 #include "codec/codec.h"
-#include "formats/array_file/layer/limits.h"
-#include "formats/array_file/read/box.h"
+#include "formats/array_file/layer/footer.h"
+#include "formats/array_file/read/array.h"
 #include "formats/array_file/write/definition.h"
 #include "io/file_system.h"
 

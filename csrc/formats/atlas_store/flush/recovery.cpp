@@ -4,8 +4,8 @@
 #include <cerrno>
 
 #include "base/error.h"
-#include "formats/array_file/layer/layer_digest.h"
-#include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/layer/layer.h"
+#include "formats/array_file/layer/layers.h"
 #include "formats/array_file/write/updated_statistics.h"
 #include "formats/atlas_store/metadata/names.h"
 #include "io/folder.h"

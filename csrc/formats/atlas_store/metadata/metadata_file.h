@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "formats/array_file/layer/limits.h"
+#include "formats/array_file/layer/footer.h"
 #include "formats/atlas_store/metadata/metadata.h"
 #include "io/open_file.h"
 

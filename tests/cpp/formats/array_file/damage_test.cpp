@@ -5,7 +5,7 @@
 
 #include "fixtures.h"
 #include "formats/array_file/npz.h"
-#include "formats/array_file/read/read_box.h"
+#include "formats/array_file/read/reader.h"
 
 namespace atompack::array_file {
 namespace {

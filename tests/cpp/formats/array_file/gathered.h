@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "formats/array_file/read/column_slice.h"
-#include "formats/array_file/read/read_box.h"
+#include "formats/array_file/read/reader.h"
 #include "model/column_source.h"
 
 namespace atompack::test {

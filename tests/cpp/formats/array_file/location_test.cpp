@@ -10,7 +10,7 @@
 #include "fixtures.h"
 #include "formats/array_file/array_model.h"
 #include "formats/array_file/gathered.h"
-#include "formats/array_file/layer/layer_digest.h"
+#include "formats/array_file/layer/layer.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/write/writer.h"
 #include "io/eviction.h"

@@ -1,4 +1,4 @@
-#include "formats/array_file/layer/block_cache.h"
+#include "formats/array_file/layer/layer.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -6,10 +6,8 @@
 #include "fixtures.h"
 #include "formats/array_file/layer/archive.h"
 #include "formats/array_file/layer/footer.h"
-#include "formats/array_file/layer/records.h"
-#include "formats/array_file/layer/trailer.h"
 #include "formats/array_file/npz.h"
-#include "formats/array_file/read/grid.h"
+#include "formats/array_file/read/array.h"
 #include "formats/array_file/read/statistics.h"
 
 namespace atompack::array_file {

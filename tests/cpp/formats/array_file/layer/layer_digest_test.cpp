@@ -1,4 +1,4 @@
-#include "formats/array_file/layer/layer_digest.h"
+#include "formats/array_file/layer/layer.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/array_file/archive_bytes.h"
-#include "formats/array_file/read/read_box.h"
+#include "formats/array_file/read/reader.h"
 #include "message_of.h"
 
 namespace atompack::array_file {

@@ -1,4 +1,4 @@
-#include "formats/array_file/read/grid.h"
+#include "formats/array_file/read/array.h"
 
 #include <gtest/gtest.h>
 

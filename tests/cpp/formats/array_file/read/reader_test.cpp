@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "formats/array_file/archive_bytes.h"
-#include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/statistics.h"
 #include "message_of.h"
 

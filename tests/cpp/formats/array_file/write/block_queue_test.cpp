@@ -1,8 +1,8 @@
-#include "formats/array_file/write/block_queue.h"
+#include "formats/array_file/layer/layer_writer.h"
 
 #include <gtest/gtest.h>
 
-#include "formats/array_file/layer/block.h"
+#include "formats/array_file/layer/layer.h"
 #include "io/faulty_file_system.h"
 #include "io/temporary_folder.h"
 

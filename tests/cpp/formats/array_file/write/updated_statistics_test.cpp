@@ -10,7 +10,7 @@
 
 #include "fixtures.h"
 #include "formats/array_file/array_model.h"
-#include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/statistics.h"
 #include "io/temporary_folder.h"
 

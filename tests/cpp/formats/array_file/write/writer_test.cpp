@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "formats/array_file/array_model.h"
-#include "formats/array_file/layer/layer_digest.h"
-#include "formats/array_file/layer/layer_files.h"
+#include "formats/array_file/layer/layer.h"
+#include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/statistics.h"
 #include "io/locked_file.h"
 #include "io/temporary_folder.h"

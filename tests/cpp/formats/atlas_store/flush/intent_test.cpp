@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "formats/array_file/layer/layer_digest.h"
+#include "formats/array_file/layer/layer.h"
 #include "formats/array_file/npz.h"
 #include "formats/array_file/read/statistics.h"
 #include "formats/atlas_store/flush/recovery.h"
