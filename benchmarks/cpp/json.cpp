@@ -1,8 +1,7 @@
 // Which reader of JSON for the metadata of stores, and for `_JSON` values of extended XYZ? docs/decisions/json.md
 #include <nlohmann/json.hpp>
 
-#include "formats/atlas_store/metadata/decode.h"
-#include "formats/atlas_store/metadata/encode.h"
+#include "formats/atlas_store/metadata/document.h"
 #include "formats/atlas_store/metadata/metadata_decoder.h"
 #include "formats/extxyz/number_list.h"
 #include "serial/json/reader.h"

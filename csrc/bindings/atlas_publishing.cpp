@@ -14,7 +14,7 @@
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "formats/array_file/layer/layer.h"
-#include "formats/atlas_store/flush/intent.h"
+#include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
 #include "io/open_file.h"
 

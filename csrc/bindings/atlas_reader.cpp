@@ -10,7 +10,6 @@
 #include "bindings/path.h"
 #include "bindings/unlocked.h"
 #include "formats/atlas_store/store.h"
-#include "formats/atlas_store/verification.h"
 
 namespace atompack::bindings {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "formats/array_file/read/statistics.h"
 #include "formats/array_file/write/definition.h"
-#include "formats/atlas_store/metadata/attribute.h"
+#include "formats/atlas_store/metadata/metadata.h"
 #include "model/column_source.h"
 
 namespace atompack::bindings {

@@ -1,8 +1,7 @@
 #include <nlohmann/json.hpp>
 
-#include "formats/atlas_store/flush/intent.h"
-#include "formats/atlas_store/metadata/decode.h"
-#include "formats/atlas_store/metadata/encode.h"
+#include "formats/atlas_store/flush.h"
+#include "formats/atlas_store/metadata/document.h"
 #include "serial/json/reader.h"
 #include "targets.h"
 

@@ -10,12 +10,46 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/column_slice.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
-#include "formats/atlas_store/snapshot.h"
+#include "formats/atlas_store/metadata/metadata_file.h"
 
 namespace atompack::atlas_store {
+
+// Consistent state of a store after its last complete flush, while others may be writing.
+
+// The files of one variable.
+struct VariableFiles {
+  std::vector<array_file::LayerFile> layers;  // those that count, oldest first; empty if the base is missing
+  std::string statistics_path;                // empty if they are older than the values
+};
+
+// Changes with every flush. Two handles with equal versions show the same data, as long as the first one is open.
+struct Version {
+  std::optional<io::FileVersion> metadata;
+  std::optional<io::FileVersion> intent;  // of the record of an incomplete flush, in a remote store of any flush
+  bool operator==(const Version&) const = default;
+};
+
+struct Snapshot {
+  Metadata metadata;
+  std::optional<Form> form;              // nullopt: there is no metadata file yet
+  std::vector<VariableFiles> variables;  // by variable number
+  std::vector<std::string> warnings;     // includes those of the metadata
+  Version version;
+  // Kept open, so that no other file can get their inode numbers.
+  std::shared_ptr<const io::OpenFile> metadata_file, intent_file;
+};
+
+// Throws IoError, also if the store is written to so often that no consistent state can be read; CorruptFileError,
+// UnsupportedFormatError. CorruptFileError also if the metadata has more than `max_metadata_bytes`, compressed or not.
+Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
+
+// True if nobody has started a flush since the snapshot was taken. Layers that are opened later belong to the snapshot
+// if they can be opened and this is true afterwards (FORMAT.md, "Reading beside a writer").
+bool is_current(const io::Location& store, const Snapshot& snapshot);
 
 // Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
 // meanwhile, opening a variable is an error, and so is reopening the store for a handle with the earlier version: a
@@ -79,6 +113,23 @@ class Store final : public ColumnSource {
   Snapshot snapshot_;
   // Lock-free: if two threads open the same variable, the first one's result is kept.
   mutable std::vector<std::atomic<const Variable*>> variables_;
+};
+
+// Verification: reads everything of a store to find damage.
+
+// Reads files by pread: truncation during the pass is an error, not a signal. For one thread at a time.
+class Verification {
+ public:
+  explicit Verification(std::shared_ptr<const Store> store);
+
+  // Checks the array of one dataset for everything that reading it would report. Throws the error found; FieldError if
+  // the dataset has none.
+  void check(uint32_t variable, uint32_t dataset);
+
+ private:
+  std::shared_ptr<const Store> store_;
+  std::vector<std::unique_ptr<const array_file::Reader>> readers_;  // by variable, created on demand
+  array_file::DecodedBlock last_;
 };
 
 }  // namespace atompack::atlas_store

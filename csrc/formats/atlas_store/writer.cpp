@@ -2,22 +2,53 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "formats/array_file/write/writer.h"
-#include "formats/atlas_store/call_context.h"
-#include "formats/atlas_store/flush/flush.h"
-#include "formats/atlas_store/flush/recovery.h"
-#include "formats/atlas_store/metadata/check_attribute.h"
-#include "formats/atlas_store/metadata/names.h"
+#include "formats/atlas_store/flush.h"
+#include "formats/atlas_store/metadata/metadata.h"
 #include "io/folder.h"
 #include "io/locked_folder.h"
 #include "threads/process.h"
 
 namespace atompack::atlas_store {
 namespace {
+
+// Names of dataset and array in errors of a call.
+
+// Adds the arguments of the call to errors.
+template <typename Action>
+auto with_context(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
+  try {
+    return action();
+  } catch (DataError& error) {
+    if (!dataset.empty()) error.at_field(array.empty() ? std::string(dataset) : cat(dataset, '/', array));
+    error.in_file(path);
+    throw;
+  }
+}
+
+// Rules for attributes that are about to be stored.
+
+// Throws FieldError for a key or value that would not be read back unchanged from a metadata file of this form: strings
+// that are not UTF-8 or look like a timestamp, and in JSON numbers that are not finite.
+void check_attribute(std::string_view key, const AttributeValue& value, Form form) {
+  const auto refuse = [&](std::string_view expected, std::string_view got) {
+    throw FieldError(cat("attribute ", excerpt(key), ": expected ", expected, ", got ", got));
+  };
+  if (!is_utf8(as_bytes(key))) refuse("a UTF-8 key", "other bytes");
+  if (const auto* const real = std::get_if<double>(&value); real != nullptr && is_json(form) && !std::isfinite(*real)) {
+    refuse("a finite number in JSON", cat(*real));
+  }
+  const auto* const text = std::get_if<std::string_view>(&value);
+  if (text == nullptr) return;
+  if (!is_utf8(as_bytes(*text))) refuse("UTF-8", "other bytes");
+  if (parse_timestamp(*text)) refuse("a string that does not read as a timestamp", excerpt(*text));
+}
 
 constexpr unsigned kThreads = 8;  // for a flush: more than cores, since they wait for the disk
 

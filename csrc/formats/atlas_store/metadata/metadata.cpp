@@ -2,10 +2,142 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "base/error.h"
+#include "base/excerpt.h"
+#include "base/utf8.h"
+#include "formats/atlas_store/metadata/metadata_file.h"
 
 namespace atompack::atlas_store {
+namespace {
+
+bool is_letter_or_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
+bool is_safe(char c) {
+  constexpr std::string_view kOthers = " !$&'()+,-.:;=@_";
+  return is_letter_or_digit(c) || kOthers.find(c) != std::string_view::npos;
+}
+
+// Characters that are escaped in names of folders.
+bool is_escaped(char c) {
+  constexpr std::string_view kEscaped = "\"#%*<>?[\\]^`{|}~";
+  const auto code = static_cast<unsigned char>(c);
+  return code < 0x20 || code >= 0x7F || kEscaped.find(c) != std::string_view::npos;
+}
+
+std::string escaped(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string folder;
+  for (const char c : name) {
+    const auto code = static_cast<unsigned char>(c);
+    if (is_escaped(c)) {
+      folder += {'%', kDigits[code >> 4], kDigits[code & 15]};
+    } else {
+      folder += c;
+    }
+  }
+  return folder;
+}
+
+bool is_folder_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos;
+}
+
+[[noreturn]] void refuse(std::string_view what, std::string_view expected, std::string_view name) {
+  throw FieldError(cat(what, ": expected ", expected, ", got ", excerpt(name)));
+}
+
+void check_name(std::string_view what, std::string_view name) {
+  if (!is_utf8(as_bytes(name))) refuse(what, "UTF-8", name);
+  if (!is_folder_name(name)) refuse(what, "a non-empty name other than '.' and '..', without '/'", name);
+  if (name.front() == '_') refuse(what, "a name that does not begin with '_'", name);
+}
+
+}  // namespace
+
+void check_dataset_name(std::string_view name) { check_name("dataset name", name); }
+
+bool is_safe_array_name(std::string_view name) { return std::ranges::all_of(name, is_safe); }
+
+void check_array_name(std::string_view name) {
+  constexpr std::string_view kWhat = "array name";
+  constexpr size_t kMaxBytes = 255;
+  check_name(kWhat, name);
+  if (!is_safe_array_name(name)) {
+    refuse(kWhat,
+           "only ASCII letters, digits, spaces and ! $ & ' ( ) + , - . : ; = @ _, since atlas-python loses the values "
+           "of arrays with other characters",
+           name);
+  }
+  if (name.front() == '.') refuse(kWhat, "a name that does not begin with '.'", name);
+  if (name.size() > kMaxBytes) refuse(kWhat, cat("at most ", kMaxBytes, " bytes"), name);
+  if (std::ranges::find(kFileNames, name) != kFileNames.end())
+    refuse(kWhat, "a name other than those of metadata files", name);
+}
+
+std::string folder_of_array(std::string_view name) {
+  if (!is_folder_name(name))
+    throw CorruptFileError(cat("array name: expected the name of a folder, got ", excerpt(name)));
+  return escaped(name);
+}
+
+std::string lost_folder_of_array(std::string_view name) { return escaped(folder_of_array(name)); }
+
+namespace {
+
+uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(std::hash<std::string_view>()(name)); }
+
+}  // namespace
+
+std::string_view NameTable::operator[](uint32_t number) const {
+  const uint32_t begin = number == 0 ? 0 : ends_[number - 1];
+  return std::string_view(characters_).substr(begin, ends_[number] - begin);
+}
+
+std::optional<uint32_t> NameTable::find(std::string_view name) const {
+  if (slots_.empty()) return std::nullopt;
+  const Slot& slot = slots_[slot_of(name, hash_of(name))];
+  if (slot.number == 0) return std::nullopt;
+  return slot.number - 1;
+}
+
+uint32_t NameTable::add(std::string_view name) {
+  if (2 * ends_.size() >= slots_.size()) grow();
+  const uint32_t hash = hash_of(name);
+  Slot& slot = slots_[slot_of(name, hash)];
+  if (slot.number == 0) {
+    if (name.size() > std::numeric_limits<uint32_t>::max() - characters_.size()) {
+      throw FieldError("names: expected less than 4 GiB, got more");
+    }
+    characters_ += name;
+    ends_.push_back(static_cast<uint32_t>(characters_.size()));
+    slot = {hash, size()};
+  }
+  return slot.number - 1;
+}
+
+size_t NameTable::slot_of(std::string_view name, uint32_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash & mask;
+  while (slots_[at].number != 0 && (slots_[at].hash != hash || (*this)[slots_[at].number - 1] != name)) {
+    at = (at + 1) & mask;
+  }
+  return at;
+}
+
+void NameTable::grow() {
+  const std::vector<Slot> old = std::move(slots_);
+  slots_.assign(old.empty() ? 16 : 2 * old.size(), {});
+  const size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.number == 0) continue;
+    size_t at = slot.hash & mask;
+    while (slots_[at].number != 0) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
+}
+
 namespace {
 
 size_t combine_hash(size_t hash, size_t more) { return (hash ^ more) * 0x9E3779B97F4A7C15U + (hash >> 29); }

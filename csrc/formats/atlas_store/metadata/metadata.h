@@ -7,14 +7,165 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
-#include "formats/atlas_store/metadata/attribute.h"
-#include "formats/atlas_store/metadata/lists.h"
-#include "formats/atlas_store/metadata/name_table.h"
-#include "formats/atlas_store/metadata/schema.h"
+#include "codec/codec.h"
+#include "formats/array_file/layer/footer.h"
+#include "formats/atlas_store/metadata/timestamp.h"
 
 namespace atompack::atlas_store {
+
+// Names of datasets and arrays, and the folders of arrays (FORMAT.md, "Names").
+
+// Throw FieldError for invalid names of new datasets and arrays.
+void check_dataset_name(std::string_view name);
+void check_array_name(std::string_view name);
+
+// True if the original can read what it writes under this name; only then can it be written to.
+bool is_safe_array_name(std::string_view name);
+
+// Returns the folder of an array below the store, with the characters that the original escapes. Throws
+// CorruptFileError for names that cannot be a folder.
+std::string folder_of_array(std::string_view name);
+
+// Returns the folder where the original puts newer layers of arrays with such characters, escaped twice; it does not
+// find them again. Same as folder_of_array() for other names.
+std::string lost_folder_of_array(std::string_view name);
+
+// Strings numbered in order of first appearance.
+
+// All characters are in one buffer, so that tens of thousands of names do not need as many allocations. Const methods
+// are thread-safe.
+class NameTable {
+ public:
+  uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
+  // Valid until the next add().
+  std::string_view operator[](uint32_t number) const;
+  std::optional<uint32_t> find(std::string_view name) const;
+  // Returns the name's number, a new one if needed. Throws FieldError when 4 GiB are full.
+  uint32_t add(std::string_view name);
+
+ private:
+  struct Slot {
+    uint32_t hash = 0;
+    uint32_t number = 0;  // counted from one; 0: free
+  };
+
+  // The slot that holds the name, or the free slot for it.
+  size_t slot_of(std::string_view name, uint32_t hash) const;
+  void grow();
+
+  std::string characters_;
+  std::vector<uint32_t> ends_;
+  std::vector<Slot> slots_;  // a power of two, at most half of them used
+};
+
+// Many short lists in one vector.
+
+// A list that grows but is not last moves to the end of the vector; the gaps are removed when they outweigh what is in
+// use. Const methods are thread-safe.
+template <typename T>
+class Lists {
+ public:
+  uint32_t size() const { return static_cast<uint32_t>(ranges_.size()); }
+  // Valid until the next change.
+  std::span<const T> operator[](uint32_t list) const { return {items_.data() + ranges_[list].begin, ranges_[list].n}; }
+  std::span<T> operator[](uint32_t list) { return {items_.data() + ranges_[list].begin, ranges_[list].n}; }
+
+  void add_list() { ranges_.push_back({items_.size(), 0}); }
+
+  void append(uint32_t list, const T& item) {
+    Range& range = ranges_[list];
+    if (range.begin + range.n != items_.size()) move_to_end(range);
+    items_.push_back(item);
+    ++range.n;
+  }
+
+  // Later items move up.
+  void erase(uint32_t list, size_t index) {
+    Range& range = ranges_[list];
+    std::move(items_.begin() + range.begin + index + 1, items_.begin() + range.begin + range.n,
+              items_.begin() + range.begin + index);
+    --range.n;
+    ++n_unused_;
+  }
+
+  void clear(uint32_t list) {
+    n_unused_ += ranges_[list].n;
+    ranges_[list].n = 0;
+  }
+
+ private:
+  struct Range {
+    size_t begin = 0, n = 0;
+  };
+
+  void move_to_end(Range& range) {
+    if (n_unused_ > items_.size() / 2) compact();
+    n_unused_ += range.n;
+    items_.reserve(items_.size() + range.n + 1);
+    const size_t begin = items_.size();
+    items_.insert(items_.end(), items_.begin() + range.begin, items_.begin() + range.begin + range.n);
+    range.begin = begin;
+  }
+
+  void compact() {
+    std::vector<T> items;
+    items.reserve(items_.size() - n_unused_);
+    for (Range& range : ranges_) {
+      const size_t begin = items.size();
+      items.insert(items.end(), items_.begin() + range.begin, items_.begin() + range.begin + range.n);
+      range.begin = begin;
+    }
+    items_ = std::move(items);
+    n_unused_ = 0;
+  }
+
+  std::vector<T> items_;
+  std::vector<Range> ranges_;
+  size_t n_unused_ = 0;
+};
+
+// Attributes of datasets: bool, int64, float64, strings and timestamps.
+
+// A timestamp with its original spelling, which is kept; empty if canonical.
+struct TimestampValue {
+  Timestamp at;
+  std::string_view text;
+};
+
+// Strings are views of the caller's data or of the metadata.
+using AttributeValue = std::variant<bool, int64_t, double, std::string_view, TimestampValue>;
+
+struct Attribute {
+  std::string_view key;
+  AttributeValue value;
+};
+
+// Schema of one array in the metadata.
+
+// Element type of an array, with the lists that wrap each value.
+struct DataType {
+  array_file::Type element = array_file::Type::boolean;
+  std::vector<std::optional<uint64_t>> lists;  // outermost first; with a size if all have the same length
+
+  // The type in the array's own file.
+  array_file::Type type() const {
+    if (lists.empty()) return element;
+    return lists.front() ? array_file::Type::fixed_list : array_file::Type::list;
+  }
+  bool operator==(const DataType&) const = default;
+};
+
+struct Schema {
+  DataType dtype;
+  std::vector<uint64_t> shape, chunk_shape;
+  std::vector<std::string> dimension_names;  // as given, not necessarily one per axis
+  codec::Codec codec = codec::Codec::zstd;   // of the store when the array was defined
+
+  bool operator==(const Schema&) const = default;
+};
 
 // One array of a dataset: the numbers of its variable and schema.
 struct Entry {

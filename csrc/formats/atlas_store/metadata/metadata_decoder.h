@@ -5,8 +5,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
-#include "formats/atlas_store/metadata/metadata.h"
-#include "formats/atlas_store/metadata/schema_decode.h"
+#include "formats/atlas_store/metadata/document.h"
 #include "formats/atlas_store/metadata/timestamp.h"
 
 namespace atompack::atlas_store {

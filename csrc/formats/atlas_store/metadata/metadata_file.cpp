@@ -1,14 +1,12 @@
 #include "formats/atlas_store/metadata/metadata_file.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error_context.h"
 #include "codec/codec.h"
 #include "codec/lz4_codec.h"
 #include "codec/zstd_codec.h"
-#include "formats/atlas_store/metadata/decode.h"
-#include "formats/atlas_store/metadata/encode.h"
+#include "formats/atlas_store/metadata/document.h"
 #include "io/folder.h"
 #include "threads/parallel_for_each.h"
 

@@ -8,7 +8,6 @@
 #include "formats/array_file/gathered.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store.h"
-#include "formats/atlas_store/verification.h"
 #include "io/fake_store.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"

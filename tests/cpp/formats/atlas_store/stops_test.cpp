@@ -1,7 +1,7 @@
 // A writer that dies, or is refused something, at any of its operations.
 #include <gtest/gtest.h>
 
-#include "formats/atlas_store/flush/intent.h"
+#include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store.h"
 #include "formats/atlas_store/store_state.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/array_file/read/reader.h"
-#include "formats/atlas_store/snapshot.h"
+#include "formats/atlas_store/store.h"
 
 namespace atompack::test {
 

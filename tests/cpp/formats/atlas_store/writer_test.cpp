@@ -8,7 +8,7 @@
 
 #include "formats/array_file/npz.h"
 #include "formats/array_file/write/writer.h"
-#include "formats/atlas_store/flush/intent.h"
+#include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store_state.h"
 #include "io/temporary_folder.h"

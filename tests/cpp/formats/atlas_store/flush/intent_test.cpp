@@ -1,4 +1,4 @@
-#include "formats/atlas_store/flush/intent.h"
+#include "formats/atlas_store/flush.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include "formats/array_file/layer/layer.h"
 #include "formats/array_file/npz.h"
 #include "formats/array_file/read/statistics.h"
-#include "formats/atlas_store/flush/recovery.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store_state.h"
 #include "io/temporary_folder.h"

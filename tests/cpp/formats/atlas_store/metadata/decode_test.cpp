@@ -1,10 +1,9 @@
-#include "formats/atlas_store/metadata/decode.h"
+#include "formats/atlas_store/metadata/document.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "formats/atlas_store/metadata/encode.h"
 #include "message_of.h"
 
 namespace atompack::atlas_store {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "formats/atlas_store/metadata/lists.h"
-#include "formats/atlas_store/metadata/names.h"
 #include "message_of.h"
 
 namespace atompack::atlas_store {

@@ -1,16 +1,66 @@
-// Decoding of array schemas from a document.
+// Metadata as a document in JSON or MessagePack (FORMAT.md, "Metadata").
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/excerpt.h"
-#include "formats/atlas_store/metadata/schema.h"
-#include "formats/atlas_store/metadata/spelling.h"
+#include "codec/codec.h"
+#include "formats/array_file/layer/footer.h"
+#include "formats/atlas_store/metadata/metadata.h"
 #include "serial/document.h"
 
 namespace atompack::atlas_store {
 
+// Spelling of types and codecs.
+
+inline constexpr std::string_view kList = "list", kFixedList = "fixed_size_list";
+
+inline constexpr std::array<std::pair<std::string_view, array_file::Type>, 14> kTypes{{
+    {"bool", array_file::Type::boolean},
+    {"int8", array_file::Type::int8},
+    {"int16", array_file::Type::int16},
+    {"int32", array_file::Type::int32},
+    {"int64", array_file::Type::int64},
+    {"u_int8", array_file::Type::uint8},
+    {"u_int16", array_file::Type::uint16},
+    {"u_int32", array_file::Type::uint32},
+    {"u_int64", array_file::Type::uint64},
+    {"float32", array_file::Type::float32},
+    {"float64", array_file::Type::float64},
+    {"string", array_file::Type::string},
+    {"binary", array_file::Type::binary},
+    {"timestamp_nanoseconds", array_file::Type::timestamp},
+}};
+
+inline constexpr std::array<std::pair<std::string_view, codec::Codec>, 3> kCodecs{{
+    {"Zstd", codec::Codec::zstd},
+    {"Lz4", codec::Codec::lz4},
+    {"Uncompressed", codec::Codec::none},
+}};
+
+template <typename Kind, size_t kSize>
+std::optional<Kind> kind_of(const std::array<std::pair<std::string_view, Kind>, kSize>& table, std::string_view name) {
+  for (const auto& [spelling, kind] : table) {
+    if (spelling == name) return kind;
+  }
+  return std::nullopt;
+}
+
+template <typename Kind, size_t kSize>
+std::string_view spelling_of(const std::array<std::pair<std::string_view, Kind>, kSize>& table, Kind kind) {
+  for (const auto& [spelling, other] : table) {
+    if (other == kind) return spelling;
+  }
+  return "?";
+}
+
+// Decoding of array schemas from a document.
 using serial::Number;
 using serial::skip_value;
 using serial::Token;
@@ -179,5 +229,15 @@ Schema decode_schema(In& in) {
   }
   return schema;
 }
+
+// Throw CorruptFileError, and UnsupportedFormatError for unknown versions, types and codecs. Errors name dataset and
+// array.
+Metadata decode_json(Bytes text);
+Metadata decode_msgpack(Bytes bytes);
+
+// Byte for byte as the original writes it. Throw FieldError, which names the dataset, for attributes that the form
+// cannot hold: non-finite numbers in JSON, strings that would be read back as timestamps in MessagePack.
+std::string encode_json(const Metadata& metadata);
+std::string encode_msgpack(const Metadata& metadata);
 
 }  // namespace atompack::atlas_store

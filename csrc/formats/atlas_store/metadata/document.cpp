@@ -1,12 +1,17 @@
-#include "formats/atlas_store/metadata/encode.h"
+#include "formats/atlas_store/metadata/document.h"
 
 #include "base/error.h"
-#include "base/excerpt.h"
-#include "formats/atlas_store/metadata/spelling.h"
+#include "formats/atlas_store/metadata/metadata_decoder.h"
+#include "serial/json/reader.h"
 #include "serial/json/writer.h"
+#include "serial/msgpack/reader.h"
 #include "serial/msgpack/writer.h"
 
 namespace atompack::atlas_store {
+
+Metadata decode_json(Bytes text) { return MetadataDecoder<serial::JsonReader>(text).decode(); }
+Metadata decode_msgpack(Bytes bytes) { return MetadataDecoder<serial::MsgpackReader>(bytes).decode(); }
+
 namespace {
 
 template <typename Out>
