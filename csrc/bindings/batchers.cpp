@@ -14,7 +14,7 @@
 #include "collate/example_batcher.h"
 #include "collate/molecule_batcher.h"
 #include "collate/prefetcher.h"
-#include "formats/atlas_shards/source.h"
+#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_store/store.h"
 
 namespace atompack::bindings {

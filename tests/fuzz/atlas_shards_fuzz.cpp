@@ -1,7 +1,6 @@
 #include <optional>
 #include <vector>
 
-#include "formats/atlas_shards/block.h"
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/meta.h"
 #include "targets.h"

@@ -10,11 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "formats/atlas_shards/block.h"
+#include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/meta.h"
 #include "formats/atlas_shards/shard_list.h"
 #include "io/file.h"
 #include "io/location.h"
+#include "model/example_source.h"
 #include "serial/pickle/machine.h"
 #include "threads/per_process.h"
 
@@ -101,6 +102,20 @@ class Reader {
   std::shared_ptr<const codec::ZstdDictionary> shared_dictionary_;
   io::PerProcess<Opened> opened_;
   mutable std::atomic<int64_t> window_{1};  // of the shards that were announced or sampled last
+};
+
+// Examples of a sharded dataset, for collation.
+class ShardSource final : public ExampleSource {
+ public:
+  explicit ShardSource(std::shared_ptr<const Reader> reader) : reader_(std::move(reader)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(reader_->size()); }
+  int64_t window() const override { return reader_->window(); }
+  void announce(std::span<const int64_t> indices) const override;
+  Examples read(std::span<const int64_t> indices) const override;
+
+ private:
+  std::shared_ptr<const Reader> reader_;
 };
 
 }  // namespace atompack::atlas_shards

@@ -7,13 +7,108 @@
 #include "base/checked_math.h"
 #include "base/error_context.h"
 #include "base/excerpt.h"
-#include "formats/atlas_shards/layout.h"
-#include "formats/atlas_shards/shard_names.h"
+#include "formats/atlas_shards/index.h"
 #include "io/folder.h"
-#include "io/open_file.h"
 #include "threads/parallel_for_each.h"
 
 namespace atompack::atlas_shards {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+std::string successor_of(const std::string& name) {
+  std::string next = name;
+  size_t n_digits = 0;
+  for (; n_digits < next.size() && is_digit(next[next.size() - 1 - n_digits]); ++n_digits) {
+    char& digit = next[next.size() - 1 - n_digits];
+    if (digit != '9') {
+      ++digit;
+      return next;
+    }
+    digit = '0';
+  }
+  // No number of as many digits is greater. Twice as many digits keep names short, however many shards follow.
+  return name + std::string(std::max<size_t>(n_digits, 1), '0');
+}
+
+std::vector<std::string> numbered_names(uint64_t n, size_t width) {
+  std::vector<std::string> names;
+  std::string name(width, '0');
+  for (uint64_t i = 0; i < n; ++i) {
+    names.push_back(name);
+    name = successor_of(name);
+  }
+  return names;
+}
+
+size_t usual_width(uint64_t n) { return std::to_string(std::max<uint64_t>(n, 1) - 1).size(); }
+
+std::optional<std::vector<std::string>> original_names(uint64_t n, std::span<const std::string> present) {
+  for (size_t width = usual_width(n); width > 0; --width) {
+    std::vector<std::string> names = numbered_names(n, width);
+    if (std::ranges::includes(names, present)) return names;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+void check_index_size(const io::OpenFile& index, uint64_t n_blocks) {
+  constexpr uint64_t kFront = 1 << 16;
+  std::vector<std::byte> front(std::min(index.size(), kFront));
+  front.resize(index.read_at(0, front));
+  const NpyHeader header = parse_npy_header(front);
+  const uint64_t expected = checked_add(n_blocks, 1, "index offsets");
+  if (header.count != expected) {
+    throw CorruptFileError(cat("index: expected ", expected, " offsets, got ", header.count));
+  }
+  const uint64_t bytes = checked_mul(header.count, header.item_bytes, "index bytes");
+  if (const uint64_t size = index.size(); checked_add(header.data_begin, bytes, "index bytes") > size) {
+    throw CorruptFileError(cat("index: expected ", bytes, " bytes at ", header.data_begin, ", got a file of ", size));
+  }
+}
+
+uint64_t max_examples(const io::OpenFile& data, const BlockRange& range, Strategy strategy) {
+  if (strategy == Strategy::bare) return range.size();
+  if (range.size() > kMaxBlockBytes) return kMaxBlockBytes;  // refused when it is read
+  std::vector<std::byte> stored(range.size());
+  stored.resize(data.read_at(range.begin, stored));
+  const codec::ZstdFrame frame = codec::zstd_first_frame(stored);
+  return std::min({frame.content_bytes.value_or(0), frame.bound, kMaxBlockBytes});
+}
+
+void check_blocks(const io::OpenFile& index_file, const io::OpenFile& data, const ShardMeta& meta) {
+  const BlockIndex index = in_file(index_file.path(), [&] {
+    return BlockIndex(io::read_whole(index_file, BlockIndex::max_file_bytes(meta.n_blocks())), meta.n_blocks(),
+                      data.size());
+  });
+  for (uint64_t block = 0; block < meta.n_blocks(); ++block) {
+    const uint64_t max_count = max_examples(data, index.range(block), meta.strategy);
+    if (const uint64_t claimed = meta.examples_in(block); claimed > max_count) {
+      throw CorruptFileError(cat("block ", block, ": expected at most ", max_count, " examples, got ", claimed));
+    }
+  }
+}
+
+}  // namespace
+
+ShardFiles check_claims(const io::Location& folder, const ShardMeta& meta) {
+  ShardFiles files;
+  if (meta.stored_examples == 0) return files;
+  try {
+    files.index = io::open_file(folder / kIndexFile);
+    in_file(files.index->path(), [&] { check_index_size(*files.index, meta.n_blocks()); });
+    files.data = io::open_file(folder / kDataFile);
+    if (meta.stored_examples <= files.data->size()) return files;
+    in_file(files.data->path(), [&] { check_blocks(*files.index, *files.data, meta); });
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+  }
+  return files;
+}
+
 namespace {
 
 constexpr uint64_t kMaxShardMetaBytes = uint64_t{64} << 10;

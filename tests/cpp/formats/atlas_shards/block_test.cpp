@@ -1,4 +1,4 @@
-#include "formats/atlas_shards/block.h"
+#include "formats/atlas_shards/index.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "fixtures.h"
-#include "formats/atlas_shards/source.h"
+#include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/tag.h"
 #include "formats/atlas_shards/writer.h"
 #include "io/eviction.h"

@@ -1,4 +1,4 @@
-#include "formats/atlas_shards/shard_names.h"
+#include "formats/atlas_shards/shard_list.h"
 
 #include <gtest/gtest.h>
 

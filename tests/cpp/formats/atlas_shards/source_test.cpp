@@ -1,4 +1,4 @@
-#include "formats/atlas_shards/source.h"
+#include "formats/atlas_shards/reader.h"
 
 #include <gtest/gtest.h>
 
