@@ -9,8 +9,8 @@
 #include "bindings/plain_arrays.h"
 #include "bindings/unlocked.h"
 #include "codec/level.h"
+#include "formats/atp/inspect.h"
 #include "formats/atp/path_writer.h"
-#include "formats/atp/same_records.h"
 
 namespace atompack::bindings {
 namespace {

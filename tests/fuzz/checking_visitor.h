@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "formats/atp/type_tag.h"
+#include "formats/atp/schema.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

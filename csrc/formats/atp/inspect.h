@@ -6,6 +6,7 @@
 #include <string>
 
 #include "formats/atp/header.h"
+#include "formats/atp/reader.h"
 
 namespace atompack::atp {
 
@@ -33,5 +34,11 @@ struct SpaceUse {
 };
 
 SpaceUse measure_space(const io::Location& location, const Snapshot& snapshot);
+
+// Comparison of the records of two files.
+
+// Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` equal, decompressed, those of `original`
+// at `indices`.
+void check_same_records(const Reader& original, std::span<const int64_t> indices, const Reader& copy, int64_t first);
 
 }  // namespace atompack::atp

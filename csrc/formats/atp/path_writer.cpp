@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "codec/level.h"
-#include "formats/atp/derive_schema.h"
+#include "formats/atp/encoder.h"
 #include "formats/atp/reader.h"
 #include "threads/process.h"
 

@@ -4,8 +4,6 @@
 #include <array>
 #include <cerrno>
 
-#include "formats/atp/scan.h"
-
 namespace atompack::atp {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "formats/atp/scan.h"
+#include "formats/atp/index.h"
 
 #include <gtest/gtest.h>
 

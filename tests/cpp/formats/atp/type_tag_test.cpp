@@ -1,4 +1,4 @@
-#include "formats/atp/type_tag.h"
+#include "formats/atp/schema.h"
 
 #include <gtest/gtest.h>
 
