@@ -3,8 +3,8 @@
 #include <array>
 
 #include "formats/torch_cache/hdf5/contents.h"
-#include "formats/torch_cache/rows/chunk.h"
-#include "formats/torch_cache/rows/index.h"
+#include "formats/torch_cache/hdf5/dataset.h"
+#include "formats/torch_cache/reader.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/torch_cache/build/entry_record.h"
-#include "formats/torch_cache/rows/collection.h"
+#include "formats/torch_cache/rows/heap.h"
+#include "formats/torch_cache/rows/tables.h"
 
 namespace atompack::torch_cache {
 

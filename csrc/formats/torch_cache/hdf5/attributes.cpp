@@ -4,12 +4,11 @@
 #include <limits>
 #include <map>
 
-#include "formats/torch_cache/hdf5/btree_v2.h"
-#include "formats/torch_cache/hdf5/datatype.h"
+#include "formats/torch_cache/hdf5/btree.h"
+#include "formats/torch_cache/hdf5/dataset.h"
 #include "formats/torch_cache/hdf5/fractal_heap.h"
 #include "formats/torch_cache/hdf5/nodes.h"
 #include "formats/torch_cache/rows/heap.h"
-#include "formats/torch_cache/rows/vlen_column.h"
 
 namespace atompack::torch_cache {
 namespace {

@@ -1,7 +1,7 @@
 // Contents of a cache file that are read on opening.
 #pragma once
 
-#include "formats/torch_cache/rows/vlen_column.h"
+#include "formats/torch_cache/rows/heap.h"
 #include "formats/torch_cache/schema.h"
 #include "io/file.h"
 #include "model/fields.h"

@@ -5,8 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "formats/torch_cache/hdf5/btree_v2.h"
-#include "formats/torch_cache/hdf5/checksum.h"
+#include "formats/torch_cache/hdf5/btree.h"
 
 namespace atompack::torch_cache {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
 
 namespace atompack::torch_cache {
 namespace {
@@ -80,6 +79,102 @@ uint64_t GlobalHeap::find(uint64_t collection, uint32_t number, uint64_t length)
     at += kObjectHeader + padded_size;
   }
   throw CorruptFileError(cat("heap collection: expected an object ", number, ", got none"), first);
+}
+
+namespace {
+
+constexpr size_t kHeadBytes = 16;   // of the collection and of each object
+constexpr size_t kMinBytes = 4096;  // minimum size in libhdf5
+
+size_t padded_size(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+template <typename Out, typename In>
+void convert(const Payload& payload, std::byte* to) {
+  for (size_t i = 0; i < payload.count; ++i) {
+    to = store_le(to, static_cast<Out>(load_le<In>(payload.values + i * sizeof(In))));
+  }
+}
+
+void write_values(const Payload& payload, std::byte* to) {
+  if (payload.out == DType::int64 && payload.subtract != 0) {
+    for (size_t i = 0; i < payload.count; ++i) {
+      to = store_le(to, load_le<int64_t>(payload.values + i * sizeof(int64_t)) - payload.subtract);
+    }
+  } else if (payload.in == payload.out) {
+    store(to, {payload.values, payload.bytes()});
+  } else if (payload.out == DType::float32) {
+    convert<float, double>(payload, to);
+  } else {
+    convert<double, float>(payload, to);
+  }
+}
+
+std::byte* write_head(std::byte* to, uint16_t number, uint16_t references, uint64_t bytes) {
+  to = store_le(to, number);
+  to = store_le(to, references);
+  to = store_le(to, uint32_t{0});
+  return store_le(to, bytes);
+}
+
+}  // namespace
+
+void append_collection(std::span<const Payload> payloads, std::vector<std::byte>& to) {
+  size_t bytes = kHeadBytes;
+  for (const Payload& payload : payloads) bytes += payload.count == 0 ? 0 : kHeadBytes + padded_size(payload.bytes());
+  const size_t total = std::max(bytes, kMinBytes);
+  const size_t start = to.size();
+  to.resize(start + total);
+  std::byte* at = store(to.data() + start, as_bytes({"GCOL\1\0\0\0", 8}));
+  at = store_le(at, static_cast<uint64_t>(total));
+  for (size_t i = 0; i < payloads.size(); ++i) {
+    if (payloads[i].count == 0) continue;
+    at = write_head(at, static_cast<uint16_t>(i + 1), 1, payloads[i].bytes());
+    write_values(payloads[i], at);
+    at += padded_size(payloads[i].bytes());
+  }
+  // The remaining space is object 0, if its header fits.
+  if (total - bytes >= kHeadBytes) write_head(at, 0, 0, total - bytes);
+}
+
+namespace {
+
+constexpr uint64_t kFound = uint64_t{1} << 63;
+
+}  // namespace
+
+VlenColumn::VlenColumn(std::string name, DType dtype, Bytes references)
+    : name_(std::move(name)), dtype_(dtype), places_(references.size() / kReferenceBytes) {
+  const std::byte* from = references.data();
+  for (Place& place : places_) {
+    place.length = load_le<uint32_t>(from);
+    // Keeps the highest bit clear, which marks rows that were found; no valid address is that large.
+    place.at.store(std::min(load_le<uint64_t>(from + 4), kFound - 1), std::memory_order_relaxed);
+    place.number = load_le<uint32_t>(from + 12);
+    total_bytes_ += place.length * uint64_t{item_bytes(dtype_)};
+    from += kReferenceBytes;
+  }
+}
+
+Bytes VlenColumn::row(const GlobalHeap& heap, int64_t row) const {
+  const Place& found = place(row);
+  if (found.length == 0) return {};
+  const uint64_t bytes = row_bytes(row);
+  const uint64_t at = found.at.load(std::memory_order_relaxed);
+  if ((at & kFound) != 0) return heap.row(at & ~kFound, bytes);
+  try {
+    const uint64_t offset = heap.find(at, found.number, bytes);
+    found.at.store(offset | kFound, std::memory_order_relaxed);
+    return heap.row(offset, bytes);
+  } catch (DataError& error) {
+    error.at_field(name_);
+    throw;
+  }
+}
+
+void VlenColumn::prefetch(const GlobalHeap& heap, int64_t row) const {
+  const uint64_t at = place(row).at.load(std::memory_order_relaxed);
+  if ((at & kFound) == 0) return;
+  heap.prefetch(at & ~kFound, row_bytes(row));
 }
 
 }  // namespace atompack::torch_cache

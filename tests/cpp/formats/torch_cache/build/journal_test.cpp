@@ -1,4 +1,4 @@
-#include "formats/torch_cache/build/journal.h"
+#include "formats/torch_cache/build/builder.h"
 
 #include <gtest/gtest.h>
 

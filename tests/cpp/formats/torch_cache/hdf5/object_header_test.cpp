@@ -1,10 +1,10 @@
-#include "formats/torch_cache/hdf5/object_header.h"
+#include "formats/torch_cache/hdf5/nodes.h"
 
 #include <gtest/gtest.h>
 
 #include "byte_string.h"
-#include "formats/torch_cache/hdf5/checksum.h"
 #include "formats/torch_cache/hdf5/chunk_index.h"
+#include "formats/torch_cache/hdf5/hdf5_file.h"
 #include "message_of.h"
 
 namespace atompack::torch_cache {

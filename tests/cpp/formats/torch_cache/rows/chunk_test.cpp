@@ -1,4 +1,4 @@
-#include "formats/torch_cache/rows/chunk.h"
+#include "formats/torch_cache/hdf5/dataset.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

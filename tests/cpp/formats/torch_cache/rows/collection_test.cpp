@@ -1,4 +1,3 @@
-#include "formats/torch_cache/rows/collection.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "formats/torch_cache/rows/index.h"
+#include "formats/torch_cache/reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "formats/torch_cache/rows/vlen_column.h"
+#include "formats/torch_cache/rows/heap.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "formats/torch_cache/hdf5/btree_v2.h"
+#include "formats/torch_cache/hdf5/btree.h"
 
 #include <bit>
 #include <vector>
