@@ -8,7 +8,7 @@
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
 #include "bindings/unlocked.h"
-#include "codec/level.h"
+#include "codec/codec.h"
 #include "formats/atp/inspect.h"
 #include "formats/atp/path_writer.h"
 

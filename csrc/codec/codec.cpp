@@ -1,7 +1,11 @@
 #include "codec/codec.h"
 
+#include <lz4hc.h>
+#include <zstd.h>
+
 #include <cstring>
 
+#include "base/error.h"
 #include "codec/lz4_codec.h"
 #include "codec/zstd_codec.h"
 
@@ -98,6 +102,17 @@ void decompress(Codec codec, Bytes stored, std::span<std::byte> out) {
       return zstd_decompress(stored, out);
   }
   throw InternalError("codec out of range");
+}
+
+LevelRange level_range(Codec codec) {
+  if (codec == Codec::lz4) return {0, LZ4HC_CLEVEL_MAX};
+  return {ZSTD_minCLevel(), ZSTD_maxCLevel()};
+}
+
+void check_level(Codec codec, int level) {
+  const auto [min, max] = level_range(codec);
+  if (level >= min && level <= max) return;
+  throw FieldError(cat("level: expected ", min, " to ", max, " for codec ", name_of(codec), ", got ", level));
 }
 
 }  // namespace atompack::codec

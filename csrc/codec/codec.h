@@ -34,4 +34,16 @@ void decompress_front(Codec codec, Bytes stored, std::span<std::byte> out);
 // Decompresses the whole unit, which must fill `out` exactly. Thread-safe: contexts are kept per thread.
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out);
 
+// Valid compression levels of each codec.
+struct LevelRange {
+  int min, max;
+};
+
+// zstd: the range of the linked library. lz4: fast mode up to 2, high-compression mode from 3. Without a codec the
+// level is unused, and the union of all ranges is accepted.
+LevelRange level_range(Codec codec);
+
+// Throws FieldError if the level is outside the codec's range; the libraries would clamp it silently.
+void check_level(Codec codec, int level);
+
 }  // namespace atompack::codec

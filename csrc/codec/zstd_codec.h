@@ -1,16 +1,25 @@
 // Zstandard frames (RFC 8878): one or several, back to back.
 #pragma once
 
+#include <zstd.h>
+
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 
 struct ZSTD_DDict_s;
+struct ZSTD_CDict_s;
 
 namespace atompack::codec {
+
+// Per-thread compression context of zstd.
+
+// Lives as long as the thread. Throws std::bad_alloc.
+ZSTD_CCtx* zstd_compression_context();
 
 // Computed from the block headers: at most 128 KiB per block and no more than a frame declares.
 uint64_t zstd_decoded_bound(Bytes stored);
@@ -58,6 +67,27 @@ class ZstdDictionary {
     void operator()(ZSTD_DDict_s* dictionary) const;
   };
   std::unique_ptr<ZSTD_DDict_s, Free> dictionary_;
+};
+
+// Zstandard frames with a dictionary, and training of dictionaries.
+
+// Returns at most `max_bytes`, possibly fewer; empty if the samples are too small or too few.
+std::vector<std::byte> train_zstd_dictionary(std::span<const Bytes> samples, uint64_t max_bytes);
+
+// Encoder of frames that declare their content size and their dictionary, if any; without checksum. Thread-safe.
+class ZstdEncoder {
+ public:
+  // Keeps a copy of the dictionary; empty for frames without one.
+  ZstdEncoder(int level, Bytes dictionary);
+
+  std::vector<std::byte> compress(Bytes content) const;
+
+ private:
+  struct Free {
+    void operator()(ZSTD_CDict_s* dictionary) const;
+  };
+  int level_;
+  std::unique_ptr<ZSTD_CDict_s, Free> dictionary_;  // null without a dictionary
 };
 
 }  // namespace atompack::codec

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "codec/adler32.h"
+#include "codec/checksums.h"
 #include "formats/atp/header.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);

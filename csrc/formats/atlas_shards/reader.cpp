@@ -12,7 +12,7 @@
 #include "base/error_context.h"
 #include "base/excerpt.h"
 #include "base/lru_cache.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "io/open_file.h"
 #include "threads/parallel_for_each.h"
 

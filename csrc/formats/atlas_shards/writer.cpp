@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "codec/level.h"
+#include "codec/codec.h"
 #include "formats/atlas_shards/index.h"
 #include "formats/atlas_shards/shard_list.h"
 #include "io/open_file.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "codec/zstd_encoder.h"
+#include "codec/zstd_codec.h"
 #include "formats/atlas_shards/meta.h"
 #include "formats/atlas_shards/reader.h"
 #include "io/output_file.h"

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "formats/array_file/layer/layer.h"
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/write/updated_statistics.h"

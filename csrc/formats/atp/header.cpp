@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "codec/adler32.h"
+#include "codec/checksums.h"
 #include "formats/atp/index.h"
 #include "formats/atp/schema.h"
 #include "io/byte_source.h"

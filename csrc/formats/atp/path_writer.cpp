@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "codec/level.h"
+#include "codec/codec.h"
 #include "formats/atp/encoder.h"
 #include "formats/atp/reader.h"
 #include "threads/process.h"

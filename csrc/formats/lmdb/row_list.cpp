@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "codec/inflate_whole.h"
+#include "codec/inflate.h"
 #include "formats/parsed/record.h"
 
 namespace atompack::lmdb {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/utf8.h"
-#include "codec/crc32c.h"
+#include "codec/checksums.h"
 
 namespace atompack::parsed {
 namespace {

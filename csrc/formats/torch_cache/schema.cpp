@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 
 namespace atompack::torch_cache {
 namespace {

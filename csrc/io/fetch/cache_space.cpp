@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "codec/crc32c.h"
+#include "codec/checksums.h"
 #include "io/file.h"
 #include "io/system_error.h"
 

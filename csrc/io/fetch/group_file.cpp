@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "codec/crc32c.h"
+#include "codec/checksums.h"
 #include "io/file.h"
 #include "io/read_ahead.h"
 #include "io/system_error.h"

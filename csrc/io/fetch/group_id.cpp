@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 
 namespace atompack::io::fetch {
 namespace {

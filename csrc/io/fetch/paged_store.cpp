@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/bytes.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "io/fetch/group_id.h"
 #include "io/fetch/page.h"
 

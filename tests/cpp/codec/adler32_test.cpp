@@ -1,4 +1,4 @@
-#include "codec/adler32.h"
+#include "codec/checksums.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codec/crc32c.h"
+#include "codec/checksums.h"
 
 #include <gtest/gtest.h>
 

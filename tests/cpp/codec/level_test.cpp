@@ -1,4 +1,4 @@
-#include "codec/level.h"
+#include "codec/codec.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 
 #include <gtest/gtest.h>
 

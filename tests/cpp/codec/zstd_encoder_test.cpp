@@ -1,4 +1,3 @@
-#include "codec/zstd_encoder.h"
 
 #include <gtest/gtest.h>
 

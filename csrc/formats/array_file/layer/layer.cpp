@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/error_context.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 
 namespace atompack::array_file {
 namespace {

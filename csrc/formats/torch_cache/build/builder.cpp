@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "codec/adler32.h"
+#include "codec/checksums.h"
 #include "io/file.h"
 #include "io/mapped_file.h"
 

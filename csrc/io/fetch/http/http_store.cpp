@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "io/fetch/http/request_maker.h"
 #include "io/fetch/http/sigv4.h"
 #include "io/fetch/http/transfer_loop.h"

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 
 namespace atompack::io::fetch::http {
 namespace {

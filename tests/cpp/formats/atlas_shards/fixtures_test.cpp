@@ -8,7 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "fixtures.h"
 #include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/tag.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 
 namespace atompack::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "byte_string.h"
-#include "codec/adler32.h"
+#include "codec/checksums.h"
 #include "codec/compress.h"
 #include "formats/atp/header.h"
 

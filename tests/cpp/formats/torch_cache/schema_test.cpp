@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "message_of.h"
 
 namespace atompack::torch_cache {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "formats/array_file/archive_bytes.h"
 #include "io/faulty_file.h"
 #include "message_of.h"

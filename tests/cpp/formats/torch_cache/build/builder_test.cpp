@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "codec/sha256.h"
+#include "codec/checksums.h"
 #include "formats/torch_cache/entries.h"
 #include "formats/torch_cache/reader.h"
 #include "formats/torch_cache/structure.h"

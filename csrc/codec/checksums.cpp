@@ -1,8 +1,18 @@
-#include "codec/crc32c.h"
+#include "codec/checksums.h"
+
+#include <openssl/sha.h>
+#include <zlib.h>
 
 #include <array>
 
+#include "base/error.h"
+
 namespace atompack::codec {
+
+uint32_t adler32(Bytes bytes) {
+  return static_cast<uint32_t>(adler32_z(1, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // bits reversed
@@ -99,6 +109,17 @@ uint32_t crc32c_by_table(Bytes bytes, uint32_t before) {
   }
   for (; left > 0; ++at, --left) crc = add_byte(crc, *at);
   return ~crc;
+}
+
+std::string sha256_hex(Bytes data) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  if (SHA256(reinterpret_cast<const unsigned char*>(data.data()), data.size(), digest.data()) == nullptr) {
+    throw InternalError("SHA-256: OpenSSL is configured without it");
+  }
+  std::string text;
+  for (const unsigned char byte : digest) text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return text;
 }
 
 }  // namespace atompack::codec
