@@ -164,4 +164,17 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+// Adds the file's path to errors about its data.
+
+// Runs `action`; data errors that do not name a file yet get this path.
+template <typename Action>
+auto in_file(const std::string& path, const Action& action) {
+  try {
+    return action();
+  } catch (DataError& error) {
+    error.in_file(path);
+    throw;
+  }
+}
+
 }  // namespace atompack

@@ -1,7 +1,7 @@
 // Data sets whose molecules are parsed from text when they are read.
 #include <pybind11/stl.h>
 
-#include "base/error_context.h"
+#include "base/error.h"
 #include "bindings/bindings.h"
 #include "bindings/choices.h"
 #include "bindings/locked.h"

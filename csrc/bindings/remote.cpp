@@ -25,7 +25,6 @@
 #include "bindings/unlocked.h"
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/paged_store.h"
-#include "threads/interruption.h"
 #include "threads/process.h"
 
 namespace atompack::bindings {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <mutex>
 
 #include "base/error.h"
 
@@ -42,5 +43,35 @@ void check_writer_of(int64_t process, const std::string& path) {
   if (process == process_id()) return;
   throw LockedError(cat(path, ": a writer cannot be used in a fork of the process that opened it"));
 }
+
+namespace {
+
+std::atomic<InterruptionCheck> interruption_check{nullptr};
+
+}  // namespace
+
+void set_interruption_check(InterruptionCheck check) { interruption_check = check; }
+
+void check_for_interruption() {
+  if (const InterruptionCheck check = interruption_check) check();
+}
+
+namespace {
+
+// Never destroyed: threads may still use it while the process exits.
+std::mutex& library_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+// Runs when the library is loaded; every fork inherits the handlers. Only they may throw.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
+[[maybe_unused]] const int registered =
+    pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); }, [] { library_mutex().unlock(); });
+
+}  // namespace
+
+ForkLock::ForkLock() { library_mutex().lock(); }
+ForkLock::~ForkLock() { library_mutex().unlock(); }
 
 }  // namespace atompack::io

@@ -19,4 +19,23 @@ int64_t thread_id();
 // Throws LockedError in a fork of the process that opened `path` for writing.
 void check_writer_of(int64_t process, const std::string& path);
 
+// Interruption of calls that wait, such as by Ctrl-C.
+
+// Called about every 100 ms while a call waits; throws to end the call. Set once, by the bindings.
+using InterruptionCheck = void (*)();
+void set_interruption_check(InterruptionCheck check);
+void check_for_interruption();
+
+// Lock around a library that must not be forked in the middle of a call.
+
+// Held while the library is used; one per process. fork() waits until it is free, so that the child finds it free: a
+// lock held by a thread that the child does not have would never be released.
+class ForkLock {
+ public:
+  ForkLock();
+  ForkLock(const ForkLock&) = delete;
+  ForkLock& operator=(const ForkLock&) = delete;
+  ~ForkLock();
+};
+
 }  // namespace atompack::io

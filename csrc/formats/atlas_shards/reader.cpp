@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/error_context.h"
+#include "base/error.h"
 #include "base/excerpt.h"
 #include "base/lru_cache.h"
 #include "codec/checksums.h"

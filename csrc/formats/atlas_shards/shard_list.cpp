@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/checked_math.h"
-#include "base/error_context.h"
+#include "base/error.h"
 #include "base/excerpt.h"
 #include "formats/atlas_shards/index.h"
 #include "io/folder.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/bytes.h"
 #include "codec/codec.h"
 #include "formats/atp/encoder.h"
 #include "formats/atp/header.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/error_context.h"
+#include "base/error.h"
 #include "formats/extxyz/atom_lines.h"
 #include "formats/extxyz/value.h"
 #include "formats/parsed/record.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error_context.h"
+#include "base/error.h"
 #include "codec/inflate.h"
 #include "threads/parallel_for_each.h"
 

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/error_context.h"
 #include "io/shared_lock.h"
 
 namespace atompack::torch_cache {

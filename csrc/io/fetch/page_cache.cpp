@@ -9,7 +9,7 @@
 
 #include "io/fetch/page.h"
 #include "io/fetch/page_table.h"
-#include "threads/interruption.h"
+#include "threads/process.h"
 
 namespace atompack::io::fetch {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/buffer.h"
+#include "base/bytes.h"
 
 #include <gtest/gtest.h>
 

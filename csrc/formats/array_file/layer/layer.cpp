@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 
-#include "base/error_context.h"
 #include "codec/checksums.h"
 
 namespace atompack::array_file {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/bytes.h"
 #include "codec/codec.h"
 #include "formats/array_file/layer/footer_encoder.h"
 #include "io/file_system.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/checked_math.h"
-#include "base/error_context.h"
+#include "base/error.h"
 #include "formats/array_file/read/array.h"
 #include "formats/array_file/read/column.h"
 

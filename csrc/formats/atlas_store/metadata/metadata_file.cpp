@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error_context.h"
+#include "base/error.h"
 #include "codec/codec.h"
 #include "codec/lz4_codec.h"
 #include "codec/zstd_codec.h"

@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/dtype.h"
 #include "formats/torch_cache/hdf5/attributes.h"
-#include "threads/fork_lock.h"
+#include "threads/process.h"
 
 namespace atompack::torch_cache {
 

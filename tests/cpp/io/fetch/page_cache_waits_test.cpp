@@ -12,7 +12,7 @@
 #include "io/fetch/cached_pages.h"
 #include "io/fetch/page.h"
 #include "message_of.h"
-#include "threads/interruption.h"
+#include "threads/process.h"
 
 namespace atompack::io::fetch {
 namespace {
