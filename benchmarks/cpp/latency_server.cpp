@@ -23,7 +23,7 @@
 
 #include "base/error.h"
 #include "http_answer.h"
-#include "io/system_error.h"
+#include "io/file.h"
 #include "io/unique_fd.h"
 
 namespace atompack::benchmarks {

@@ -15,7 +15,7 @@
 #include "formats/atlas_shards/shard_list.h"
 #include "formats/atp/path_writer.h"
 #include "formats/parsed/array.h"
-#include "io/mapped_file.h"
+#include "io/local_file.h"
 #include "model/molecule_source.h"
 #include "plan/columns/column_plan.h"
 #include "plan/molecules/request.h"

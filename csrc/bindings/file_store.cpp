@@ -12,9 +12,9 @@
 #include "bindings/python_callback.h"
 #include "bindings/unlocked.h"
 #include "io/fetch/cache_folder.h"
+#include "io/folder.h"
 #include "io/memory_store.h"
 #include "io/open_file.h"
-#include "io/staging.h"
 
 namespace atompack::bindings {
 namespace {

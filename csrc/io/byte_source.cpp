@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "base/error.h"
-#include "io/mapped_file.h"
+#include "io/local_file.h"
 #include "io/open_file.h"
 
 namespace atompack::io {

@@ -7,12 +7,8 @@
 #include <sys/vfs.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string_view>
-
-#include "base/error.h"
-#include "io/system_error.h"
+#include <utility>
 
 namespace atompack::io {
 namespace {
@@ -120,6 +116,27 @@ void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const s
     if (put < 0) throw IoError(errno, cat("write: ", std::strerror(errno)), path);
     done += static_cast<size_t>(put);
   }
+}
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  constexpr int kMode = 0666;  // before the umask
+  fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
+  if (!fd_) throw IoError(errno, std::strerror(errno), path_);
+}
+
+void OutputFile::append(Bytes bytes) {
+  write_at(fd_.get(), size_, bytes, path_);
+  size_ += bytes.size();
+}
+
+void OutputFile::sync() {
+  if (::fsync(fd_.get()) != 0) throw IoError(errno, cat("fsync: ", std::strerror(errno)), path_);
+}
+
+void write_new(const std::string& path, Bytes bytes) {
+  OutputFile file(path);
+  file.append(bytes);
+  file.sync();
 }
 
 }  // namespace atompack::io

@@ -1,16 +1,28 @@
 // Opening, measuring and reading of regular files. Every failure is an IoError that names the path.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/error.h"
 #include "io/unique_fd.h"
 
 namespace atompack::io {
+
+// Errors of failed system calls.
+
+// Throws the current errno as an IoError for this path.
+[[noreturn]] inline void throw_errno(const std::string& path) {
+  const int code = errno;
+  throw IoError(code, std::strerror(code), path);
+}
 
 // Device, inode and size of a file.
 struct FileIdentity {
@@ -50,5 +62,27 @@ size_t read_at(int fd, uint64_t offset, std::span<std::byte> into, const std::st
 
 // Writes all bytes; a failure may leave some of them written.
 void write_at(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
+
+// New files written once, from front to back.
+
+// For one thread at a time. Every failure is an IoError that names the path.
+class OutputFile {
+ public:
+  // IoError (EEXIST) if the path exists.
+  explicit OutputFile(std::string path);
+
+  uint64_t size() const { return size_; }
+  void append(Bytes bytes);
+  // Makes the appended data durable, but not the file's name (UnpublishedFolder::publish).
+  void sync();
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+  uint64_t size_ = 0;
+};
+
+// Writes and syncs a whole small file.
+void write_new(const std::string& path, Bytes bytes);
 
 }  // namespace atompack::io

@@ -1,12 +1,39 @@
 // Folder operations of a crash-safe writer. An interface, so that tests can stop the writer after any step.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
-#include "io/writable_file.h"
+#include "base/bytes.h"
 
 namespace atompack::io {
+
+// Interface of a file with random-access reads.
+
+// Every failure is an IoError.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  virtual const std::string& path() const = 0;  // for errors
+  virtual uint64_t size() const = 0;
+  // Reads fewer bytes than asked for only at the end of the file.
+  virtual size_t read_at(uint64_t offset, std::span<std::byte> into) const = 0;
+};
+
+// File operations of a crash-safe writer. An interface, so that tests can stop the writer after any step.
+
+// Every failure is an IoError. Methods may be called from several threads if their ranges differ.
+class WritableFile : public ReadableFile {
+ public:
+  // Writes all bytes; a failure may leave some of them written.
+  virtual void write_at(uint64_t offset, Bytes bytes) = 0;
+  virtual void truncate(uint64_t size) = 0;
+  // Makes the written data and the file's size durable.
+  virtual void sync_data() = 0;
+  virtual void sync() = 0;
+};
 
 // A locked file under a hidden name beside its final path, invisible there until publish(). The lock is kept after
 // publish(); an unpublished file is removed on destruction.

@@ -4,10 +4,26 @@
 #include <string>
 #include <vector>
 
+#include "io/file.h"
+#include "io/file_system.h"
 #include "io/unique_fd.h"
-#include "io/writable_file.h"
 
 namespace atompack::io {
+
+// Shared locks of files, which keep writers away that lock a file for themselves (flock).
+
+// A file system without locks is no reason to refuse a file.
+class SharedLock {
+ public:
+  // Throws IoError if the file at the path has another identity or is locked by a writer.
+  SharedLock(const std::string& path, const FileIdentity& identity);
+  SharedLock(const SharedLock&) = delete;
+  SharedLock& operator=(const SharedLock&) = delete;
+  ~SharedLock();
+
+ private:
+  UniqueFd fd_;
+};
 
 // The lock belongs to the descriptor and ends with the process. Not thread-safe beyond the guarantees of WritableFile.
 class LockedFile final : public WritableFile {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "io/local_file.h"
 
 namespace atompack::io {
 namespace {

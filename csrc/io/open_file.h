@@ -5,14 +5,40 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "io/byte_source.h"
 #include "io/file.h"
-#include "io/location.h"
-#include "io/readable_file.h"
+#include "io/file_system.h"
 
 namespace atompack::io {
+
+// Place of a file or folder: a path in the file system, or a URL and the store that it leads to.
+class Store;
+
+class Location {
+ public:
+  Location(std::string path) : path_(std::move(path)) {}  // NOLINT: every path is a location
+  Location(const char* path) : path_(path) {}             // NOLINT
+  Location(std::string url, std::shared_ptr<const Store> store) : path_(std::move(url)), store_(std::move(store)) {}
+
+  // As given by the user, for errors too; a URL never contains credentials.
+  const std::string& path() const { return path_; }
+  bool is_remote() const { return store_ != nullptr; }
+  const Store& store() const { return *store_; }
+
+  // An entry of this folder.
+  Location operator/(std::string_view name) const { return {cat(path_, '/', name), store_}; }
+  // Another place in the same store.
+  Location at(std::string path) const { return {std::move(path), store_}; }
+
+ private:
+  std::string path_;
+  std::shared_ptr<const Store> store_;  // nullptr: the local file system
+};
 
 // One version of a file, which others may be writing to. While a local file is open, its inode number is not reused: a
 // path that has this number now has therefore named this file since it was opened, provided that files are replaced by

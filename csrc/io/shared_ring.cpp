@@ -11,10 +11,19 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "io/shared_memory.h"
 #include "threads/process.h"
 
 namespace atompack::io {
+
+UniqueFd create_shared_memory(uint64_t bytes) {
+  UniqueFd fd(::memfd_create("atompack_batch", MFD_CLOEXEC));
+  if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    const int code = errno;
+    throw IoError(code, cat(bytes, " bytes of shared memory: ", std::strerror(code)), "memfd");
+  }
+  return fd;
+}
+
 namespace {
 
 constexpr uint64_t kHeadBytes = 4096;

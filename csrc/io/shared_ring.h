@@ -10,6 +10,10 @@
 
 namespace atompack::io {
 
+// Anonymous shared memory: it has a descriptor and no name, so nothing can be left behind in /dev/shm.
+
+UniqueFd create_shared_memory(uint64_t bytes);
+
 // Address of a ring for another process, and the ticket to take over one of its slots.
 struct RingAddress {
   int64_t process;

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "io/shared_memory.h"
+#include "io/shared_ring.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

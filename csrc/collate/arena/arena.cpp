@@ -9,12 +9,11 @@
 #include <array>
 #include <bit>
 #include <mutex>
-#include <vector>
 
 #include "base/error.h"
 #include "collate/arena/ring_arena.h"
 #include "io/huge_pages.h"
-#include "io/shared_memory.h"
+#include "io/shared_ring.h"
 #include "plan/arena_layout.h"
 
 namespace atompack::collate {

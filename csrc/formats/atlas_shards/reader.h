@@ -14,7 +14,7 @@
 #include "formats/atlas_shards/meta.h"
 #include "formats/atlas_shards/shard_list.h"
 #include "io/file.h"
-#include "io/location.h"
+#include "io/open_file.h"
 #include "model/example_source.h"
 #include "serial/pickle/machine.h"
 #include "threads/per_process.h"

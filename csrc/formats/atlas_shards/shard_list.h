@@ -10,7 +10,6 @@
 
 #include "formats/atlas_shards/meta.h"
 #include "io/file.h"
-#include "io/location.h"
 #include "io/open_file.h"
 
 namespace atompack::atlas_shards {

@@ -12,8 +12,8 @@
 #include "codec/zstd_codec.h"
 #include "formats/atlas_shards/meta.h"
 #include "formats/atlas_shards/reader.h"
-#include "io/output_file.h"
-#include "io/unpublished_folder.h"
+#include "io/file.h"
+#include "io/folder.h"
 #include "serial/pickle/writer.h"
 #include "threads/ordered_pipeline.h"
 

@@ -12,7 +12,6 @@
 #include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/metadata/metadata.h"
 #include "io/folder.h"
-#include "io/locked_folder.h"
 #include "threads/process.h"
 
 namespace atompack::atlas_store {

@@ -11,7 +11,7 @@
 #include "formats/atp/encoder.h"
 #include "formats/atp/header.h"
 #include "formats/atp/index.h"
-#include "io/writable_file.h"
+#include "io/file_system.h"
 #include "model/columns.h"
 #include "threads/ordered_pipeline.h"
 

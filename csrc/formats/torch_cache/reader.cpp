@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "io/shared_lock.h"
+#include "io/locked_file.h"
 
 namespace atompack::torch_cache {
 namespace {

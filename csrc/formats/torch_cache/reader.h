@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "formats/torch_cache/hdf5/contents.h"
-#include "io/mapped_file.h"
+#include "io/local_file.h"
 
 namespace atompack::torch_cache {
 

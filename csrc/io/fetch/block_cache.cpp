@@ -1,18 +1,192 @@
 #include "io/fetch/block_cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/lru_cache.h"
-#include "io/fetch/cache_space.h"
+#include "codec/checksums.h"
 #include "io/fetch/group_file.h"
-#include "io/fetch/pause.h"
+#include "io/file.h"
+#include "io/process_fd.h"
 #include "threads/per_process.h"
 
 namespace atompack::io::fetch {
+
+// A time without attempts at something that failed, and the reason for it. Thread-safe.
+class Backoff {
+ public:
+  void begin(std::string reason, std::chrono::milliseconds length) {
+    const std::scoped_lock lock(mutex_);
+    reason_ = std::move(reason);
+    until_ = now() + std::chrono::duration_cast<Clock::duration>(length).count();
+  }
+  bool is_over() const {
+    const Clock::rep until = until_.load(std::memory_order_relaxed);
+    return until == kNone || now() >= until;
+  }
+  // After an attempt that succeeded.
+  void end() {
+    if (until_.load(std::memory_order_relaxed) == kNone) return;
+    const std::scoped_lock lock(mutex_);
+    reason_.clear();
+    until_ = kNone;
+  }
+  // Empty if there is none; stays until an attempt succeeds.
+  std::string reason() const {
+    const std::scoped_lock lock(mutex_);
+    return reason_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr Clock::rep kNone = 0;
+  static Clock::rep now() { return Clock::now().time_since_epoch().count(); }
+
+  mutable std::mutex mutex_;
+  std::string reason_;
+  std::atomic<Clock::rep> until_ = kNone;
+};
+
+// Disk space of a block cache, shared by all processes that write to it. Space is taken from a common account in
+// portions, so that processes meet rarely. When the account is full, the process that finds it full adds up the files
+// and evicts some. Processes together may exceed the limit by a portion each. Thread-safe.
+class CacheSpace {
+ public:
+  CacheSpace(std::string folder, uint64_t max_bytes, std::function<void(const GroupId&)> close);
+
+  // Bytes taken from the account at once: a thousandth of the cache, 64 KiB to 64 MiB, at most a quarter.
+  uint64_t portion() const { return portion_; }
+
+  enum class Answer : uint8_t { taken, busy, full };
+  // Takes space for a write. `busy`: another thread or process is at the account; `full`: no file can be removed, which
+  // is then found out again after a second. Never waits, but may evict files. Throws IoError.
+  Answer take(uint64_t bytes);
+  // Takes space that was used already.
+  void charge(uint64_t bytes) { available_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed); }
+
+  uint64_t evicted_bytes() const { return evicted_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  bool try_take(uint64_t bytes);
+  Answer renew();
+  Answer renew_locked(int account, const std::string& path);
+
+  const std::string folder_;
+  const uint64_t max_bytes_, portion_;
+  const std::function<void(const GroupId&)> close_;
+  std::mutex renewing_;
+  std::atomic<int64_t> available_ = 0;
+  int64_t full_until_ = 0;  // milliseconds of a steady clock; guarded by renewing_
+  std::atomic<uint64_t> evicted_bytes_ = 0;
+};
+
+namespace {
+
+constexpr std::string_view kAccountName = "account.lock";
+constexpr size_t kAccountBytes = 12;  // the sum, and its checksum
+
+std::optional<uint64_t> read_account(int fd, const std::string& path) {
+  std::array<std::byte, kAccountBytes> bytes{};
+  if (read_at(fd, 0, bytes, path) != bytes.size()) return std::nullopt;
+  const Bytes sum = Bytes(bytes).first(sizeof(uint64_t));
+  if (load_le<uint32_t>(bytes.data() + sum.size()) != codec::crc32c(sum)) return std::nullopt;
+  return load_le<uint64_t>(sum.data());
+}
+
+void write_account(int fd, uint64_t sum, const std::string& path) {
+  std::array<std::byte, kAccountBytes> bytes{};
+  std::byte* const end = store_le(bytes.data(), sum);
+  store_le(end, codec::crc32c({bytes.data(), end}));
+  write_at(fd, 0, bytes, path);
+}
+
+uint64_t portion_of_cache(uint64_t max_bytes) {
+  return std::min<uint64_t>(std::clamp<uint64_t>(max_bytes / 1024, 64 << 10, 64 << 20), max_bytes / 4);
+}
+
+int64_t steady_milliseconds() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+CacheSpace::CacheSpace(std::string folder, uint64_t max_bytes, std::function<void(const GroupId&)> close)
+    : folder_(std::move(folder)),
+      max_bytes_(max_bytes),
+      portion_(portion_of_cache(max_bytes)),
+      close_(std::move(close)) {}
+
+CacheSpace::Answer CacheSpace::take(uint64_t bytes) {
+  if (try_take(bytes)) {
+    // Early, because another process may be busy evicting when the portion ends.
+    if (available_.load(std::memory_order_relaxed) < static_cast<int64_t>(portion_ / 2)) renew();
+    return Answer::taken;
+  }
+  const Answer renewed = renew();
+  if (renewed != Answer::taken || try_take(bytes)) return renewed;
+  return bytes > portion_ ? Answer::full : Answer::busy;
+}
+
+bool CacheSpace::try_take(uint64_t bytes) {
+  const auto wanted = static_cast<int64_t>(bytes);
+  int64_t available = available_.load(std::memory_order_relaxed);
+  while (available >= wanted) {
+    if (available_.compare_exchange_weak(available, available - wanted, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+CacheSpace::Answer CacheSpace::renew() {
+  constexpr int64_t kRetryFull = 1000;
+  const std::unique_lock lock(renewing_, std::try_to_lock);
+  if (!lock) return Answer::busy;
+  if (steady_milliseconds() < full_until_) return Answer::full;
+  const std::string path = cat(folder_, '/', kAccountName);
+  const ProcessFd account(
+      UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600)));
+  if (!account) throw_errno(path);
+  identify(account.get(), path);  // throws unless it is a regular file
+  if (::flock(account.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK || errno == EINTR) return Answer::busy;
+    throw_errno(path);
+  }
+  // Unlocks, because a child that is forked now may still have the descriptor.
+  const std::unique_ptr<const ProcessFd, void (*)(const ProcessFd*)> unlock(
+      &account, [](const ProcessFd* locked) { ::flock(locked->get(), LOCK_UN); });
+  const Answer answer = renew_locked(account.get(), path);
+  if (answer == Answer::full) full_until_ = steady_milliseconds() + kRetryFull;
+  return answer;
+}
+
+CacheSpace::Answer CacheSpace::renew_locked(int account, const std::string& path) {
+  std::optional<uint64_t> sum = read_account(account, path);
+  if (!sum || *sum > max_bytes_ - portion_) {
+    // Well below the limit, so that the files are not added up for each portion.
+    const uint64_t limit = max_bytes_ - portion_;
+    const Eviction result = evict(folder_, limit, limit - std::min(limit, max_bytes_ / 16), close_);
+    evicted_bytes_.fetch_add(result.bytes_removed, std::memory_order_relaxed);
+    available_.store(0, std::memory_order_relaxed);  // its former portion is part of the files, or unused
+    sum = result.bytes_left;
+    if (*sum > limit) {
+      write_account(account, *sum, path);
+      return Answer::full;
+    }
+  }
+  write_account(account, *sum + portion_, path);
+  available_.fetch_add(static_cast<int64_t>(portion_), std::memory_order_relaxed);
+  return Answer::taken;
+}
+
 namespace {
 
 constexpr std::chrono::milliseconds kRetryFull{1000};
@@ -80,18 +254,18 @@ struct CacheOfProcess {
   bool take(uint64_t bytes) {
     const CacheSpace::Answer answer = space.take(bytes);
     if (answer == CacheSpace::Answer::full) {
-      pause.begin("the cache is full, and its files cannot be removed", std::min(retry_after, kRetryFull));
+      backoff.begin("the cache is full, and its files cannot be removed", std::min(retry_after, kRetryFull));
     }
     return answer == CacheSpace::Answer::taken;
   }
 
   void stop(const IoError& error) {
-    if (error.code() != ENOENT) return pause.begin(error.what(), retry_after);
+    if (error.code() != ENOENT) return backoff.begin(error.what(), retry_after);
     // The folder was removed.
     try {
       make_cache_folder(folder);
     } catch (const IoError& again) {
-      pause.begin(again.what(), retry_after);
+      backoff.begin(again.what(), retry_after);
     }
   }
 
@@ -99,7 +273,7 @@ struct CacheOfProcess {
   LruCache<GroupId, GroupFile> files;
   CacheSpace space;
   const std::chrono::milliseconds retry_after;
-  Pause pause;
+  Backoff backoff;
   std::atomic<uint64_t> hits = 0, misses = 0, rejected = 0, written = 0, skipped = 0;
 };
 
@@ -127,8 +301,13 @@ std::shared_ptr<const CachedObject> BlockCache::object(std::string_view url, con
 
 BlockCacheStats BlockCache::stats() const {
   const CacheOfProcess& mine = shared_->process.get();
-  return {mine.hits,          mine.misses, mine.rejected, mine.written, mine.skipped, mine.space.evicted_bytes(),
-          mine.pause.reason()};
+  return {mine.hits,
+          mine.misses,
+          mine.rejected,
+          mine.written,
+          mine.skipped,
+          mine.space.evicted_bytes(),
+          mine.backoff.reason()};
 }
 
 const std::string& BlockCache::folder() const { return shared_->folder; }
@@ -247,7 +426,7 @@ void CachedObject::write(uint64_t first_page, Bytes pages) const {
   uint64_t written = 0;
   try {
     // Space first: its renewal may evict the file of this group, if it is not being used at that time.
-    while (written < n && mine.pause.is_over()) {
+    while (written < n && mine.backoff.is_over()) {
       const uint64_t page = first_page + written;
       const uint64_t number = page / kGroupPages;
       const uint64_t here = std::min({n - written, kGroupPages - page % kGroupPages, mine.max_pages_of_write()});
@@ -261,7 +440,7 @@ void CachedObject::write(uint64_t first_page, Bytes pages) const {
       if (!file->touch()) mine.files.drop(group);
       written += here;
     }
-    if (written == n) mine.pause.end();
+    if (written == n) mine.backoff.end();
   } catch (const IoError& error) {
     mine.stop(error);
   }

@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "io/fetch/group_file.h"
-#include "io/fetch/page_mapping.h"
+#include "io/file.h"
 #include "io/folder.h"
 #include "io/process_fd.h"
-#include "io/system_error.h"
 
 namespace atompack::io::fetch {
 namespace {

@@ -13,10 +13,30 @@
 #include "base/bytes.h"
 #include "io/fetch/group_id.h"
 #include "io/fetch/page.h"
-#include "io/fetch/page_mapping.h"
 #include "io/process_fd.h"
 
 namespace atompack::io::fetch {
+
+// Mapping of a file of which other processes may write, free or remove pages.
+class PageMapping {
+ public:
+  // Maps a file; empty if its file system may be shared with other machines, where a file that is removed there would
+  // end this process, or if it cannot be mapped.
+  explicit PageMapping(int fd);
+  PageMapping(const PageMapping&) = delete;
+  PageMapping& operator=(const PageMapping&) = delete;
+  ~PageMapping();
+
+  // The mapped file, which changes while others write; nullptr if it has less than `n` bytes now.
+  const std::byte* find(int fd, uint64_t n) const;
+
+ private:
+  const std::byte* first_ = nullptr;
+  uint64_t length_ = 0;
+};
+
+// Frees the disk space of a file, if possible. Those who have mapped it see zeros, and its size may stay.
+void free_all_pages(int fd);
 
 inline constexpr size_t kGroupPages = 16384;  // 64 MiB
 

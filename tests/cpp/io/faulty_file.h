@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "io/writable_file.h"
+#include "io/file_system.h"
 
 namespace atompack::test {
 

@@ -1,4 +1,4 @@
-#include "io/locked_folder.h"
+#include "io/folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

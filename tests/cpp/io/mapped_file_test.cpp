@@ -1,4 +1,4 @@
-#include "io/mapped_file.h"
+#include "io/local_file.h"
 
 #include <gtest/gtest.h>
 

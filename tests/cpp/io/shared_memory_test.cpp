@@ -1,4 +1,4 @@
-#include "io/shared_memory.h"
+#include "io/shared_ring.h"
 
 #include <gtest/gtest.h>
 

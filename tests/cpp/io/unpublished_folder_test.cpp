@@ -1,4 +1,4 @@
-#include "io/unpublished_folder.h"
+#include "io/folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "io/output_file.h"
+#include "io/file.h"
 #include "io/temporary_folder.h"
 
 namespace atompack::io {

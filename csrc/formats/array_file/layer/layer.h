@@ -19,8 +19,8 @@
 #include "formats/array_file/layer/footer.h"
 #include "io/byte_source.h"
 #include "io/file.h"
+#include "io/file_system.h"
 #include "io/huge_pages.h"
-#include "io/readable_file.h"
 #include "threads/per_process.h"
 
 namespace atompack::array_file {

@@ -13,7 +13,7 @@
 #include "formats/array_file/layer/layer.h"
 #include "formats/array_file/read/array.h"
 #include "io/file_system.h"
-#include "io/location.h"
+#include "io/open_file.h"
 
 namespace atompack::array_file {
 

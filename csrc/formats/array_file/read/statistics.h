@@ -13,7 +13,7 @@
 #include "formats/array_file/layer/footer.h"
 #include "formats/array_file/layer/strings.h"
 #include "formats/array_file/write/definition.h"
-#include "io/location.h"
+#include "io/open_file.h"
 
 namespace atompack::array_file {
 

@@ -6,7 +6,7 @@
 
 #include "codec/checksums.h"
 #include "io/file.h"
-#include "io/mapped_file.h"
+#include "io/local_file.h"
 
 namespace atompack::torch_cache {
 namespace {

@@ -8,7 +8,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "io/system_error.h"
+#include "io/file.h"
 
 namespace atompack::io::fetch::http {
 namespace {

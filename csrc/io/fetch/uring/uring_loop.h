@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/fetch/page_memory.h"
+#include "io/fetch/page.h"
 #include "io/fetch/range_reader.h"
 #include "io/unique_fd.h"
 #include "threads/per_process.h"

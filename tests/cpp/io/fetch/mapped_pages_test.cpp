@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/fetch/cached_pages.h"
-#include "io/fetch/page_mapping.h"
+#include "io/fetch/group_file.h"
 #include "io/unique_fd.h"
 
 namespace atompack::io::fetch {
