@@ -5,9 +5,9 @@
 
 #include "choices.h"
 #include "io/fetch/http/address.h"
-#include "io/fetch/http/answer_head.h"
+#include "io/fetch/http/exchange.h"
 #include "io/fetch/http/failure.h"
-#include "io/fetch/http/range_body.h"
+#include "io/fetch/http/response_headers.h"
 #include "targets.h"
 
 namespace atompack::fuzz {

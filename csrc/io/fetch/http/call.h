@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "io/fetch/http/address.h"
-#include "io/fetch/http/answer_head.h"
 #include "io/fetch/http/failure.h"
 #include "io/fetch/http/options.h"
+#include "io/fetch/http/response_headers.h"
 #include "io/fetch/range_reader.h"
 #include "io/unique_fd.h"
 

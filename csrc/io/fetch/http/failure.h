@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/fetch/http/answer_head.h"
+#include "io/fetch/http/response_headers.h"
 
 namespace atompack::io::fetch::http {
 

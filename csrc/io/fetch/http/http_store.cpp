@@ -1,10 +1,12 @@
 #include "io/fetch/http/http_store.h"
 
+#include <curl/curl.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
@@ -12,12 +14,90 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "codec/checksums.h"
+#include "io/fetch/http/call.h"
+#include "io/fetch/http/exchange.h"
 #include "io/fetch/http/request_maker.h"
-#include "io/fetch/http/sigv4.h"
-#include "io/fetch/http/transfer_loop.h"
+#include "io/fetch/http/scheduler.h"
 #include "io/file.h"
+#include "threads/process.h"
 
 namespace atompack::io::fetch::http {
+
+// The thread that runs all requests of a store.
+class Scheduler;
+
+// Starts its thread with the first call. Destruction ends all calls with IoError (ECANCELED) and joins the thread; it
+// may also happen inside of a call's `done`. In a fork every call fails, and destruction leaves the parent's thread and
+// sockets alone.
+class TransferLoop {
+ public:
+  explicit TransferLoop(HttpOptions options);
+  TransferLoop(const TransferLoop&) = delete;
+  TransferLoop& operator=(const TransferLoop&) = delete;
+  ~TransferLoop();
+
+  const HttpOptions& options() const;
+
+  // Thread-safe; calls `done` on the thread of the loop, or before it returns if the thread cannot be started.
+  void submit(CallPtr call);
+  // Ends the call soon, with IoError (ECANCELED), unless it has ended.
+  void cancel(const CallPtr& call);
+
+  // Throws std::runtime_error in a fork.
+  void check_process() const;
+
+ private:
+  std::shared_ptr<Scheduler> scheduler_;
+  int64_t owner_;  // the process
+};
+
+namespace {
+
+void initialize_libcurl() {
+  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  check_curl(code);
+}
+
+std::shared_ptr<Scheduler> make_scheduler(HttpOptions options) {
+  initialize_libcurl();
+  close_gate_at_exit();
+  return std::make_shared<Scheduler>(std::move(options));
+}
+
+}  // namespace
+
+TransferLoop::TransferLoop(HttpOptions options)
+    : scheduler_(make_scheduler(std::move(options))), owner_(process_id()) {}
+
+TransferLoop::~TransferLoop() {
+  if (owner_ != process_id() || is_gate_closed()) {
+    static_cast<void>(new std::shared_ptr<Scheduler>(std::move(scheduler_)));  // its locks may be held for ever
+    return;
+  }
+  scheduler_->stop();
+}
+
+const HttpOptions& TransferLoop::options() const { return scheduler_->options(); }
+
+void TransferLoop::submit(CallPtr call) {
+  try {
+    check_process();
+  } catch (...) {  // the caller gets it by `done`, like every other error
+    call->done(std::current_exception());
+    return;
+  }
+  scheduler_->submit(std::move(call));
+}
+
+void TransferLoop::cancel(const CallPtr& call) { scheduler_->cancel(call); }
+
+void TransferLoop::check_process() const {
+  if (owner_ != process_id()) {
+    throw std::runtime_error(
+        "these threads belong to the process that started them, this is a fork: iterate or open anew");
+  }
+}
+
 namespace {
 
 bool is_token(const std::string& name) {

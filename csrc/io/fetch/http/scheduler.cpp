@@ -1,16 +1,71 @@
 #include "io/fetch/http/scheduler.h"
 
+#include <curl/curl.h>
 #include <signal.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
-#include "io/fetch/http/ca_file.h"
-#include "io/fetch/http/exit_gate.h"
+#include "threads/per_process.h"
 
 namespace atompack::io::fetch::http {
 namespace {
+
+std::atomic<bool> is_closed{false};
+
+// Never destroyed: threads may wait at it until the process is gone. A fork has its own: the parent's may be held by a
+// thread that the fork does not have.
+std::shared_mutex& gate() {
+  static const auto* const made =
+      new PerProcess<std::shared_mutex>([] { return std::make_unique<std::shared_mutex>(); });
+  return made->get();
+}
+
+void close_gate() {
+  is_closed.store(true);
+  gate().lock();
+}
+
+}  // namespace
+
+void close_gate_at_exit() {
+  static const int code = std::atexit(&close_gate);
+  static_cast<void>(code);
+}
+
+bool is_gate_closed() { return is_closed.load(); }
+
+std::shared_lock<std::shared_mutex> pass_gate() {
+  while (is_gate_closed()) ::pause();
+  return std::shared_lock(gate());
+}
+
+namespace {
+
+// The file with the certificates that are trusted.
+
+bool is_readable(const char* path) { return path != nullptr && *path != 0 && ::access(path, R_OK) == 0; }
+
+// Returns SSL_CERT_FILE, else `chosen`, else libcurl's own default if it exists, else one of the known paths; empty if
+// there is none.
+std::string find_ca_file(const std::string& chosen) {
+  if (const char* named = std::getenv("SSL_CERT_FILE"); named != nullptr && *named != 0) return named;
+  if (!chosen.empty()) return chosen;
+  const curl_version_info_data* const info = curl_version_info(CURLVERSION_NOW);
+  if (info->age >= CURLVERSION_SEVENTH && is_readable(info->cainfo)) return info->cainfo;
+  for (const char* path :
+       {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    if (is_readable(path)) return path;
+  }
+  return "";
+}
 
 constexpr milliseconds kTick{10};  // between looks for stalled and slow transfers, and for delayed calls
 constexpr milliseconds kIdle{60'000};
@@ -299,6 +354,107 @@ void Scheduler::requeue_unauthorized() {
       queue_.push_back(call);
     }
   }
+}
+
+// Recovery of a failed attempt: redirects, other credentials, retries, or the end of the call.
+
+void Scheduler::on_failure(const CallPtr& call, Failure failure, Exchange& exchange) {
+  exchange.give_answer();
+  const std::shared_ptr<const Prepared> sent = exchange.shared_prepared();
+  release(exchange);
+  std::exception_ptr error;
+  try {
+    Target& target = *call->target;
+    if (follow(*call, *sent)) return queue_.push_front(call);
+    if (!call->has_changed_region && maker_.learn_region(target, call->head, call->text)) {
+      call->has_changed_region = true;
+      return queue_.push_front(call);
+    }
+    if (resolve_again(*call, failure, *sent)) return queue_.push_front(call);
+    if (renew_credentials(call, failure, *sent) || retry(call, failure)) return;
+  } catch (...) {  // handed to the caller
+    error = std::current_exception();
+  }
+  if (error) return end(call, std::move(error));
+  fail(call, failure);
+}
+
+// Redirects of plain addresses. Throws IoError for those that must not be followed.
+bool Scheduler::follow(Call& call, const Prepared& sent) {
+  Target& target = *call.target;
+  const int status = call.head.status;
+  const bool is_redirect = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+  const std::string* location = call.head.find("location");
+  if (!is_redirect || location == nullptr || target.name || (call.method != "GET" && call.method != "HEAD"))
+    return false;
+  const Address base = parse_address(sent.url);
+  Address next;
+  try {
+    next = resolve_location(base, *location);
+  } catch (const std::invalid_argument& error) {
+    throw IoError(EIO, cat("the server redirects to an invalid address: ", error.what()), target.shown);
+  }
+  if (base.scheme == "https" && next.scheme != "https") {
+    throw IoError(EIO, cat("the server redirects from https to ", next.scheme, "://", next.host), target.shown);
+  }
+  if (++call.n_redirects > kMaxRedirects) {
+    throw IoError(EIO, cat("expected at most ", kMaxRedirects, " redirects, got more"), target.shown);
+  }
+  target.redirected = std::move(next);
+  target.prepared = nullptr;
+  return true;
+}
+
+// A remembered address that has expired: one call follows the redirects from the beginning.
+bool Scheduler::resolve_again(Call& call, const Failure& failure, const Prepared& sent) {
+  Target& target = *call.target;
+  const bool has_expired = failure.status == 401 || failure.status == 403 || failure.status == 410;
+  if (!has_expired || sent.url == target.origin.url() || call.has_resolved) return false;
+  call.has_resolved = true;
+  call.n_redirects = 0;
+  const bool is_first = target.redirected && target.redirected->url() == sent.url && !target.is_resolving;
+  if (is_first) {
+    target.redirected.reset();
+    target.prepared = nullptr;
+    target.is_resolving = call.is_resolver = true;
+  }
+  return true;
+}
+
+bool Scheduler::renew_credentials(const CallPtr& call, const Failure& failure, const Prepared& sent) {
+  const bool is_refused =
+      failure.status != 0 && failure.code == EACCES && sent.credentials && !sent.credentials->is_anonymous();
+  if (!is_refused || call->has_renewed || !credentials_.renew(sent.credentials)) return false;
+  call->has_renewed = true;
+  call->refused_with = sent.credentials;
+  call->refusal = failure;
+  unauthorized_.push_back(call);
+  return true;
+}
+
+bool Scheduler::retry(const CallPtr& call, const Failure& failure) {
+  const RetryOptions& retry = options_.retry;
+  const unsigned limit = failure.is_connecting ? retry.max_connect_attempts : retry.max_attempts;
+  if (!failure.may_retry || call->n_failed + 1 >= limit) return false;
+  const auto longest = std::min(retry.first_delay * (1U << std::min(call->n_failed, 16U)), retry.max_delay);
+  std::uniform_int_distribution<int64_t> jitter(longest.count() / 2, longest.count());
+  milliseconds delay(jitter(random_));
+  if (failure.retry_after) delay = std::max(delay, std::min<milliseconds>(*failure.retry_after, retry.max_retry_after));
+  const auto time = Clock::now() + delay;
+  if (time - call->first_start > retry.max_total) return false;
+  ++call->n_failed;
+  delayed_.emplace(time, call);
+  return true;
+}
+
+void Scheduler::fail(const CallPtr& call, const Failure& failure) {
+  if (!call->range && failure.status != 0) {  // the caller looks at the status
+    call->refusal = failure;
+    return end(call, nullptr);
+  }
+  std::string reason = failure.reason;
+  if (call->n_failed > 0) reason += cat(", after ", call->n_failed + 1, " attempts");
+  end(call, io_error(failure.code, reason, call->target->shown));
 }
 
 }  // namespace atompack::io::fetch::http

@@ -1,20 +1,69 @@
 // Order, limits, retries, redirects and hedges of the requests of a store.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
+#include <shared_mutex>
 #include <thread>
 #include <vector>
 
 #include "io/fetch/http/credentials_cache.h"
 #include "io/fetch/http/exchange.h"
-#include "io/fetch/http/latencies.h"
 #include "io/fetch/http/poller.h"
 #include "io/fetch/http/request_maker.h"
 
 namespace atompack::io::fetch::http {
+
+// Recent latencies of small reads.
+class Latencies {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  void add(Duration latency) {
+    recent_[n_ % recent_.size()] = latency;
+    ++n_;
+    if (n_ % kInterval == 0) update();
+  }
+
+  // Returns the 99th percentile; nullopt if there are fewer than `min_samples`.
+  std::optional<Duration> p99(size_t min_samples) const {
+    if (n_ < min_samples || n_ < kInterval) return std::nullopt;
+    return p99_;
+  }
+
+ private:
+  static constexpr size_t kInterval = 32;  // between updates
+
+  void update() {
+    auto sorted = recent_;
+    const size_t n = std::min(n_, sorted.size());
+    const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(n * 99 / 100);
+    std::nth_element(sorted.begin(), at, sorted.begin() + static_cast<std::ptrdiff_t>(n));
+    p99_ = *at;
+  }
+
+  std::array<Duration, 512> recent_{};
+  size_t n_ = 0;
+  Duration p99_{};
+};
+
+// Stops native threads from using OpenSSL while the process ends.
+
+// Registers closing of the gate with std::atexit, once. Must be called after OpenSSL has registered its own clean-up,
+// which then runs later.
+void close_gate_at_exit();
+
+bool is_gate_closed();
+
+// To be held by a thread while it uses OpenSSL; blocks for ever once the gate is closed.
+std::shared_lock<std::shared_mutex> pass_gate();
 
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
  public:

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "io/fetch/http/answer_head.h"
+#include "io/fetch/http/response_headers.h"
 #include "message_of.h"
 
 namespace atompack::io::fetch::http {

@@ -1,4 +1,4 @@
-#include "io/fetch/http/exit_gate.h"
+#include "io/fetch/http/scheduler.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

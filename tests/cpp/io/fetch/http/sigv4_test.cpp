@@ -1,4 +1,4 @@
-#include "io/fetch/http/sigv4.h"
+#include "io/fetch/http/request_maker.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "io/fetch/http/answer_head.h"
+#include "io/fetch/http/response_headers.h"
 
 #include <algorithm>
 #include <charconv>
