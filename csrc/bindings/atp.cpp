@@ -9,11 +9,8 @@
 #include "io/direct_file.h"
 #include "io/fetch/uring/uring_loop.h"
 #include "model/sources/concat.h"
-#include "model/sources/force_subset.h"
+#include "model/sources/forwarding.h"
 #include "model/sources/joined.h"
-#include "model/sources/mixture.h"
-#include "model/sources/nan_is_missing.h"
-#include "model/sources/renamed.h"
 
 namespace atompack::bindings {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/array.h"
+#include "model/value.h"
 
 namespace atompack::bindings {
 

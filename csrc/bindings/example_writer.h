@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "model/array.h"
+#include "model/value.h"
 #include "serial/pickle/writer.h"
 
 namespace atompack::bindings {

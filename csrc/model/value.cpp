@@ -8,6 +8,135 @@
 namespace atompack {
 namespace {
 
+// Size of the unit that is byte-swapped: a character of a string, a part of a complex number.
+size_t unit_bytes(const ElementType& type) {
+  switch (type.kind) {
+    case ElementKind::text:
+      return 4;
+    case ElementKind::complex:
+      return type.item_bytes / 2;
+    case ElementKind::byte_string:
+    case ElementKind::raw:
+    case ElementKind::object:
+      return 1;
+    default:
+      return type.item_bytes;
+  }
+}
+
+// True if elements need no conversion.
+bool is_plain(const TypeTable& table, const ElementType& type) {
+  if (type.kind == ElementKind::boolean || type.big_endian) return false;
+  return std::ranges::all_of(table.fields.subspan(type.first_field, type.n_fields),
+                             [&](const ElementField& field) { return is_plain(table, table.types[field.type]); });
+}
+
+// In place. Recursion is limited by the depth of the type, which its creator has checked.
+void make_native(const TypeTable& table, const ElementType& type, std::byte* item) {
+  if (type.kind == ElementKind::boolean) *item = std::byte{*item != std::byte{0}};
+  const size_t step = unit_bytes(type);
+  if (type.big_endian && step > 1) {
+    for (std::byte* unit = item; unit != item + type.item_bytes; unit += step) std::reverse(unit, unit + step);
+  }
+  for (const ElementField& field : table.fields.subspan(type.first_field, type.n_fields)) {
+    make_native(table, table.types[field.type], item + field.offset);
+  }
+}
+
+// Iterates over the elements in C order and computes the offset of each.
+void gather(const Array& array, std::byte* out) {
+  const size_t rank = array.shape.size(), item = array.type.item_bytes;
+  std::vector<int64_t> index(rank, 0);
+  const std::byte* from = array.data.data();
+  for (uint64_t left = array.size(); left > 0; --left) {
+    std::memcpy(out, from, item);
+    out += item;
+    for (size_t axis = rank; axis-- > 0;) {
+      const int64_t stride = array.strides[axis] * static_cast<int64_t>(item);
+      if (++index[axis] < array.shape[axis]) {
+        from += stride;
+        break;
+      }
+      from -= stride * (array.shape[axis] - 1);
+      index[axis] = 0;
+    }
+  }
+}
+
+char letter_of(ElementKind kind) {
+  constexpr std::array<char, 12> kLetters = {'b', 'i', 'u', 'f', 'f', 'c', 'U', 'S', 'V', 'M', 'm', 'O'};
+  return kLetters[static_cast<size_t>(kind)];
+}
+
+}  // namespace
+
+uint64_t Array::size() const {
+  uint64_t product = 1;
+  for (const int64_t dim : shape) product *= static_cast<uint64_t>(dim);
+  return product;
+}
+
+void copy_out(const Array& array, std::span<std::byte> out) {
+  if (array.type.kind == ElementKind::object) throw InternalError("the elements of an object array are not bytes");
+  if (out.size() != array.bytes()) throw InternalError("copy_out: the output has another size than the array");
+  if (out.empty()) return;
+  if (array.order == Order::c) {
+    std::memcpy(out.data(), array.data.data(), out.size());
+  } else {
+    gather(array, out.data());
+  }
+  if (is_plain(array.table, array.type)) return;
+  for (size_t at = 0; at < out.size(); at += array.type.item_bytes) make_native(array.table, array.type, &out[at]);
+}
+
+std::optional<DType> dtype_of(const ElementType& type) {
+  const auto of_size = [&](std::initializer_list<DType> types) {
+    const auto found = std::ranges::find(types, size_t{type.item_bytes}, item_bytes);
+    return found == types.end() ? std::nullopt : std::optional(*found);
+  };
+  switch (type.kind) {
+    case ElementKind::boolean:
+      return DType::boolean;
+    case ElementKind::bfloat16:
+      return DType::bfloat16;
+    case ElementKind::unsigned_integer:
+      return of_size({DType::uint8, DType::uint16, DType::uint32, DType::uint64});
+    case ElementKind::signed_integer:
+      return of_size({DType::int8, DType::int16, DType::int32, DType::int64});
+    case ElementKind::floating:
+      return of_size({DType::float16, DType::float32, DType::float64});
+    case ElementKind::complex:
+      return of_size({DType::complex64, DType::complex128});
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string type_code(const ElementType& type) {
+  const uint32_t number = type.kind == ElementKind::text ? type.item_bytes / 4 : type.item_bytes;
+  return letter_of(type.kind) + std::to_string(number);
+}
+
+std::string type_text(const TypeTable& table, const ElementType& type) {
+  if (type.kind == ElementKind::bfloat16) return "bfloat16";
+  if (type.n_fields > 0) {
+    std::string text = "{";
+    for (const ElementField& field : table.fields.subspan(type.first_field, type.n_fields)) {
+      text += cat(field.name, ':', type_text(table, table.types[field.type]), '@', field.offset, ',');
+    }
+    return text + cat(type.item_bytes, '}');
+  }
+  const std::string order = unit_bytes(type) == 1 ? "|" : type.big_endian ? ">" : "<";
+  if (type.kind == ElementKind::object) return "|O";
+  std::string text = order + type_code(type);
+  if (!type.unit.empty() && type.unit != "generic") {
+    text += type.unit_count == 1 ? cat('[', type.unit, ']') : cat('[', type.unit_count, type.unit, ']');
+  }
+  return text;
+}
+
+namespace {
+
 constexpr std::array<std::string_view, 15> kNames = {"None",   "bool",  "int",          "int",    "float",
                                                      "str",    "bytes", "list",         "tuple",  "dict",
                                                      "record", "array", "NumPy scalar", "tensor", "dtype"};

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/array.h"
+#include "model/value.h"
 
 namespace atompack::pickle {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/array.h"
+#include "model/value.h"
 
 namespace atompack::pickle {
 

@@ -1,4 +1,4 @@
-#include "model/array.h"
+#include "model/value.h"
 
 #include <gtest/gtest.h>
 

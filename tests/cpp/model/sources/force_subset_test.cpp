@@ -1,4 +1,4 @@
-#include "model/sources/force_subset.h"
+#include "model/sources/forwarding.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "model/sources/mixture.h"
+#include "model/sources/concat.h"
 
 #include <gtest/gtest.h>
 

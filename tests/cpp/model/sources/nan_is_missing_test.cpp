@@ -1,4 +1,4 @@
-#include "model/sources/nan_is_missing.h"
+#include "model/sources/forwarding.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "model/sources/renamed.h"
+#include "model/sources/forwarding.h"
 
 #include <gtest/gtest.h>
 
