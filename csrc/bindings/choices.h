@@ -17,8 +17,8 @@
 #include "formats/parsed/array.h"
 #include "io/local_file.h"
 #include "model/molecule_source.h"
-#include "plan/columns/column_plan.h"
-#include "plan/molecules/request.h"
+#include "plan/column_plan.h"
+#include "plan/request.h"
 
 namespace atompack::bindings {
 

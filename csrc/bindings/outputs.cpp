@@ -5,7 +5,7 @@
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
 #include "collate/outputs/batch_outputs.h"
-#include "plan/molecules/request.h"
+#include "plan/request.h"
 
 namespace atompack::bindings {
 namespace {

@@ -3,8 +3,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings/choices.h"
-#include "plan/molecules/field_set.h"
-#include "plan/molecules/request.h"
+#include "plan/field_set.h"
+#include "plan/request.h"
 
 namespace atompack::bindings {
 namespace {

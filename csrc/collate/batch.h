@@ -12,8 +12,8 @@
 
 #include "model/column_source.h"
 #include "model/example_source.h"
-#include "plan/examples/example_plan.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/batch_plan.h"
+#include "plan/example_plan.h"
 
 namespace atompack::collate {
 

@@ -7,7 +7,6 @@
 #include "base/excerpt.h"
 #include "collate/fill/copy.h"
 #include "collate/torch_threads.h"
-#include "plan/columns/column_plan.h"
 #include "plan/type_rules.h"
 #include "threads/adaptive_parallelism.h"
 

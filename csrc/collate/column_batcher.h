@@ -11,8 +11,8 @@
 
 #include "collate/batcher.h"
 #include "model/column_source.h"
-#include "plan/columns/column_plan.h"
-#include "plan/molecules/request.h"
+#include "plan/column_plan.h"
+#include "plan/request.h"
 
 namespace atompack::collate {
 

@@ -7,7 +7,7 @@
 #include "collate/kept_edges.h"
 #include "collate/survey.h"
 #include "collate/torch_threads.h"
-#include "plan/molecules/structure.h"
+#include "plan/structure.h"
 
 namespace atompack::collate {
 namespace {

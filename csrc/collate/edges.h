@@ -5,7 +5,7 @@
 
 #include "model/molecule_source.h"
 #include "physics/neighbors/neighbors.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/batch_plan.h"
 
 namespace atompack::collate {
 

@@ -8,8 +8,7 @@
 #include <optional>
 
 #include "physics/neighbors/neighbors.h"
-#include "plan/molecules/batch_plan.h"
-#include "plan/molecules/kept_edges.h"
+#include "plan/batch_plan.h"
 
 namespace atompack::collate {
 

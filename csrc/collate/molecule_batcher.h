@@ -9,8 +9,8 @@
 #include "collate/fill/fill.h"
 #include "collate/survey.h"
 #include "model/molecule_source.h"
-#include "plan/molecules/field_set.h"
-#include "plan/molecules/kept_edges.h"
+#include "plan/batch_plan.h"
+#include "plan/field_set.h"
 #include "threads/adaptive_parallelism.h"
 
 namespace atompack::collate {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/sources/resident.h"
-#include "plan/molecules/request.h"
+#include "plan/request.h"
 
 namespace atompack::collate {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "collate/batch.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/batch_plan.h"
 
 namespace atompack::collate {
 

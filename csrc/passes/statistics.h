@@ -1,18 +1,84 @@
 // Statistics of a dataset, gathered in one pass.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "passes/moments.h"
-#include "passes/normal_equations.h"
 #include "passes/sweep.h"
-#include "plan/molecules/field_set.h"
+#include "plan/field_set.h"
 
 namespace atompack::collate {
+
+// Running sums from which mean and standard deviation follow.
+
+// Finite values only; the others are counted separately. Sums squared distances from the mean instead of squares of the
+// values: the squares of total energies would agree in all significant digits.
+struct Moments {
+  int64_t count = 0;
+  int64_t non_finite = 0;
+  double mean = 0;
+  double scatter = 0;  // sum of (value - mean)^2
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(double value) {
+    if (!std::isfinite(value)) {
+      ++non_finite;
+      return;
+    }
+    ++count;
+    const double distance = value - mean;
+    mean += distance / static_cast<double>(count);
+    scatter += distance * (value - mean);
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+
+  void join(const Moments& other) {
+    non_finite += other.non_finite;
+    if (other.count == 0) return;
+    const auto mine = static_cast<double>(count);
+    const auto theirs = static_cast<double>(other.count);
+    const double distance = other.mean - mean;
+    mean += distance * (theirs / (mine + theirs));
+    scatter += other.scatter + distance * distance * (mine * theirs / (mine + theirs));
+    count += other.count;
+    low = std::min(low, other.low);
+    high = std::max(high, other.high);
+  }
+};
+
+// Least squares of energies over compositions: energy = sum over elements of count x reference energy.
+constexpr size_t kElements = 256;  // atomic numbers are one byte
+
+struct ElementCount {
+  uint8_t number;
+  int64_t atoms;
+};
+
+// Sums over molecules of composition c, energy e and weight w. Absent elements take no memory.
+class NormalEquations {
+ public:
+  void add(std::span<const ElementCount> composition, double energy, double weight);
+  void join(const NormalEquations& other);
+
+  std::vector<double> gram() const;                                      // (256, 256) row-major: sum of w c c^T
+  const std::array<double, kElements>& right() const { return right_; }  // sum of w c e
+  double squares() const { return squares_; }                            // sum of w e^2
+
+ private:
+  std::array<std::vector<double>, kElements> rows_;  // of the Gram matrix; empty until the element occurs
+  std::array<double, kElements> right_{};
+  double squares_ = 0;
+};
 
 struct Statistics {
   int64_t n_molecules = 0;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "model/molecule_source.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/batch_plan.h"
 #include "threads/parallel_for_each.h"
 
 namespace atompack::collate {

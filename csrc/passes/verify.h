@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "passes/sweep.h"
-#include "plan/molecules/request.h"
+#include "plan/request.h"
 
 namespace atompack::collate {
 

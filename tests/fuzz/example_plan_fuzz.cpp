@@ -1,4 +1,4 @@
-#include "plan/examples/example_plan.h"
+#include "plan/example_plan.h"
 
 #include <cstring>
 #include <vector>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collate/batch.h"
-#include "plan/examples/example_plan.h"
+#include "plan/example_plan.h"
 
 namespace atompack::collate {
 

@@ -5,8 +5,8 @@
 
 #include "collate/batch.h"
 #include "model/molecule_source.h"
-#include "plan/molecules/batch_plan.h"
-#include "plan/molecules/field_set.h"
+#include "plan/batch_plan.h"
+#include "plan/field_set.h"
 
 namespace atompack::collate {
 

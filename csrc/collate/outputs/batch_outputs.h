@@ -10,8 +10,8 @@
 #include "collate/arena/arena.h"
 #include "collate/batch.h"
 #include "model/molecule_source.h"
-#include "plan/molecules/batch_plan.h"
-#include "plan/molecules/output.h"
+#include "plan/batch_plan.h"
+#include "plan/request.h"
 
 namespace atompack::collate {
 

@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "physics/neighbors/lattice.h"
-#include "plan/molecules/output.h"
+#include "plan/request.h"
 
 namespace atompack::collate {
 

@@ -1,4 +1,4 @@
-#include "plan/molecules/field_set.h"
+#include "plan/field_set.h"
 
 #include <gtest/gtest.h>
 

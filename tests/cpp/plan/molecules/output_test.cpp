@@ -1,9 +1,9 @@
-#include "plan/molecules/output.h"
+#include "plan/request.h"
 
 #include <gtest/gtest.h>
 
 #include "message_of.h"
-#include "plan/molecules/batch_plan.h"
+#include "plan/batch_plan.h"
 
 namespace atompack::collate {
 namespace {

@@ -1,9 +1,8 @@
-#include "plan/molecules/batch_plan.h"
+#include "plan/batch_plan.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/checked_math.h"
 #include "model/fields.h"
 
 namespace atompack::collate {

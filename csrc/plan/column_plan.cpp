@@ -1,4 +1,4 @@
-#include "plan/columns/column_plan.h"
+#include "plan/column_plan.h"
 
 #include <algorithm>
 

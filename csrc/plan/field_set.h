@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/molecules/batch_plan.h"
-#include "plan/molecules/request.h"
+#include "plan/batch_plan.h"
+#include "plan/request.h"
 #include "plan/type_rules.h"
 
 namespace atompack::collate {

@@ -1,18 +1,85 @@
-// Plan of a batch of molecules: type, shape and arena offset of every output, before anything is written.
+// Neighbor lists of all molecules of a source, found once and kept in memory.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/checked_math.h"
+#include "base/dtype.h"
 #include "model/molecule_source.h"
+#include "physics/neighbors/angular_pairs.h"
+#include "physics/neighbors/neighbors.h"
+#include "physics/neighbors/pair_pool.h"
 #include "plan/arena_layout.h"
-#include "plan/molecules/edges.h"
-#include "plan/molecules/request.h"
+#include "plan/request.h"
 
 namespace atompack::collate {
+
+// Edges are in the order of the molecules; atoms and edges are numbered within each molecule.
+struct KeptEdges {
+  physics::NeighborOptions options;
+  DType floating = DType::float32;          // of vectors
+  DType shift = DType::int8;                // int8 or float32
+  std::span<const int64_t> edge_ptr;        // (molecules + 1,)
+  std::span<const int64_t> triplet_ptr;     // (molecules + 1,)
+  std::span<const int32_t> i, j;            // (edges,)
+  Bytes shifts;                             // (edges, 3)
+  Bytes vectors;                            // (edges, 3); empty without vectors
+  std::span<const int32_t> edge_j, edge_k;  // (triplets,)
+  std::shared_ptr<const void> owner;        // of the memory
+
+  // True if a batch with these options, whose positions are of this type, has the same edges.
+  bool serve(const physics::NeighborOptions& wanted, DType positions) const {
+    return wanted.cutoff == options.cutoff && wanted.full == options.full &&
+           wanted.self_interaction == options.self_interaction && wanted.max_neighbors == options.max_neighbors &&
+           (!wanted.triplet_cutoff || wanted.triplet_cutoff == options.triplet_cutoff) &&
+           (!wanted.vectors || (options.vectors && (positions == floating || floating == DType::float64)));
+  }
+};
+
+// Neighbor lists of a batch and their offsets in its arena.
+struct Edges {
+  // One for each range of molecules between two borders.
+  std::vector<physics::PooledPairs> parts;
+  std::vector<int64_t> borders;
+  bool has_vectors = false;
+  std::vector<physics::AngularPairs> angular;  // of each range; empty unless triplets are requested
+  // Offsets in the arena.
+  size_t index = 0, shift = 0, vector = 0;
+  DType shift_dtype = DType::float32;
+  // The rows of the index are i, j, i instead of i, j: the last two are the edges with their directions reversed.
+  bool has_reversed = false;
+  size_t triplet_index = 0, triplet_edges = 0;
+  // Instead of parts and angular: edges that were found before, and the first of each molecule in the batch.
+  const KeptEdges* kept = nullptr;
+  bool takes_triplets = false;
+  std::vector<int64_t> kept_ptr, kept_triplet_ptr;  // (molecules + 1,)
+
+  bool has_triplets() const { return kept != nullptr ? takes_triplets : !angular.empty(); }
+
+  int64_t count() const {
+    if (kept != nullptr) return kept_ptr.back();
+    size_t sum = 0;
+    for (const physics::PooledPairs& part : parts) sum += part->size();
+    return static_cast<int64_t>(sum);
+  }
+
+  uint64_t count_triplets() const {
+    if (kept != nullptr) return static_cast<uint64_t>(kept_triplet_ptr.back());
+    uint64_t sum = 0;
+    for (const physics::AngularPairs& part : angular) sum = checked_add(sum, part.n_triplets, "number of triplets");
+    return sum;
+  }
+};
+
+// Plan of a batch of molecules: type, shape and arena offset of every output, before anything is written.
 
 // Entry of a FieldTable.
 struct FieldEntry {
