@@ -13,7 +13,7 @@
 #include "collate/arena/arena.h"
 #include "collate/tensor_checks.h"
 #include "collate/torch_threads.h"
-#include "physics/neighbors/pair_pool.h"
+#include "physics/neighbors/pair_list.h"
 #include "threads/adaptive_parallelism.h"
 #include "threads/chunked_loops.h"
 

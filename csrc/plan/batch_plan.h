@@ -14,9 +14,8 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 #include "model/molecule_source.h"
-#include "physics/neighbors/angular_pairs.h"
 #include "physics/neighbors/neighbors.h"
-#include "physics/neighbors/pair_pool.h"
+#include "physics/neighbors/pair_list.h"
 #include "plan/arena_layout.h"
 #include "plan/request.h"
 

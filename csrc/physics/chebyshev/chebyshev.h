@@ -2,18 +2,106 @@
 // neighbors of an atom and over pairs of them. CHEBYSHEV.md explains the mathematics; names follow it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "physics/chebyshev/chebyshev_block.h"
-#include "physics/chebyshev/local_derivatives.h"
 #include "physics/neighbors/lattice.h"
 #include "physics/neighbors/neighborhoods.h"
 
 namespace atompack::physics {
+
+// Derivatives of an atom's features with respect to nearby positions, as rows of edges and triplets.
+
+// Destinations of rows. Atoms are numbered as the caller chooses; gradients are those of the unweighted features.
+template <typename Real>
+struct DerivativeRows {
+  int64_t *radial_center = nullptr, *radial_neighbor = nullptr;  // (E)
+  Real* radial_grads = nullptr;                                  // (E, n_radial, 3): with respect to the neighbor
+  Real* radial_spin = nullptr;                                   // (E); null for one species
+  int64_t *angular_center = nullptr, *angular_j = nullptr, *angular_k = nullptr;  // (T)
+  Real *grads_i = nullptr, *grads_j = nullptr, *grads_k = nullptr;                // (T, n_angular, 3)
+  Real* angular_spin = nullptr;                                                   // (T); null for one species
+};
+
+// Memory for the rows of one structure, reused for the next.
+struct LocalDerivatives {
+  std::vector<int64_t> radial_center, radial_neighbor;
+  std::vector<double> radial_grads, radial_spin;
+  std::vector<int64_t> angular_center, angular_j, angular_k;
+  std::vector<double> grads_i, grads_j, grads_k, angular_spin;
+
+  size_t n_edges() const { return radial_center.size(); }
+  size_t n_triplets() const { return angular_center.size(); }
+
+  // Empty for a single species.
+  struct Extent {
+    size_t n_edges, n_triplets, n_radial, n_angular;
+    bool multi;
+  };
+  void resize(const Extent& extent) {
+    for (auto* atoms : {&radial_center, &radial_neighbor}) atoms->resize(extent.n_edges);
+    for (auto* atoms : {&angular_center, &angular_j, &angular_k}) atoms->resize(extent.n_triplets);
+    radial_grads.resize(extent.n_edges * extent.n_radial * 3);
+    for (auto* grads : {&grads_i, &grads_j, &grads_k}) grads->resize(extent.n_triplets * extent.n_angular * 3);
+    radial_spin.resize(extent.multi ? extent.n_edges : 0);
+    angular_spin.resize(extent.multi ? extent.n_triplets : 0);
+  }
+
+  DerivativeRows<double> rows() {
+    return {.radial_center = radial_center.data(),
+            .radial_neighbor = radial_neighbor.data(),
+            .radial_grads = radial_grads.data(),
+            .radial_spin = radial_spin.empty() ? nullptr : radial_spin.data(),
+            .angular_center = angular_center.data(),
+            .angular_j = angular_j.data(),
+            .angular_k = angular_k.data(),
+            .grads_i = grads_i.data(),
+            .grads_j = grads_j.data(),
+            .grads_k = grads_k.data(),
+            .angular_spin = angular_spin.empty() ? nullptr : angular_spin.data()};
+  }
+};
+
+// Chebyshev polynomials of many arguments at once.
+
+// T_n(x) for n = 0..order and their derivatives, for up to kColumns arguments: one row per n, so that a step of the
+// recurrence is a loop over adjacent doubles. For one thread.
+class ChebyshevBlock {
+ public:
+  static constexpr size_t kColumns = 64;
+
+  explicit ChebyshevBlock(size_t order);
+
+  // Arguments and their weights in the sums, all finite; `x` within [-1, 1].
+  std::array<double, kColumns> x{}, weight{}, spin_weight{};
+
+  // Computes the rows for the first `n_columns` arguments.
+  void evaluate(size_t n_columns);
+
+  // Computes the rows of the derivatives. Near x = 1 and -1 they are damped as in aenet: if the sine of arccos x is
+  // below 1e-5, they are divided by 1e-5 instead.
+  void differentiate();
+
+  const double* values(size_t n) const { return &values_[n * kColumns]; }
+  const double* slopes(size_t n) const { return &slopes_[n * kColumns]; }
+
+  // sum[n] += weighted sum of T_n over the arguments. The order of additions depends only on the number of columns.
+  void add_sums(double* sum) const { add_weighted(weight, sum); }
+  void add_spin_sums(double* sum) const { add_weighted(spin_weight, sum); }
+
+ private:
+  using Columns = std::array<double, kColumns>;
+  void add_weighted(const Columns& weights, double* sum) const;
+
+  size_t n_rows_;
+  size_t n_filled_ = 0, n_padded_ = 0;
+  std::vector<double> values_, slopes_;
+  Columns current_{}, previous_{};  // U_n and U_n-1
+};
 
 struct ChebyshevOptions {
   std::vector<std::string> species;

@@ -1,4 +1,4 @@
-#include "physics/chebyshev/chebyshev_block.h"
+#include "physics/chebyshev/chebyshev.h"
 
 #include <gtest/gtest.h>
 

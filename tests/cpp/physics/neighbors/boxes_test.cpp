@@ -1,4 +1,4 @@
-#include "physics/neighbors/boxes.h"
+#include "physics/neighbors/cell_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "physics/neighbors/images.h"
+#include "physics/neighbors/periodic_images.h"
 
 #include <gtest/gtest.h>
 

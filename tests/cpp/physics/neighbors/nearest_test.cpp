@@ -1,4 +1,3 @@
-#include "physics/neighbors/nearest.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "physics/neighbors/boxes.h"
-#include "physics/neighbors/columns.h"
+#include "physics/neighbors/cell_list.h"
 #include "physics/neighbors/lattice.h"
+#include "physics/neighbors/pair_list.h"
 #include "threads/chunked_loops.h"
 
 namespace atompack::physics {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "physics/neighbors/columns.h"
 #include "physics/neighbors/lattice.h"
+#include "physics/neighbors/pair_list.h"
 #include "threads/chunked_loops.h"
 
 namespace atompack::physics {

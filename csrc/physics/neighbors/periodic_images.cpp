@@ -1,6 +1,5 @@
-#include "physics/neighbors/images.h"
+#include "physics/neighbors/periodic_images.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>

@@ -1,8 +1,7 @@
-#include "physics/neighbors/boxes.h"
+#include "physics/neighbors/cell_list.h"
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace atompack::physics {
 namespace {
