@@ -3,8 +3,7 @@
 #include "bindings/bindings.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/arena/arena.h"
-#include "collate/arena/ring_arena.h"
+#include "collate/arena.h"
 #include "collate/torch_threads.h"
 #include "plan/type_rules.h"
 

@@ -6,7 +6,7 @@
 #include "bindings/path.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/arena/arena.h"
+#include "collate/arena.h"
 #include "formats/torch_cache/build/builder.h"
 #include "formats/torch_cache/hdf5/contents.h"
 

@@ -4,7 +4,7 @@
 
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/arena/arena.h"
+#include "collate/arena.h"
 #include "ops/features.h"
 
 namespace atompack::bindings {

@@ -4,7 +4,7 @@
 
 #include "bindings/element_types.h"
 #include "bindings/tensor_caster.h"
-#include "collate/arena/arena.h"
+#include "collate/arena.h"
 
 namespace atompack::bindings {
 namespace {

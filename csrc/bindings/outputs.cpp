@@ -4,7 +4,7 @@
 #include "bindings/choices.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/outputs/batch_outputs.h"
+#include "collate/outputs.h"
 #include "plan/request.h"
 
 namespace atompack::bindings {

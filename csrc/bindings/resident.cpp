@@ -6,7 +6,7 @@
 #include "bindings/choices.h"
 #include "bindings/tensor_caster.h"
 #include "bindings/unlocked.h"
-#include "collate/kept_edges.h"
+#include "collate/precomputed_edges.h"
 #include "collate/resident_builder.h"
 
 namespace atompack::bindings {

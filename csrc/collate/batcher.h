@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "collate/arena/arena.h"
+#include "collate/arena.h"
 #include "collate/batch.h"
 
 namespace atompack::collate {

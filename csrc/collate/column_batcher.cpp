@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "base/excerpt.h"
-#include "collate/fill/copy.h"
+#include "collate/copy.h"
 #include "collate/torch_threads.h"
 #include "plan/type_rules.h"
 #include "threads/adaptive_parallelism.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "collate/fill/copy.h"
-#include "collate/kept_edges.h"
+#include "collate/copy.h"
+#include "collate/precomputed_edges.h"
 #include "collate/survey.h"
 #include "collate/torch_threads.h"
 #include "plan/structure.h"

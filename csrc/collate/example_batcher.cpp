@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collate/fill/example_fill.h"
+#include "collate/fill.h"
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "collate/edges.h"
-#include "collate/kept_edges.h"
-#include "collate/outputs/batch_outputs.h"
+#include "collate/outputs.h"
+#include "collate/precomputed_edges.h"
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {

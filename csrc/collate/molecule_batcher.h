@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collate/batcher.h"
-#include "collate/fill/fill.h"
+#include "collate/fill.h"
 #include "collate/survey.h"
 #include "model/molecule_source.h"
 #include "plan/batch_plan.h"

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "collate/arena/arena.h"
+#include "collate/arena.h"
 #include "collate/tensor_checks.h"
 #include "collate/torch_threads.h"
 #include "threads/adaptive_parallelism.h"

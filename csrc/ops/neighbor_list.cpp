@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "collate/arena/arena.h"
+#include "collate/arena.h"
 #include "collate/tensor_checks.h"
 #include "collate/torch_threads.h"
 #include "physics/neighbors/pair_list.h"

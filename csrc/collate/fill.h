@@ -1,11 +1,14 @@
 // Filler of the arena of a batch of molecules.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <vector>
 
 #include "collate/batch.h"
 #include "model/molecule_source.h"
 #include "plan/batch_plan.h"
+#include "plan/example_plan.h"
 #include "plan/field_set.h"
 
 namespace atompack::collate {
@@ -75,5 +78,21 @@ struct StagedRecords;
 // Fills a whole batch and makes its tensors, with one thread per range of the plan. Decodes records unless `staged`.
 Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan,
                  const FillOptions& options, const StagedRecords* staged, const at::Tensor& arena);
+
+// Functions that fill the arena of a batch of examples.
+
+// Copies the values of all leaves, on `n_threads` threads.
+void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads);
+
+// Fills a batch of molecules, whose `index` contains the indices of the examples.
+Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads);
+
+// Returns a view of the arena for each leaf.
+std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena);
+
+// Conversion of a filled arena to a batch of tensors.
+
+// Makes the tensors of a batch as views of its arena.
+Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings);
 
 }  // namespace atompack::collate

@@ -1,4 +1,4 @@
-#include "collate/fill/copy.h"
+#include "collate/copy.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,13 +1,14 @@
-#include "collate/fill/fill.h"
+#include "collate/fill.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
+#include "collate/arena.h"
+#include "collate/copy.h"
 #include "collate/edges.h"
-#include "collate/fill/copy.h"
 #include "collate/survey.h"
 #include "collate/torch_threads.h"
-#include "collate/wrap.h"
 #include "plan/type_rules.h"
 
 namespace atompack::collate {
@@ -214,6 +215,152 @@ Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const Bat
   });
   if (plan.edges) write_edges(plan, bytes);
   return wrap(plan, arena, std::move(strings));
+}
+
+namespace {
+
+void write_part(std::byte* to, const Leaf::Part& part) {
+  switch (part.value.kind()) {
+    case Kind::boolean:
+      *to = std::byte{part.value.boolean()};
+      return;
+    case Kind::integer:
+      store_le(to, part.value.integer());
+      return;
+    case Kind::real:
+      store_le(to, part.value.real());
+      return;
+    default:
+      return copy_out(part.value.array(), {to, part.length});
+  }
+}
+
+struct Task {
+  const Leaf* leaf;
+  const Leaf::Part* part;
+};
+
+std::vector<Task> list_tasks(const ExamplePlan& plan) {
+  std::vector<Task> tasks;
+  for (const Leaf& leaf : plan.leaves) {
+    for (const Leaf::Part& part : leaf.parts) tasks.push_back({&leaf, &part});
+  }
+  return tasks;
+}
+
+// Splits tasks into ranges of about equal numbers of bytes; returns their borders.
+std::vector<size_t> split_by_bytes(const std::vector<Task>& tasks, int64_t n_ranges) {
+  uint64_t total = 0, sum = 0;
+  for (const Task& task : tasks) total += task.part->length;
+  std::vector<size_t> borders{0};
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    sum += tasks[i].part->length;
+    const auto n_full = static_cast<int64_t>(borders.size());
+    if (n_full < n_ranges && sum >= total / static_cast<uint64_t>(n_ranges) * static_cast<uint64_t>(n_full)) {
+      borders.push_back(i + 1);
+    }
+  }
+  borders.push_back(tasks.size());
+  return borders;
+}
+
+}  // namespace
+
+void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads) {
+  auto* const memory = static_cast<std::byte*>(arena.mutable_data_ptr());
+  for (const Leaf& leaf : plan.leaves) {
+    store(memory + leaf.offset, leaf.content);
+  }
+  const std::vector<Task> tasks = list_tasks(plan);
+  const std::vector<size_t> borders = split_by_bytes(tasks, n_threads);
+  for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
+    for (size_t i = borders[static_cast<size_t>(range)]; i < borders[static_cast<size_t>(range) + 1]; ++i) {
+      write_part(memory + tasks[i].leaf->offset + tasks[i].part->offset, *tasks[i].part);
+    }
+  });
+}
+
+Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads) {
+  plan.batch.max_ranges = n_threads;
+  FillOptions options{.surveyed = true};
+  if (plan.source->is_uniform()) options = {.schema = 0};
+  Batch batch = fill_batch(*plan.source, *plan.fields, plan.batch, options, nullptr, arena);
+  std::ranges::copy(plan.numbers, batch.index.mutable_data_ptr<int64_t>());
+  return batch;
+}
+
+std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena) {
+  std::vector<at::Tensor> views;
+  views.reserve(plan.leaves.size());
+  for (const Leaf& leaf : plan.leaves) views.push_back(view_arena(arena, leaf.dtype, leaf.offset, leaf.shape));
+  return views;
+}
+
+namespace {
+
+// Returns a view of shape (rows, *row_shape).
+at::Tensor view_rows(const at::Tensor& arena, const FieldPlan& field, size_t offset, int64_t rows,
+                     const Shape& row_shape) {
+  Shape shape{rows};
+  for (const int64_t dim : row_shape.dims()) shape.push_back(dim);
+  return view_arena(arena, field.type.dtype, offset, shape.dims());
+}
+
+TensorList view_ragged(const BatchPlan& plan, const at::Tensor& arena, const FieldPlan& field) {
+  TensorList list(field.rows.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    const RaggedRow& row = field.rows[i];
+    if (!row.present) continue;
+    if (field.type.level == Level::molecule) {
+      list[i] = view_arena(arena, field.type.dtype, row.offset, row.row_shape.dims());
+    } else {
+      list[i] = view_rows(arena, field, row.offset, plan.n_rows(field.type.level, i), row.row_shape);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings) {
+  const int64_t molecules = plan.n_molecules();
+  const int64_t atoms = plan.n_atoms();
+  const auto view = [&](DType dtype, size_t offset, auto... sizes) {
+    return view_arena(arena, dtype, offset, std::array<int64_t, sizeof...(sizes)>{sizes...});
+  };
+  Batch batch;
+  batch.arena = arena;
+  batch.positions = view(plan.positions, plan.core.positions, atoms, int64_t{3});
+  batch.atomic_numbers = view(DType::int64, plan.core.atomic_numbers, atoms);
+  batch.batch = view(DType::int64, plan.core.batch, atoms);
+  batch.ptr = view(DType::int64, plan.core.ptr, molecules + 1);
+  batch.n_atoms = view(DType::int64, plan.core.n_atoms, molecules);
+  batch.index = view(DType::int64, plan.core.index, molecules);
+  if (plan.edges) {
+    const int64_t edges = plan.edges->count();
+    batch.edges.push_back(view(DType::int64, plan.edges->index, int64_t{2}, edges));
+    batch.edges.push_back(view(plan.edges->shift_dtype, plan.edges->shift, edges, int64_t{3}));
+    if (plan.edges->has_vectors) batch.edges.push_back(view(plan.positions, plan.edges->vector, edges, int64_t{3}));
+    if (plan.edges->has_triplets()) {
+      const auto triplets = static_cast<int64_t>(plan.edges->count_triplets());
+      batch.edges.push_back(view(DType::int64, plan.edges->triplet_index, int64_t{3}, triplets));
+      batch.edges.push_back(view(DType::int64, plan.edges->triplet_edges, int64_t{2}, triplets));
+    }
+  }
+  batch.masks = view(DType::boolean, plan.core.masks, std::ssize(plan.fields), molecules);
+  batch.table = plan.table;
+  batch.values.reserve(plan.fields.size());
+  for (size_t i = 0; i < plan.fields.size(); ++i) {
+    const FieldPlan& field = plan.fields[i];
+    if (field.type.kind != ValueKind::numeric) {
+      batch.values.emplace_back(std::move(strings[i]));
+    } else if (field.ragged) {
+      batch.values.emplace_back(view_ragged(plan, arena, field));
+    } else {
+      batch.values.emplace_back(view_rows(arena, field, field.offset, plan.n_rows(field.type.level), field.row_shape));
+    }
+  }
+  return batch;
 }
 
 }  // namespace atompack::collate

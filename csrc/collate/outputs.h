@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,11 @@
 #include "base/bytes.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "collate/arena.h"
+#include "collate/batch.h"
+#include "model/molecule_source.h"
 #include "physics/neighbors/lattice.h"
+#include "plan/batch_plan.h"
 #include "plan/request.h"
 
 namespace atompack::collate {
@@ -90,5 +95,29 @@ std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule);
 // singular cells.
 void write_outputs(std::span<const Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
                    std::span<std::byte* const> to, const std::function<void(DataError&, int64_t row)>& locate);
+
+// Outputs of a batch: made with it, in its arena, or later from its tensors.
+
+// Makes the outputs of a filled batch at their places in its arena. Throws as write_outputs() does, with file and
+// molecule.
+void add_outputs(const MoleculeSource& source, std::span<const Output> outputs, const BatchPlan& plan, Batch& batch);
+
+// Tensors of a batch that is not in an arena, or no longer.
+struct BatchTensors {
+  at::Tensor positions, atomic_numbers, ptr;
+  std::optional<at::Tensor> cell, pbc, edge_index, edge_shift;
+};
+
+// A field of such a batch; without values if no molecule has it.
+struct FieldTensor {
+  Level level = Level::molecule;
+  std::vector<int64_t> row_shape;
+  std::optional<at::Tensor> values, mask;
+};
+
+// Makes outputs in an arena of their own; `fields` are those of each output, or nullopt. Throws as write_outputs()
+// does, with the row of the molecule, and FieldError for tensors that do not belong together.
+std::vector<at::Tensor> make_outputs(std::span<const Output> outputs, const BatchTensors& tensors,
+                                     std::span<const std::optional<FieldTensor>> fields);
 
 }  // namespace atompack::collate

@@ -1,10 +1,10 @@
-#include "collate/kept_edges.h"
+#include "collate/precomputed_edges.h"
 
 #include <algorithm>
 #include <span>
 
-#include "collate/arena/arena.h"
-#include "collate/fill/copy.h"
+#include "collate/arena.h"
+#include "collate/copy.h"
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {
