@@ -7,7 +7,6 @@
 #include "base/excerpt.h"
 #include "serial/pickle/interpreter.h"
 #include "serial/pickle/numpy_calls.h"
-#include "serial/pickle/numpy_dtype.h"
 #include "serial/pickle/torch_calls.h"
 
 namespace atompack::pickle {

@@ -1,7 +1,7 @@
 // REDUCE, NEWOBJ and BUILD: calls of globals, and setting the state of their results.
 #pragma once
 
-#include "serial/pickle/globals.h"
+#include "serial/pickle/opcodes.h"
 #include "serial/pickle/state.h"
 
 namespace atompack::pickle {

@@ -1,16 +1,43 @@
 // Reader of pickles as data: nothing is imported or called (FORMAT.md).
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "model/value.h"
-#include "serial/pickle/globals.h"
 #include "serial/pickle/interpreter.h"
-#include "serial/pickle/kept_value.h"
+#include "serial/pickle/opcodes.h"
 #include "serial/pickle/state.h"
 
 namespace atompack::pickle {
+
+// Value that outlives the machine's next run.
+
+// Owns the tree; the block that it was read from must outlive it. Const methods are thread-safe.
+class KeptValue {
+ public:
+  KeptValue(std::unique_ptr<const ValueTree> tree, DecodedBytes decoded, const Cell& root)
+      : tree_(std::move(tree)), decoded_(std::move(decoded)), root_(root) {}
+
+  Value value() const { return {*tree_, root_}; }
+  // Memory in use, without the block.
+  uint64_t bytes() const { return tree_->bytes() + decoded_.used(); }
+
+ private:
+  std::unique_ptr<const ValueTree> tree_;  // on the heap, since values refer to it by address
+  DecodedBytes decoded_;
+  Cell root_;
+};
+
+// Final checks on the value tree of a pickle.
+
+// Throws if the tree below `root` holds anything but values, exceeds the limits on depth or size, or has an invalid
+// dict key.
+void check_values(const State& state, const Cell& root);
+
+// Removes duplicate keys: a repeated key keeps its first position and takes its last value. Call after check_values().
+void remove_duplicate_keys(State& state);
 
 // Keeps its memory from block to block. For one thread at a time.
 class Machine {

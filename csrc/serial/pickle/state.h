@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "model/value.h"
-#include "serial/pickle/globals.h"
+#include "serial/pickle/opcodes.h"
 
 namespace atompack::pickle {
 

@@ -1,11 +1,20 @@
 // torch's functions in pickles (csrc/serial/pickle/FORMAT.md#torch).
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
+#include "model/value.h"
 #include "serial/pickle/state.h"
 
 namespace atompack::pickle {
+
+// torch's legacy save stream, which holds the storage of every pickled tensor.
+inline constexpr int64_t kStreamProtocol = 1001;
+
+// Encodes the elements of `array` in C order as one storage. UnsupportedFormatError if torch has no such storage.
+std::vector<std::byte> encode_storage(const Array& array);
 
 class Interpreter;
 

@@ -1,4 +1,4 @@
-#include "serial/pickle/check.h"
+#include "serial/pickle/machine.h"
 
 #include <gtest/gtest.h>
 

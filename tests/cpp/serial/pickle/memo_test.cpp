@@ -1,4 +1,4 @@
-#include "serial/pickle/memo.h"
+#include "serial/pickle/interpreter.h"
 
 #include <gtest/gtest.h>
 
