@@ -1,8 +1,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
-#include "bindings/unlocked.h"
 #include "collate/arena.h"
 #include "collate/torch_threads.h"
 #include "plan/type_rules.h"

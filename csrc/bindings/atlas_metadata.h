@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
 #include "formats/atlas_store/metadata/metadata.h"
 
 namespace atompack::bindings {

@@ -6,9 +6,9 @@
 
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
+#include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
-#include "bindings/unlocked.h"
 #include "formats/atlas_store/store.h"
 
 namespace atompack::bindings {

@@ -2,9 +2,9 @@
 
 #include <pybind11/stl.h>
 
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
+#include "bindings/gil.h"
 #include "bindings/path.h"
-#include "bindings/unlocked.h"
 #include "formats/atp/reader.h"
 #include "io/direct_file.h"
 #include "io/fetch/uring/uring_loop.h"

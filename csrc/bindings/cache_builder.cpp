@@ -2,10 +2,10 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/tensor_caster.h"
-#include "bindings/unlocked.h"
 #include "collate/arena.h"
 #include "formats/torch_cache/build/builder.h"
 #include "formats/torch_cache/hdf5/contents.h"

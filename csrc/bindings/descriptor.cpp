@@ -2,8 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
-#include "bindings/unlocked.h"
 #include "collate/arena.h"
 #include "ops/features.h"
 

@@ -1,13 +1,13 @@
 #include "bindings/bindings.h"
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
-#include "bindings/unlocked.h"
 #include "formats/extxyz/formatter.h"
 #include "formats/extxyz/reader.h"
 #include "model/element.h"

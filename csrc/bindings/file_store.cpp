@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/gil.h"
 #include "bindings/path.h"
 #include "bindings/python_callback.h"
-#include "bindings/unlocked.h"
 #include "io/fetch/cache_folder.h"
 #include "io/folder.h"
 #include "io/memory_store.h"

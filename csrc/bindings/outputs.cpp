@@ -1,9 +1,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
+#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
-#include "bindings/unlocked.h"
 #include "collate/outputs.h"
 #include "plan/request.h"
 

@@ -3,10 +3,10 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
+#include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
-#include "bindings/unlocked.h"
 #include "formats/extxyz/frame_index.h"
 #include "formats/extxyz/frame_source.h"
 #include "formats/lmdb/row_block.h"

@@ -2,7 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
 #include "plan/field_set.h"
 #include "plan/request.h"
 

@@ -3,9 +3,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
+#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
-#include "bindings/unlocked.h"
 #include "collate/precomputed_edges.h"
 #include "collate/resident_builder.h"
 
@@ -13,7 +13,7 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::KeptEdges;
+using collate::PrecomputedEdges;
 using collate::Request;
 using collate::ResidentBuilder;
 
@@ -119,11 +119,11 @@ at::Tensor count_stored_rows(std::shared_ptr<MoleculeSource> source, std::vector
 
 using Given = std::optional<at::Tensor>;
 
-std::shared_ptr<KeptEdges> keep(const std::shared_ptr<Request>& request, const at::Tensor& edge_ptr,
-                                const at::Tensor& index, const at::Tensor& shift, const Given& vector,
-                                const Given& triplet_ptr, const Given& triplet_edges) {
+std::shared_ptr<PrecomputedEdges> keep(const std::shared_ptr<Request>& request, const at::Tensor& edge_ptr,
+                                       const at::Tensor& index, const at::Tensor& shift, const Given& vector,
+                                       const Given& triplet_ptr, const Given& triplet_edges) {
   if (!request->neighbors) throw InternalError("edges are kept for a request without neighbors");
-  return std::const_pointer_cast<KeptEdges>(
+  return std::const_pointer_cast<PrecomputedEdges>(
       collate::keep_edges(*request->neighbors, {edge_ptr, index, shift, vector, triplet_ptr, triplet_edges}));
 }
 
@@ -151,7 +151,7 @@ void bind_resident(py::module_& module) {
              return open_resident(self.tables(), memory, self.size());
            }),
            py::arg("memory"));
-  py::class_<KeptEdges, std::shared_ptr<KeptEdges>>(module, "KeptEdges")
+  py::class_<PrecomputedEdges, std::shared_ptr<PrecomputedEdges>>(module, "PrecomputedEdges")
       .def(py::init(unlocked(&keep)), py::kw_only(), py::arg("request"), py::arg("edge_ptr"), py::arg("index"),
            py::arg("shift"), py::arg("vector"), py::arg("triplet_ptr"), py::arg("triplet_edges"));
   module.def("count_stored_rows", unlocked(&count_stored_rows), py::arg("source"), py::arg("numbers"));

@@ -2,10 +2,10 @@
 
 #include <pybind11/stl.h>
 
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
 #include "bindings/errors.h"
+#include "bindings/gil.h"
 #include "bindings/path.h"
-#include "bindings/unlocked.h"
 #include "formats/atlas_shards/reader.h"
 
 namespace atompack::bindings {

@@ -4,8 +4,8 @@
 #include <pybind11/stl.h>
 
 #include "base/utf8.h"
+#include "bindings/gil.h"
 #include "bindings/path.h"
-#include "bindings/unlocked.h"
 #include "formats/torch_cache/reader.h"
 #include "formats/torch_cache/source.h"
 

@@ -1,4 +1,4 @@
-// The Adler-32 checksum of RFC 1950 with start value 1, by zlib: docs/decisions/checksums.md.
+// Checksums: docs/decisions/checksums.md.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include "base/bytes.h"
 
 namespace atompack::codec {
+
+// The Adler-32 checksum of RFC 1950 with start value 1, by zlib: docs/decisions/checksums.md.
 
 uint32_t adler32(Bytes bytes);
 

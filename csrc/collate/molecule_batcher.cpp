@@ -20,7 +20,7 @@ constexpr int64_t kSearchWork = 8 * 1024;
 }  // namespace
 
 MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
-                                 std::shared_ptr<const KeptEdges> kept)
+                                 std::shared_ptr<const PrecomputedEdges> kept)
     : source_(std::move(source)),
       request_(std::move(request)),
       kept_(std::move(kept)),

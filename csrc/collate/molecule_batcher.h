@@ -20,7 +20,7 @@ class MoleculeBatcher final : public Batcher {
  public:
   // `kept`: edges of all molecules, which are not searched again if they serve the request; nullptr: none.
   MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
-                  std::shared_ptr<const KeptEdges> kept = nullptr);
+                  std::shared_ptr<const PrecomputedEdges> kept = nullptr);
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
@@ -59,7 +59,7 @@ class MoleculeBatcher final : public Batcher {
 
   std::shared_ptr<const MoleculeSource> source_;
   std::shared_ptr<const Request> request_;
-  std::shared_ptr<const KeptEdges> kept_;
+  std::shared_ptr<const PrecomputedEdges> kept_;
   FieldSet fields_;
   bool takes_kept_edges_ = false;
   std::vector<std::vector<FieldPlan>> schema_plans_;  // by schema; empty if its fields need a survey

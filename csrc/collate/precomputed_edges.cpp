@@ -38,7 +38,7 @@ void widen_shifts(std::span<const int8_t> from, Out* to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] = static_cast<Out>(from[i]);
 }
 
-void write_shifts(const KeptEdges& kept, int64_t first, int64_t n, DType out, std::byte* to) {
+void write_shifts(const PrecomputedEdges& kept, int64_t first, int64_t n, DType out, std::byte* to) {
   const auto begin = static_cast<size_t>(3 * first), count = static_cast<size_t>(3 * n);
   if (kept.shift == DType::float32) {
     return copy_values(to, out, kept.shifts.data() + begin * sizeof(float), DType::float32, count);
@@ -59,7 +59,7 @@ void write_molecule_triplets(const Edges& edges, int64_t molecule, int64_t first
   auto* const sides = reinterpret_cast<int64_t*>(arena + edges.triplet_edges);
   const int64_t n_edges = edges.count();
   const auto n_triplets = static_cast<int64_t>(edges.count_triplets());
-  const KeptEdges& kept = *edges.kept;
+  const PrecomputedEdges& kept = *edges.kept;
   const auto from = static_cast<size_t>(kept.triplet_ptr[static_cast<size_t>(molecule)]);
   for (int64_t i = 0; i < n; ++i, ++place) {
     const int64_t edge_j = first_edge + kept.edge_j[from + static_cast<size_t>(i)];
@@ -75,7 +75,7 @@ void write_molecule_triplets(const Edges& edges, int64_t molecule, int64_t first
 // Copies the edges of the molecule in this row of the batch.
 void write_molecule_edges(const BatchPlan& plan, size_t row, std::byte* arena) {
   const Edges& edges = *plan.edges;
-  const KeptEdges& kept = *edges.kept;
+  const PrecomputedEdges& kept = *edges.kept;
   const int64_t molecule = plan.indices[row];
   const int64_t from = kept.edge_ptr[static_cast<size_t>(molecule)];
   const int64_t place = edges.kept_ptr[row], n = edges.kept_ptr[row + 1] - place;
@@ -108,8 +108,9 @@ std::vector<int64_t> starts_in_batch(std::span<const int64_t> starts, const Batc
 
 }  // namespace
 
-std::shared_ptr<const KeptEdges> keep_edges(const physics::NeighborOptions& options, const EdgeTensors& tensors) {
-  auto kept = std::make_shared<KeptEdges>();
+std::shared_ptr<const PrecomputedEdges> keep_edges(const physics::NeighborOptions& options,
+                                                   const EdgeTensors& tensors) {
+  auto kept = std::make_shared<PrecomputedEdges>();
   kept->options = options;
   kept->owner = std::make_shared<EdgeTensors>(tensors);
   kept->edge_ptr = values_of<int64_t>(tensors.edge_ptr);
@@ -137,7 +138,7 @@ std::shared_ptr<const KeptEdges> keep_edges(const physics::NeighborOptions& opti
   return kept;
 }
 
-void add_edge_work(const KeptEdges& kept, BatchPlan& plan) {
+void add_edge_work(const PrecomputedEdges& kept, BatchPlan& plan) {
   constexpr int64_t kEdgeBytes = 40;
   for (size_t row = 0; row < plan.indices.size(); ++row) {
     const auto molecule = static_cast<size_t>(plan.indices[row]);
@@ -145,7 +146,7 @@ void add_edge_work(const KeptEdges& kept, BatchPlan& plan) {
   }
 }
 
-Edges take_edges(const KeptEdges& kept, const physics::NeighborOptions& options, const BatchPlan& plan) {
+Edges take_edges(const PrecomputedEdges& kept, const physics::NeighborOptions& options, const BatchPlan& plan) {
   Edges edges;
   edges.kept = &kept;
   edges.has_vectors = options.vectors;

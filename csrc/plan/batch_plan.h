@@ -1,4 +1,4 @@
-// Neighbor lists of all molecules of a source, found once and kept in memory.
+// Plan of a batch of molecules and of its edges, before data is copied.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,10 @@
 
 namespace atompack::collate {
 
+// Neighbor lists of all molecules of a source, found once and kept in memory.
+
 // Edges are in the order of the molecules; atoms and edges are numbered within each molecule.
-struct KeptEdges {
+struct PrecomputedEdges {
   physics::NeighborOptions options;
   DType floating = DType::float32;          // of vectors
   DType shift = DType::int8;                // int8 or float32
@@ -57,7 +59,7 @@ struct Edges {
   bool has_reversed = false;
   size_t triplet_index = 0, triplet_edges = 0;
   // Instead of parts and angular: edges that were found before, and the first of each molecule in the batch.
-  const KeptEdges* kept = nullptr;
+  const PrecomputedEdges* kept = nullptr;
   bool takes_triplets = false;
   std::vector<int64_t> kept_ptr, kept_triplet_ptr;  // (molecules + 1,)
 

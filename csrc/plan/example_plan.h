@@ -1,4 +1,4 @@
-// Plan of the molecules among the values of examples: one batch in the arena of the whole batch.
+// Plan of a batch of examples, before data is copied.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@
 #include "plan/field_set.h"
 
 namespace atompack::collate {
+
+// Plan of the molecules among the values of examples: one batch in the arena of the whole batch.
 
 struct MoleculesPlan {
   std::unique_ptr<const ValueMolecules> source;

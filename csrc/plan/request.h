@@ -1,4 +1,4 @@
-// Outputs: tensors that a batch gets beside its fields, in the form that a trainer takes.
+// Options of batches of molecules, and the outputs that they ask for.
 #pragma once
 
 #include <cmath>
@@ -18,6 +18,8 @@
 #include "physics/neighbors/neighbors.h"
 
 namespace atompack::collate {
+
+// Outputs: tensors that a batch gets beside its fields, in the form that a trainer takes.
 
 struct FieldId {
   Scope scope;

@@ -1,4 +1,4 @@
-// Molecules whose fields have other names.
+// Views of another source that change the fields which it passes on.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,8 @@
 #include "model/molecule_source.h"
 
 namespace atompack {
+
+// Molecules whose fields have other names.
 
 // View of another source. Names that no schema declares stay.
 class RenamedSource final : public MoleculeSource {

@@ -78,7 +78,7 @@ TEST(Output, WhatEqualsAFieldSharesItsPlaceOnce) {
   plan.indices = {0, 1};
   plan.ptr = {0, 2, 5};
   plan.table = std::make_shared<FieldTable>();
-  const KeptEdges kept{};
+  const PrecomputedEdges kept{};
   plan.edges.emplace();
   plan.edges->kept = &kept;
   plan.edges->kept_ptr = {0, 3, 7};

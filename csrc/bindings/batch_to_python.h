@@ -12,9 +12,9 @@ namespace atompack::bindings {
 // names of the rows); values are a tensor, or a list of tensors or strings with None for missing rows. For examples:
 // (arena, batch, None), or (None, [example], indices) if they cannot share a batch. `molecules` makes batches of
 // molecules in examples from (arena, fields, values, masks).
-pybind11::tuple hand_over(collate::AnyBatch batch, const pybind11::object& molecules = pybind11::none());
+pybind11::tuple batch_to_python(collate::AnyBatch batch, const pybind11::object& molecules = pybind11::none());
 
-pybind11::tuple hand_over(collate::Batch batch);
+pybind11::tuple batch_to_python(collate::Batch batch);
 
 // Returns (scope, key, level) of each field.
 pybind11::list field_entries(const collate::FieldTable& table);

@@ -1,11 +1,11 @@
-#include "bindings/hand_over.h"
+#include "bindings/batch_to_python.h"
 
 #include <pybind11/stl.h>
 
 #include <array>
 
 #include "bindings/atlas_values.h"
-#include "bindings/choices.h"
+#include "bindings/enum_casters.h"
 #include "bindings/errors.h"
 #include "bindings/example_reader.h"
 #include "bindings/tensor_caster.h"
@@ -127,7 +127,7 @@ class ExampleObjects {
 struct HandOver {
   const py::object& molecules;
 
-  py::tuple operator()(Batch& batch) const { return hand_over(std::move(batch)); }
+  py::tuple operator()(Batch& batch) const { return batch_to_python(std::move(batch)); }
 
   py::tuple operator()(const ColumnBatch& batch) const {
     py::list columns, names;
@@ -156,14 +156,14 @@ py::list field_entries(const collate::FieldTable& table) {
   return all;
 }
 
-py::tuple hand_over(Batch batch) {
+py::tuple batch_to_python(Batch batch) {
   py::list faults;
   for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
   return py::make_tuple(batch.arena, std::const_pointer_cast<collate::FieldTable>(batch.table), values_of(batch),
                         batch.masks, faults);
 }
 
-py::tuple hand_over(collate::AnyBatch batch, const py::object& molecules) {
+py::tuple batch_to_python(collate::AnyBatch batch, const py::object& molecules) {
   return std::visit(HandOver{molecules}, batch);
 }
 

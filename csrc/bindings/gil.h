@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -22,6 +23,19 @@ auto without_gil(const Work& work) {
   static_assert(!HoldsPythonObjects<decltype(work())>::value, "objects of Python are made with the GIL held");
   const pybind11::gil_scoped_release release;
   return work();
+}
+
+// Removes and returns the oldest task of an OrderedPipeline; checks for Ctrl-C while waiting.
+template <typename Pipeline>
+auto take_interruptibly(Pipeline& pipeline) {
+  constexpr std::chrono::milliseconds kPatience{50};
+  for (;;) {
+    {
+      const pybind11::gil_scoped_release release;
+      if (auto task = pipeline.take(kPatience)) return std::move(*task);
+    }
+    if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+  }
 }
 
 template <typename Result, typename... Arguments, typename Function>
