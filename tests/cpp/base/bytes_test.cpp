@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 
 #include "byte_string.h"
@@ -53,6 +54,24 @@ TEST(ByteCursor, RefusesToRunPastTheEndAndStaysWhereItWas) {
             "payload: expected 18446744073709551615 bytes, got 2 (offset 1)");
   EXPECT_EQ(cursor.position(), 1U);
   EXPECT_EQ(cursor.read_le<uint16_t>("rest"), 0x0302);
+}
+
+TEST(Buffer, GrowsAndKeepsWhatIsThere) {
+  Buffer buffer;
+  std::memcpy(buffer.extend(3, 0), "abc", 3);
+  for (int i = 0; i < 1000; ++i) *buffer.extend(1, 0) = std::byte('x');
+  EXPECT_EQ(buffer.size(), 1003U);
+  EXPECT_EQ(std::memcmp(buffer.data(), "abcx", 4), 0);
+  EXPECT_EQ(buffer.bytes().size(), 1003U);
+}
+
+TEST(Buffer, KeepsItsMemoryWhenItShrinks) {
+  Buffer buffer;
+  buffer.extend(10, 500);
+  EXPECT_EQ(buffer.capacity(), 500U);
+  buffer.shrink(2);
+  EXPECT_EQ(buffer.size(), 2U);
+  EXPECT_EQ(buffer.capacity(), 500U);
 }
 
 }  // namespace

@@ -1,13 +1,18 @@
 #include "io/folder.h"
 
 #include <gtest/gtest.h>
-
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "base/error.h"
+#include "io/file.h"
+#include "io/temporary_folder.h"
+#include "message_of.h"
 
 namespace atompack::io {
 namespace {
@@ -26,6 +31,145 @@ TEST(Folder, NamesOfFoldersInTheOrderOfTheirBytes) {
   fs::remove_all(folder);
   EXPECT_THROW(folders_in(folder), IoError);
   EXPECT_THROW(names_in(folder), IoError);
+}
+
+int code_of(const std::string& path) {
+  try {
+    LockedFolder folder(path);
+    return 0;
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.path(), path);
+    return error.code();
+  }
+}
+
+TEST(LockedFolder, HasOneWriterAtATime) {
+  const test::TemporaryFolder folder;
+  for (int i = 0; i < 2; ++i) {
+    const LockedFolder lock(folder.path());
+    EXPECT_EQ(test::message_of<LockedError>([&] { LockedFolder second(folder.path()); }),
+              folder.path() + ": another writer has this folder open");
+  }
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(LockedFolder, MustBeAFolder) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "file") << "x";
+  EXPECT_EQ(code_of(folder / "none"), ENOENT);
+  EXPECT_EQ(code_of(folder / "file"), ENOTDIR);
+}
+
+TEST(LockedFolder, AForkedChildDoesNotUnlock) {
+  const test::TemporaryFolder folder;
+  auto lock = std::make_unique<LockedFolder>(folder.path());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    lock.reset();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_THROW(LockedFolder(folder.path()), LockedError);
+}
+
+TEST(LockedFolder, UnlocksThoughAChildStillHasIt) {
+  const test::TemporaryFolder folder;
+  auto lock = std::make_unique<LockedFolder>(folder.path());
+  int until[2];
+  ASSERT_EQ(::pipe(until), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(until[1]);
+    char byte;
+    ::_exit(::read(until[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  lock.reset();
+  EXPECT_NO_THROW(LockedFolder(folder.path()));
+  ::close(until[0]);
+  ::close(until[1]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+
+TEST(UnpublishedFolder, AppearsWhole) {
+  const TemporaryFolder parent;
+  const std::string path = parent.path() + "/set";
+  UnpublishedFolder folder(path);
+  folder.make_folder("7");
+  write_new(folder.inside("7/file"), as_bytes("content"));
+  folder.rename("7", "07");
+  EXPECT_FALSE(fs::exists(path));
+  folder.publish();
+  EXPECT_EQ(fs::file_size(path + "/07/file"), 7u);
+  EXPECT_FALSE(fs::exists(folder.present_path()));
+}
+
+TEST(UnpublishedFolder, GoesAwayWithItsOwner) {
+  const TemporaryFolder parent;
+  {
+    UnpublishedFolder folder(parent.path() + "/set");
+    folder.make_folder("0");
+  }
+  EXPECT_TRUE(fs::is_empty(parent.path()));
+}
+
+TEST(UnpublishedFolder, StaysWhereAForkEnds) {
+  const TemporaryFolder parent;
+  UnpublishedFolder folder(parent.path() + "/set");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    folder.~UnpublishedFolder();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  folder.publish();
+  EXPECT_TRUE(fs::exists(parent.path() + "/set"));
+}
+
+TEST(UnpublishedFolder, OneWriterAtATime) {
+  const TemporaryFolder parent;
+  const std::string path = parent.path() + "/set";
+  UnpublishedFolder folder(path);
+  EXPECT_THROW(UnpublishedFolder other(path), LockedError);
+  EXPECT_TRUE(fs::exists(folder.present_path()));
+}
+
+TEST(UnpublishedFolder, NothingIsReplaced) {
+  const TemporaryFolder parent;
+  const std::string path = parent.path() + "/set";
+  UnpublishedFolder folder(path);
+  fs::create_directory(path);
+  EXPECT_THROW(folder.publish(), IoError);
+  EXPECT_THROW(UnpublishedFolder other(path), IoError);
+  EXPECT_THROW(UnpublishedFolder nowhere(parent.path() + "/a/b"), IoError);
+}
+
+TEST(UnpublishedFolder, NoLinkIsFollowed) {
+  const TemporaryFolder parent;
+  fs::create_directory(parent.path() + "/precious");
+  write_new(parent.path() + "/precious/file", as_bytes("x"));
+  fs::create_directory_symlink("precious", parent.path() + "/.set.new");
+  EXPECT_THROW(UnpublishedFolder folder(parent.path() + "/set"), IoError);
+  EXPECT_TRUE(fs::exists(parent.path() + "/precious/file"));
+}
+
+TEST(OutputFile, FromFrontToBack) {
+  const TemporaryFolder parent;
+  const std::string path = parent.path() + "/file";
+  {
+    OutputFile file(path);
+    file.append(as_bytes("ab"));
+    file.append({});
+    file.append(as_bytes("cde"));
+    file.sync();
+    EXPECT_EQ(file.size(), 5u);
+  }
+  EXPECT_EQ(fs::file_size(path), 5u);
+  EXPECT_THROW(OutputFile again(path), IoError) << "nothing is overwritten";
 }
 
 }  // namespace

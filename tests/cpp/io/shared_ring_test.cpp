@@ -4,8 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <limits>
 #include <vector>
+
+#include "byte_string.h"
+#include "io/file.h"
+#include "io/huge_pages.h"
 
 namespace atompack::io {
 namespace {
@@ -99,6 +105,41 @@ TEST(SharedRing, OutlivesTheProcessThatMadeIt) {
   ASSERT_TRUE(ring->redeem(ticket));
   EXPECT_STREQ(reinterpret_cast<const char*>(ring->slot(ticket.slot)), "kept");
 }
+
+TEST(SharedMemory, HasTheSizeAskedForAndBeginsAsZeros) {
+  const UniqueFd fd = create_shared_memory(10000);
+  EXPECT_EQ(identify(fd.get(), "memfd").size, 10000U);
+  std::vector<std::byte> bytes(20000, std::byte{1});
+  bytes.resize(read_at(fd.get(), 0, bytes, "memfd"));
+  EXPECT_EQ(bytes, std::vector<std::byte>(10000));
+}
+
+TEST(SharedMemory, MayBeEmpty) { EXPECT_EQ(identify(create_shared_memory(0).get(), "memfd").size, 0U); }
+
+TEST(SharedMemory, TooMuchIsASystemError) {
+  try {
+    create_shared_memory(std::numeric_limits<uint64_t>::max() / 2 + 1);  // negative as a file size
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.code(), EINVAL);
+    EXPECT_STREQ(error.what(), "memfd: 9223372036854775808 bytes of shared memory: Invalid argument");
+  }
+}
+
+TEST(HugePages, LeaveWhatIsInTheMemory) {
+  constexpr size_t kBytes = (size_t{9} << 20) + 123;
+  std::vector<char> memory(kBytes, 'x');
+  for (const size_t begin : {size_t{0}, size_t{1}, size_t{4097}}) {
+    for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, size_t{2} << 20, kBytes - begin}) {
+      prefer_huge_pages(memory.data() + begin, bytes);
+    }
+  }
+  EXPECT_EQ(memory, std::vector<char>(kBytes, 'x'));
+  std::memset(memory.data(), 'y', kBytes);
+  EXPECT_EQ(memory, std::vector<char>(kBytes, 'y'));
+}
+
+TEST(HugePages, OfNothing) { prefer_huge_pages(nullptr, 0); }
 
 }  // namespace
 }  // namespace atompack::io

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <vector>
+
 #include "base/error.h"
+#include "byte_string.h"
 
 namespace atompack {
 namespace {
@@ -50,6 +54,78 @@ TEST(Value, IsTakenForWhatItIs) {
   EXPECT_EQ(Value(tree, Cell::of_real(-0.5)).real(), -0.5);
   EXPECT_EQ(Value(tree, Cell::of_integer(INT64_MIN)).integer(), INT64_MIN);
   EXPECT_EQ(name_of(Kind::big_integer), "int");
+}
+
+constexpr ElementType type_of(ElementKind kind, uint32_t item_bytes, bool big_endian = false) {
+  return {.kind = kind, .big_endian = big_endian, .item_bytes = item_bytes};
+}
+
+std::vector<int> copied(const Array& array) {
+  std::vector<std::byte> out(array.bytes());
+  copy_out(array, out);
+  std::vector<int> numbers;
+  for (const std::byte byte : out) numbers.push_back(static_cast<int>(byte));
+  return numbers;
+}
+
+TEST(Array, CopiesAnyLayoutInCOrder) {
+  const test::ByteString data{1, 2, 3, 4, 5, 6};
+  const std::array<int64_t, 2> shape = {2, 3}, c = {3, 1}, fortran = {1, 2};
+  Array array{.type = type_of(ElementKind::unsigned_integer, 1), .shape = shape, .strides = c, .data = data.bytes()};
+  EXPECT_EQ(copied(array), (std::vector{1, 2, 3, 4, 5, 6}));
+  array.order = Order::fortran;
+  array.strides = fortran;
+  EXPECT_EQ(copied(array), (std::vector{1, 3, 5, 2, 4, 6}));
+  const std::array<int64_t, 2> same = {0, 2};
+  array.order = Order::strided;
+  array.strides = same;
+  EXPECT_EQ(copied(array), (std::vector{1, 3, 5, 1, 3, 5}));
+}
+
+TEST(Array, TurnsBytesAround) {
+  const test::ByteString data{1, 2, 3, 4, 5, 6, 7, 8};
+  const std::array<int64_t, 1> one = {1}, stride = {1};
+  const auto item = [&](ElementKind kind, bool big) {
+    return copied({.type = type_of(kind, 8, big), .shape = one, .strides = stride, .data = data.bytes()});
+  };
+  EXPECT_EQ(item(ElementKind::floating, false), (std::vector{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(item(ElementKind::floating, true), (std::vector{8, 7, 6, 5, 4, 3, 2, 1}));
+  EXPECT_EQ(item(ElementKind::complex, true), (std::vector{4, 3, 2, 1, 8, 7, 6, 5}));
+  EXPECT_EQ(item(ElementKind::text, true), (std::vector{4, 3, 2, 1, 8, 7, 6, 5}));
+  EXPECT_EQ(item(ElementKind::byte_string, true), (std::vector{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(Array, FieldsHaveTypesOfTheirOwn) {
+  const test::ByteString data{1, 2, 3, 7, 9, 1, 2, 3, 0, 9};
+  const std::array types = {type_of(ElementKind::signed_integer, 2, true), type_of(ElementKind::boolean, 1)};
+  const std::array fields = {ElementField{"a", 0, 1}, ElementField{"b", 1, 3}};
+  const ElementType type{.kind = ElementKind::raw, .item_bytes = 5, .n_fields = 2};
+  const std::array<int64_t, 1> two = {2}, stride = {1};
+  const Array array{.type = type, .table = {types, fields}, .shape = two, .strides = stride, .data = data.bytes()};
+  EXPECT_EQ(copied(array), (std::vector{1, 3, 2, 1, 9, 1, 3, 2, 0, 9}));
+  EXPECT_EQ(type_text(array.table, type), "{a:>i2@1,b:|b1@3,5}");
+}
+
+TEST(Array, RefusesWhatIsNoBytes) {
+  std::vector<std::byte> out(8);
+  const std::array<int64_t, 1> one = {1};
+  EXPECT_THROW(copy_out({.type = type_of(ElementKind::object, 8), .shape = one, .strides = one}, out), InternalError);
+  EXPECT_THROW(copy_out({.type = type_of(ElementKind::floating, 4), .shape = one, .strides = one}, out), InternalError);
+}
+
+TEST(ElementType, TextAndTensorType) {
+  const auto text = [](const ElementType& type) { return type_text({}, type); };
+  EXPECT_EQ(text(type_of(ElementKind::floating, 4)), "<f4");
+  EXPECT_EQ(text(type_of(ElementKind::text, 12, true)), ">U3");
+  EXPECT_EQ(text(type_of(ElementKind::object, 8)), "|O");
+  EXPECT_EQ(text({.kind = ElementKind::datetime, .item_bytes = 8, .unit = "s", .unit_count = 25}), "<M8[25s]");
+  EXPECT_EQ(text({.kind = ElementKind::timedelta, .item_bytes = 8, .unit = "generic"}), "<m8");
+  EXPECT_EQ(dtype_of(type_of(ElementKind::floating, 2)), DType::float16);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::bfloat16, 2)), DType::bfloat16);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::signed_integer, 8, true)), DType::int64);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::unsigned_integer, 2)), DType::uint16);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::unsigned_integer, 3)), std::nullopt);
+  EXPECT_EQ(dtype_of(type_of(ElementKind::floating, 16)), std::nullopt);
 }
 
 }  // namespace

@@ -4,7 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <thread>
+#include <vector>
+
+#include "threads/per_process.h"
 
 namespace atompack::io {
 namespace {
@@ -38,6 +45,101 @@ TEST(Process, ThreadsHaveNumbersOfTheirOwn) {
   int64_t other = thread_id();
   std::jthread([&] { other = thread_id(); }).join();
   EXPECT_NE(other, thread_id());
+}
+
+std::atomic<int> made = 0, alive = 0;
+
+struct Kept {
+  Kept() : number(made++) { ++alive; }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() { --alive; }
+
+  const int number;
+  std::mutex mutex;
+};
+
+class OfEachProcess : public testing::Test {
+ protected:
+  OfEachProcess() {
+    made = alive = 0;
+    kept_.emplace([] { return std::make_unique<Kept>(); });
+  }
+
+  Kept& get() { return kept_->get(); }
+  void end() { kept_.reset(); }
+
+ private:
+  std::optional<PerProcess<Kept>> kept_;
+};
+
+// Whether `holds` does in a fork of this process. One that waits for ever is killed.
+template <typename Check>
+bool in_fork(const Check& holds) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(holds() ? 0 : 1);
+  }
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST_F(OfEachProcess, OneIsMadeAndEndsWithItsOwner) {
+  EXPECT_EQ(&get(), &get());
+  EXPECT_EQ(made, 1);
+  end();
+  EXPECT_EQ(alive, 0);
+}
+
+TEST_F(OfEachProcess, AForkHasOneOfItsOwn) {
+  EXPECT_EQ(get().number, 0);
+  EXPECT_TRUE(in_fork([&] { return get().number == 1 && &get() == &get() && made == 2; }));
+  EXPECT_EQ(get().number, 0) << "the parent goes on with its own";
+}
+
+TEST_F(OfEachProcess, AForkOfAForkToo) {
+  EXPECT_TRUE(
+      in_fork([&] { return get().number == 1 && in_fork([&] { return get().number == 2; }) && get().number == 1; }));
+  EXPECT_TRUE(in_fork([&] { return in_fork([&] { return get().number == 1; }); }))
+      << "also where nobody asked between them";
+}
+
+TEST_F(OfEachProcess, WhatAForkInheritedIsLeftAlone) {
+  EXPECT_TRUE(in_fork([&] {
+    end();
+    return alive == 1;
+  }));
+  EXPECT_TRUE(in_fork([&] {
+    get();
+    end();
+    return alive == 1;  // its own one ended
+  }));
+}
+
+TEST_F(OfEachProcess, ALockThatIsHeldElsewhereIsFreeInAFork) {
+  const std::scoped_lock lock(get().mutex);
+  EXPECT_TRUE(in_fork([&] {
+    const std::scoped_lock own(get().mutex);
+    return true;
+  }));
+}
+
+TEST_F(OfEachProcess, ThreadsOfAForkShareOne) {
+  constexpr size_t kThreads = 4;
+  EXPECT_TRUE(in_fork([&] {
+    std::barrier together(kThreads);
+    std::vector<Kept*> seen(kThreads);
+    std::vector<std::jthread> threads;
+    for (Kept*& mine : seen) {
+      threads.emplace_back([&] {
+        together.arrive_and_wait();
+        mine = &get();
+      });
+    }
+    threads.clear();
+    return std::set<Kept*>(seen.begin(), seen.end()).size() == 1 && alive == 2;
+  }));
 }
 
 }  // namespace

@@ -9,6 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "codec/checksums.h"
+#include "formats/array_file/archive_bytes.h"
+#include "io/faulty_file.h"
+#include "message_of.h"
+
 namespace atompack::array_file {
 namespace {
 
@@ -92,6 +97,48 @@ TEST(BlockCache, AForkBeginsWithAnEmptyOne) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(shared_block_cache()->find(key));
+}
+
+using test::ByteString;
+using test::FaultyFile;
+
+FaultyFile file_of(const ByteString& bytes) { return FaultyFile({bytes.bytes().begin(), bytes.bytes().end()}); }
+
+ByteString layer_with_block_of(size_t bytes) { return test::MadeLayer(ByteString().zeros(bytes), {{}}).file(); }
+
+TEST(LayerDigest, IsThatOfSizeAndEnds) {
+  const ByteString layer = layer_with_block_of(100);
+  const ByteString seen = ByteString().put(uint64_t{layer.size()}).append(layer).append(layer);
+  EXPECT_EQ(layer_digest(file_of(layer)), codec::sha256_hex(seen.bytes()));
+}
+
+TEST(LayerDigest, NoticesChangesAtBothEnds) {
+  constexpr size_t kBlock = 300000;
+  const ByteString layer = layer_with_block_of(kBlock);
+  const std::string digest = layer_digest(file_of(layer));
+  const auto changed = [&](size_t at) {
+    ByteString other = layer;
+    return layer_digest(file_of(other.patch(at, uint8_t{1}))) != digest;
+  };
+  EXPECT_TRUE(changed(0));
+  EXPECT_TRUE(changed(65535));
+  EXPECT_FALSE(changed(150000));
+  EXPECT_TRUE(changed(layer.size() - 65536));
+  EXPECT_TRUE(changed(kBlock));  // the first byte of the footer
+  EXPECT_NE(layer_digest(file_of(layer_with_block_of(kBlock + 8))), digest);
+}
+
+TEST(LayerDigest, WantsAWholeLayer) {
+  const ByteString layer = layer_with_block_of(10);
+  for (size_t size = 0; size < layer.size(); ++size) {
+    ByteString cut = layer;
+    const FaultyFile file = file_of(cut.cut(size));
+    EXPECT_NE(test::corrupt([&] { layer_digest(file); }).find("faulty: "), std::string::npos) << size;
+  }
+  ByteString wrong = layer;
+  const FaultyFile file = file_of(wrong.patch(layer.size() - 12, ~uint64_t{0}));
+  EXPECT_EQ(test::corrupt([&] { layer_digest(file); }),
+            cat("faulty: footer size: expected at most ", layer.size() - 12, ", got ", ~uint64_t{0}));
 }
 
 }  // namespace
