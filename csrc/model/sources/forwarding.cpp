@@ -8,29 +8,42 @@
 namespace atompack {
 namespace {
 
-class FieldRenamer final : public MoleculeVisitor {
+// Passes the geometry on; what it does with fields is up to its subclass.
+class ForwardingVisitor : public MoleculeVisitor {
  public:
-  FieldRenamer(MoleculeVisitor& visitor, const MoleculeSchema& schema) : visitor_(visitor), schema_(schema) {}
+  explicit ForwardingVisitor(MoleculeVisitor& visitor) : visitor_(visitor) {}
 
-  void geometry(const Geometry& geometry) override { visitor_.geometry(geometry); }
+  void geometry(const Geometry& geometry) final { visitor_.geometry(geometry); }
+
+ protected:
+  void pass(const FieldView& field, Bytes data) { visitor_.field(field, data); }
+
+ private:
+  MoleculeVisitor& visitor_;
+};
+
+class FieldRenamer final : public ForwardingVisitor {
+ public:
+  FieldRenamer(MoleculeVisitor& visitor, const MoleculeSchema& schema) : ForwardingVisitor(visitor), schema_(schema) {}
+
   void field(const FieldView& field, Bytes data) override {
-    if (field.declaration < 0) return visitor_.field(field, data);
+    if (field.declaration < 0) return pass(field, data);
     FieldView renamed = field;
     const FieldDeclaration& declared = schema_.fields[static_cast<size_t>(field.declaration)];
     renamed.scope = declared.scope;
     renamed.key = declared.key;
-    visitor_.field(renamed, data);
+    pass(renamed, data);
   }
 
  private:
-  MoleculeVisitor& visitor_;
   const MoleculeSchema& schema_;
 };
 
 }  // namespace
 
-RenamedSource::RenamedSource(std::shared_ptr<const MoleculeSource> all, const Names& names) : all_(std::move(all)) {
-  schemas_.assign(all_->schemas().begin(), all_->schemas().end());
+RenamedSource::RenamedSource(std::shared_ptr<const MoleculeSource> all, const Names& names)
+    : ForwardingSource(std::move(all)) {
+  schemas_.assign(source().schemas().begin(), source().schemas().end());
   for (MoleculeSchema& schema : schemas_) {
     std::set<Name> known;
     for (FieldDeclaration& field : schema.fields) {
@@ -45,8 +58,8 @@ RenamedSource::RenamedSource(std::shared_ptr<const MoleculeSource> all, const Na
 }
 
 void RenamedSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  FieldRenamer renamer(visitor, schemas_[static_cast<size_t>(all_->schema_of(index))]);
-  all_->visit(index, record, renamer);
+  FieldRenamer renamer(visitor, schemas_[static_cast<size_t>(source().schema_of(index))]);
+  source().visit(index, record, renamer);
 }
 
 namespace {
@@ -72,63 +85,55 @@ bool is_label(const FieldView& field) {
   return has_atoms_or_molecules && field.key != "features";
 }
 
-class WithoutNan final : public MoleculeVisitor {
+class WithoutNan final : public ForwardingVisitor {
  public:
-  explicit WithoutNan(MoleculeVisitor& visitor) : visitor_(visitor) {}
+  using ForwardingVisitor::ForwardingVisitor;
 
-  void geometry(const Geometry& geometry) override { visitor_.geometry(geometry); }
   void field(const FieldView& field, Bytes data) override {
-    if (!is_label(field) || !is_nan_throughout(field, data)) visitor_.field(field, data);
+    if (!is_label(field) || !is_nan_throughout(field, data)) pass(field, data);
   }
-
- private:
-  MoleculeVisitor& visitor_;
 };
 
 }  // namespace
 
 void NanIsMissingSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
   WithoutNan kept(visitor);
-  all_->visit(index, record, kept);
+  source().visit(index, record, kept);
 }
 
 namespace {
 
-class WithoutForces final : public MoleculeVisitor {
+class WithoutForces final : public ForwardingVisitor {
  public:
-  explicit WithoutForces(MoleculeVisitor& visitor) : visitor_(visitor) {}
+  using ForwardingVisitor::ForwardingVisitor;
 
-  void geometry(const Geometry& geometry) override { visitor_.geometry(geometry); }
   void field(const FieldView& field, Bytes data) override {
     const bool is_derivative = field.type.level == Level::edge || field.type.level == Level::triplet;
     const bool is_forces = field.scope == Scope::builtin && field.key == "forces";
-    if (!is_derivative && !is_forces) visitor_.field(field, data);
+    if (!is_derivative && !is_forces) pass(field, data);
   }
-
- private:
-  MoleculeVisitor& visitor_;
 };
 
 }  // namespace
 
 ForceSubsetSource::ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen)
-    : all_(std::move(all)), chosen_(std::move(chosen)) {
-  if (std::ssize(chosen_) != all_->size()) {
+    : ForwardingSource(std::move(all)), chosen_(std::move(chosen)) {
+  if (std::ssize(chosen_) != source().size()) {
     throw FieldError(
-        cat("force subset: expected a flag for each of ", all_->size(), " molecules, got ", chosen_.size()));
+        cat("force subset: expected a flag for each of ", source().size(), " molecules, got ", chosen_.size()));
   }
 }
 
 MoleculeExtent ForceSubsetSource::extent(int64_t index) const {
-  MoleculeExtent extent = all_->extent(index);
+  MoleculeExtent extent = source().extent(index);
   if (!is_chosen(index)) extent.n_edges = extent.n_triplets = 0;
   return extent;
 }
 
 void ForceSubsetSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  if (is_chosen(index)) return all_->visit(index, record, visitor);
+  if (is_chosen(index)) return source().visit(index, record, visitor);
   WithoutForces kept(visitor);
-  all_->visit(index, record, kept);
+  source().visit(index, record, kept);
 }
 
 }  // namespace atompack

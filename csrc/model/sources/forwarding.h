@@ -10,10 +10,33 @@
 
 namespace atompack {
 
-// Molecules whose fields have other names.
+// Forwards everything but visit() to another source.
+class ForwardingSource : public MoleculeSource {
+ public:
+  int64_t size() const override { return source_->size(); }
+  int64_t number(int64_t index) const override { return source_->number(index); }
+  std::span<const MoleculeSchema> schemas() const override { return source_->schemas(); }
+  int32_t schema_of(int64_t index) const override { return source_->schema_of(index); }
+  void prepare(std::span<const int64_t> indices) const override { source_->prepare(indices); }
+  int64_t window() const override { return source_->window(); }
+  void announce(std::span<const int64_t> indices) const override { source_->announce(indices); }
+  MoleculeExtent extent(int64_t index) const override { return source_->extent(index); }
+  void prefetch(int64_t index) const override { source_->prefetch(index); }
+  bool needs_scratch(int64_t index) const override { return source_->needs_scratch(index); }
+  Bytes decode(int64_t index, std::span<std::byte> scratch) const override { return source_->decode(index, scratch); }
+  void locate(DataError& error, int64_t index) const override { source_->locate(error, index); }
 
-// View of another source. Names that no schema declares stay.
-class RenamedSource final : public MoleculeSource {
+ protected:
+  explicit ForwardingSource(std::shared_ptr<const MoleculeSource> source) : source_(std::move(source)) {}
+
+  const MoleculeSource& source() const { return *source_; }
+
+ private:
+  std::shared_ptr<const MoleculeSource> source_;
+};
+
+// Molecules whose fields have other names. Names that no schema declares stay.
+class RenamedSource final : public ForwardingSource {
  public:
   using Name = std::pair<Scope, std::string>;
   using Names = std::vector<std::pair<Name, Name>>;  // stored, here
@@ -21,77 +44,35 @@ class RenamedSource final : public MoleculeSource {
   // Throws FieldError if two fields of a schema would have one name.
   RenamedSource(std::shared_ptr<const MoleculeSource> all, const Names& names);
 
-  int64_t size() const override { return all_->size(); }
-  int64_t number(int64_t index) const override { return all_->number(index); }
   std::span<const MoleculeSchema> schemas() const override { return schemas_; }
-  int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
-  void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }
-  int64_t window() const override { return all_->window(); }
-  void announce(std::span<const int64_t> indices) const override { all_->announce(indices); }
-  MoleculeExtent extent(int64_t index) const override { return all_->extent(index); }
-  void prefetch(int64_t index) const override { all_->prefetch(index); }
-  bool needs_scratch(int64_t index) const override { return all_->needs_scratch(index); }
-  Bytes decode(int64_t index, std::span<std::byte> scratch) const override { return all_->decode(index, scratch); }
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
-  void locate(DataError& error, int64_t index) const override { all_->locate(error, index); }
 
  private:
-  std::shared_ptr<const MoleculeSource> all_;
   std::vector<MoleculeSchema> schemas_;
 };
 
-// Molecules whose labels count as missing if all stored numbers are NaN.
-
-// View of another source, for files whose writers stored NaN for "not computed". Applies to labels and custom
-// properties of floats, not to positions, features, or edge and triplet rows.
-class NanIsMissingSource final : public MoleculeSource {
+// Molecules whose labels count as missing if all stored numbers are NaN, for files whose writers stored NaN for "not
+// computed". Applies to labels and custom properties of floats, not to positions, features, or edge and triplet rows.
+class NanIsMissingSource final : public ForwardingSource {
  public:
-  explicit NanIsMissingSource(std::shared_ptr<const MoleculeSource> all) : all_(std::move(all)) {}
+  explicit NanIsMissingSource(std::shared_ptr<const MoleculeSource> all) : ForwardingSource(std::move(all)) {}
 
-  int64_t size() const override { return all_->size(); }
-  int64_t number(int64_t index) const override { return all_->number(index); }
-  std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
-  int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
-  void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }
-  int64_t window() const override { return all_->window(); }
-  void announce(std::span<const int64_t> indices) const override { all_->announce(indices); }
-  MoleculeExtent extent(int64_t index) const override { return all_->extent(index); }
-  void prefetch(int64_t index) const override { all_->prefetch(index); }
-  bool needs_scratch(int64_t index) const override { return all_->needs_scratch(index); }
-  Bytes decode(int64_t index, std::span<std::byte> scratch) const override { return all_->decode(index, scratch); }
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
-  void locate(DataError& error, int64_t index) const override { all_->locate(error, index); }
-
- private:
-  std::shared_ptr<const MoleculeSource> all_;
 };
 
-// Molecules of which only a chosen subset has forces, for training on part of the forces.
-
-// The others lose their forces and their edge and triplet rows, which are neither planned for nor copied.
-class ForceSubsetSource final : public MoleculeSource {
+// Molecules of which only a chosen subset has forces, for training on part of the forces. The others lose their forces
+// and their edge and triplet rows, which are neither planned for nor copied.
+class ForceSubsetSource final : public ForwardingSource {
  public:
   // chosen: one flag per molecule; FieldError for another number of flags.
   ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen);
 
-  int64_t size() const override { return all_->size(); }
-  int64_t number(int64_t index) const override { return all_->number(index); }
-  std::span<const MoleculeSchema> schemas() const override { return all_->schemas(); }
-  int32_t schema_of(int64_t index) const override { return all_->schema_of(index); }
-  void prepare(std::span<const int64_t> indices) const override { all_->prepare(indices); }
-  int64_t window() const override { return all_->window(); }
-  void announce(std::span<const int64_t> indices) const override { all_->announce(indices); }
   MoleculeExtent extent(int64_t index) const override;
-  void prefetch(int64_t index) const override { all_->prefetch(index); }
-  bool needs_scratch(int64_t index) const override { return all_->needs_scratch(index); }
-  Bytes decode(int64_t index, std::span<std::byte> scratch) const override { return all_->decode(index, scratch); }
   void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
-  void locate(DataError& error, int64_t index) const override { all_->locate(error, index); }
 
  private:
   bool is_chosen(int64_t index) const { return chosen_[static_cast<size_t>(index)] != 0; }
 
-  std::shared_ptr<const MoleculeSource> all_;
   std::vector<uint8_t> chosen_;
 };
 
