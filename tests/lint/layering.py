@@ -61,10 +61,10 @@ OWN = {
 }
 # Single headers from other layers: memory as the system gives it, and checksums.
 EXTRA = {
-    "collate": {"io/shared_memory.h", "io/shared_ring.h", "io/huge_pages.h"},
+    "collate": {"io/shared_ring.h", "io/huge_pages.h"},
     "ops": {"io/huge_pages.h"},
     "physics": {"io/huge_pages.h", "threads/chunked_loops.h"},
-    "io": {"codec/crc32c.h", "codec/sha256.h"},
+    "io": {"codec/checksums.h"},
 }
 OPERATING_SYSTEM = re.compile(
     r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent)\.h"
@@ -237,7 +237,7 @@ UNLOCKED = re.compile(r"call_guard|gil_scoped_release")
 # Where the GIL is released: around the work alone, by what these headers offer. pybind11 keeps a
 # table of instances that only the GIL guards, and a call_guard around py::init() would release it
 # while an instance is put into that table.
-RELEASING = {"unlocked.h", "locked.h", "wait_interruptibly.h"}
+RELEASING = {"gil.h", "locked.h"}
 
 
 def import_breaches(module: Path) -> Iterator[str]:

@@ -27,7 +27,7 @@ struct WriterOptions {
   std::optional<uint64_t> block_bytes = {};  // see array_file::WriterOptions
   unsigned n_threads = 0;                    // for compression; 0: as many as there are cores
   uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes;
-  std::optional<uint64_t> max_unstored_bytes = {};  // see formats/array_file/layer/limits.h
+  std::optional<uint64_t> max_unstored_bytes = {};  // see formats/array_file/layer/footer.h
 };
 
 // All changes are pending until a flush makes them visible, those of all variables together; an interrupted flush

@@ -6,7 +6,7 @@
 
 namespace atompack::physics {
 
-// Read-only rows of edges and triplets, as in physics/chebyshev/local_derivatives.h.
+// Read-only rows of edges and triplets, as in physics/chebyshev/chebyshev.h.
 template <typename Real>
 struct DerivativeView {
   const int64_t *radial_center, *radial_neighbor;

@@ -93,7 +93,7 @@ class Reader {
   // Of the layers, oldest first.
   std::vector<io::FileVersion> versions() const;
 
-  // Like check_unstored() of read_box.h.
+  // Like check_unstored() above.
   void check_unstored(const Array& array, const Box& box, std::optional<uint64_t> chosen) const;
   // Like read_numbers and read_texts; also throw CorruptFileError if a file was truncated since.
   void read(const Array& array, const Box& box, std::span<std::byte> out, DecodedBlock& last) const;

@@ -27,7 +27,7 @@ struct WriterOptions {
   unsigned n_threads = 0;      // for compression; 0: as many as there are cores
   std::string base_hint = {};  // path of the base that is stored in sidecars
   uint64_t max_metadata_bytes = kMaxMetadataBytes;
-  std::optional<uint64_t> max_unstored_bytes = {};  // see limits.h
+  std::optional<uint64_t> max_unstored_bytes = {};  // see layer/footer.h
 };
 
 // Changes are pending until a flush writes them as one more layer, all or nothing. Memory is bounded by the size of
@@ -71,7 +71,7 @@ class Writer {
   // discards it.
   bool stage();
   uint32_t staged_number() const;
-  // layer_digest() of the staged layer (layer_digest.h); its path is sidecar_path() (layer_files.h).
+  // layer_digest() of the staged layer (layer.h); its path is sidecar_path() (layers.h).
   std::string staged_digest() const;
   // Renames the staged layer to its final path, durably: it is part of the array file.
   void publish();
