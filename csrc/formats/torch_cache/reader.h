@@ -106,7 +106,6 @@ class Cache {
 
   // False if the entry has no row; FieldError without the section.
   bool has_feature_row(int64_t entry) const { return feature_row(entry) >= 0; }
-  bool has_derivative_row(int64_t entry) const { return derivative_row(entry) >= 0; }
   // True if an entry has no row of features, or one with forces none of derivatives. False without the section.
   bool lacks_features() const { return std::ranges::find(feature_rows_, -1) != feature_rows_.end(); }
   bool lacks_derivatives() const;
