@@ -63,7 +63,7 @@ class ResidentBuilder:
     def copy(self, first: int, last: int, memory: Tensor) -> None: ...
     def source(self, memory: Tensor) -> ResidentSource: ...
 
-class KeptEdges:
+class PrecomputedEdges:
     def __init__(
         self,
         *,
@@ -80,7 +80,7 @@ def count_stored_rows(source: MoleculeSource, numbers: Sequence[int]) -> Tensor:
 
 class MoleculeBatcher(Batcher[_Made]):
     def __init__(
-        self, source: MoleculeSource, request: BatchRequest, edges: KeptEdges | None = None
+        self, source: MoleculeSource, request: BatchRequest, edges: PrecomputedEdges | None = None
     ) -> None: ...
     @property
     def request(self) -> BatchRequest: ...

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from atompack_torch._core import KeptEdges, ResidentBuilder, ResidentSource, view_arena
+from atompack_torch._core import PrecomputedEdges, ResidentBuilder, ResidentSource, view_arena
 from atompack_torch._native import BatchRequest, MoleculeSource
 from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.request import Request, shown_place
@@ -29,7 +29,7 @@ class ResidentBlock(NamedTuple):
         memory: (bytes,) uint8, everything.
         n_molecules: number of molecules.
         tables: fields and types of the records.
-        edges: name → place in the memory, for ``KeptEdges``.
+        edges: name → place in the memory, for ``PrecomputedEdges``.
     """
 
     memory: Tensor
@@ -46,7 +46,7 @@ class ResidentBlock(NamedTuple):
         views = view_arena(self.memory, list(self.edges.values()))
         return dict(zip(self.edges, views, strict=True))
 
-    def kept_edges(self, request: BatchRequest) -> KeptEdges | None:
+    def kept_edges(self, request: BatchRequest) -> PrecomputedEdges | None:
         """Returns the edges for batches; None if there are none.
 
         Args:
@@ -58,7 +58,7 @@ class ResidentBlock(NamedTuple):
         if not self.edges:
             return None
         edges = self.edge_tensors()
-        return KeptEdges(
+        return PrecomputedEdges(
             request=request,
             edge_ptr=edges["edge_ptr"],
             index=edges["index"],

@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import KeptEdges, MoleculeBatcher, count_stored_rows, resolve_indices
+from atompack_torch._core import (
+    MoleculeBatcher,
+    PrecomputedEdges,
+    count_stored_rows,
+    resolve_indices,
+)
 from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
@@ -72,7 +77,7 @@ class ResidentDataset(MoleculeDataset):
     _block: ResidentBlock
     _on_device: DeviceFields | None = None
     _rest: HostFields | None = None  # fields that stay on the host
-    _kept: KeptEdges | None = None
+    _kept: PrecomputedEdges | None = None
 
     def __init__(
         self,
