@@ -91,11 +91,7 @@ class Add(Stage):
         return bool(new)
 
     def finish(self, run: Run) -> None:
-        """Checks that there is no row left.
-
-        Raises:
-            FieldError: there is one.
-        """
+        """Checks that there is no row left."""
         for name, field in self._fields.items():
             done = self._atoms if _is_per_atom(field) else self._structures
             if self._rows[name].shape[0] != done:

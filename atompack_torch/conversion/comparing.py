@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.conversion.formats import open_source
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.pipe import count_molecules
+from atompack_torch.conversion.pipeline import Options
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.formats.conversion_report import Report
@@ -144,18 +144,12 @@ def diff(
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name}: expected a number from 0, got {tolerance}")
-    remote = RemoteEnds(storage_options, progress=progress)
-    with remote:
-        sources = []
-        try:
-            for path in (a, b):
-                local = remote.source(path, None)
-                sources.append(open_source(local, None, {}, None, storage_options))
-            comparison = _Comparison((rtol, atol), fields, exclude, max_numbers)
-            return comparison.run(sources[0], sources[1], progress=progress)
-        finally:
-            for source in sources:
-                source.close()
+    comparison = _Comparison((rtol, atol), fields, exclude, max_numbers)
+    options = Options(storage_options=storage_options)
+    with RemoteEnds(storage_options, progress=progress) as remote:
+        paths = [remote.source(path, None) for path in (a, b)]
+        with options.open_sources(paths) as (first, second):
+            return comparison.run(first, second, progress=progress)
 
 
 class _Comparison:

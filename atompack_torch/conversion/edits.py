@@ -118,11 +118,7 @@ class Filter(Stage):
         return columns if keep.all() else select(columns, keep)
 
     def finish(self, run: Run) -> None:
-        """Checks that some molecule had each field.
-
-        Raises:
-            FieldError: none had one.
-        """
+        """Checks that some molecule had each field."""
         if self._first:
             self._expression.check(self._known)
 
@@ -151,11 +147,7 @@ class Numbers(Stage):
         return columns if keep.all() else select(columns, keep)
 
     def finish(self, run: Run) -> None:
-        """Checks that all numbers occurred.
-
-        Raises:
-            FieldError: there were fewer molecules.
-        """
+        """Checks that all numbers occurred."""
         if len(self._numbers) and self._numbers[-1] >= self._first:
             raise FieldError(
                 f"expected at least {self._numbers[-1] + 1} structures, got {self._first}"
@@ -193,11 +185,7 @@ class Rename(Stage):
         return self._map.apply(columns, run.block_report)
 
     def finish(self, run: Run) -> None:
-        """Checks that every old name occurred.
-
-        Raises:
-            FieldError: one did not.
-        """
+        """Checks that every old name occurred."""
         for key in self._map.missing:
             raise FieldError(f"key_map: no structure has a field {key!r}")
 
@@ -239,11 +227,7 @@ class Drop(Stage):
         )
 
     def finish(self, run: Run) -> None:
-        """Checks that every name occurred.
-
-        Raises:
-            FieldError: one did not.
-        """
+        """Checks that every name occurred."""
         for name in self._names:
             if name not in self._found:
                 check_known(name, self._known - {name}, "fields: ")

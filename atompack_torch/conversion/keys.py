@@ -138,11 +138,7 @@ class MapKeys(Stage):
         return self._map.apply(columns, run.block_report)
 
     def end_source(self, run: Run) -> None:
-        """Reports the keys that no molecule of the source has.
-
-        Raises:
-            FieldError: no source has a key.
-        """
+        """Reports the keys that no molecule of the source has."""
         for key in self._map.missing if run.reads_whole_source else ():
             error = FieldError(f"{run.source.path}: key_map: no structure has a field {key!r}")
             run.report.miss_key(key, error)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
@@ -102,7 +101,7 @@ class Reading(NamedTuple):
 
 
 class Pipe:
-    """The stages of one target, and the target; a context that discards what is not finished.
+    """The stages of one target, and the target.
 
     Args:
         path: local path of the target.
@@ -130,8 +129,8 @@ class Pipe:
         """True if types turned out too narrow in the last run, which wrote nothing."""
         return self._types is not None and self._types.is_too_narrow
 
-    def begin(self, reading: Reading) -> Pipe:
-        """Opens the target, and returns the pipe for a ``with`` statement."""
+    def begin(self, reading: Reading) -> ExitStack:
+        """Opens the target; the stack that is returned discards it after an error."""
         self.report = reading.new_report()
         self._run = Run(self.report, reading.n_molecules, reading.part is not None)
         with ExitStack() as stack:
@@ -140,7 +139,7 @@ class Pipe:
             for stage in self._stages:
                 stage.begin(self._run)
             self._target = stack.pop_all()
-        return self
+        return self._target
 
     def begin_source(self, source: Source) -> None:
         """Starts with the next source."""
@@ -155,7 +154,8 @@ class Pipe:
         for stage in self._stages:
             columns = stage.apply(columns, self._run)
         if self.is_too_narrow:
-            self._discard(TypeError("types of fields are too narrow"))
+            fault = TypeError("types of fields are too narrow")
+            self._target.__exit__(TypeError, fault, None)
         elif block.is_inside and (n := len(columns.ptr) - 1):
             self._writer.write(columns)
             report.structures_written += n
@@ -185,21 +185,6 @@ class Pipe:
         if not self.is_too_narrow and os.fspath(self.path) != STDIN:
             report.bytes_written = bytes_at(Path(self.path))
         report.finish()
-
-    def _discard(self, error: BaseException) -> None:
-        self._target.__exit__(type(error), error, error.__traceback__)
-
-    def __enter__(self) -> Pipe:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._discard(error)
 
 
 def run_pipes(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> list[Report]:
@@ -233,7 +218,7 @@ def _run_once(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> Non
         ExitStack() as stack,
     ):
         for pipe in pipes:
-            stack.enter_context(pipe.begin(reading))
+            stack.push(pipe.begin(reading))
         reports = [pipe.report for pipe in pipes]
         for number, span in enumerate(reading.spans()):
             for pipe in pipes:

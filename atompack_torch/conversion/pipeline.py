@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Add, Values
 from atompack_torch.conversion.changes import Changes
-from atompack_torch.conversion.checks import CheckCells, CheckLabels
+from atompack_torch.conversion.checks import CheckCells, CheckLabels, MaskNan
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
 from atompack_torch.conversion.keys import KeyMap, MapKeys
-from atompack_torch.conversion.missing import MaskNan
 from atompack_torch.conversion.parts import (
     agree_on_plan,
     check_folder,
@@ -83,9 +83,16 @@ class Options:
         """Name in the source → name here."""
         return self.key_map or {}
 
-    def open_source(self, path: _Path) -> Source:
-        """Opens a source, which the caller closes."""
-        return open_source(path, self.format, self.keys, self.padding, self.storage_options)
+    @contextmanager
+    def open_sources(self, paths: Sequence[_Path]) -> Iterator[list[Source]]:
+        """Opens the sources, and closes them at the end."""
+        with ExitStack() as stack:
+            sources = []
+            for path in paths:
+                given = self.format, self.keys, self.padding, self.storage_options
+                sources.append(open_source(path, *given))
+                stack.callback(sources[-1].close)
+            yield sources
 
 
 def stages_of(options: Options, edits: Sequence[Stage]) -> list[Stage]:
@@ -259,10 +266,7 @@ def convert_edited(
         ValueError: an option does not suit the formats.
         FieldError: an edit does not suit the molecules.
     """
-    paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
-    if not paths:
-        raise ValueError("src: expected at least one file, got none")
-    remote = RemoteEnds(options.storage_options, progress=options.progress)
+    paths = paths_of(src)
     folder = None
     if options.part is not None:
         ((folder, edits),) = outputs
@@ -280,7 +284,7 @@ def convert_edited(
         url = os.fspath(output.path)
         if traits_of(known).makes_folder and is_url(url) and by_suffix(url) is not known:
             raise ValueError(f"{shown_url(url)}: expected a local path, got a URL")
-    with remote:
+    with RemoteEnds(options.storage_options, progress=options.progress) as remote:
         targets = [
             _Target(
                 known,
@@ -299,8 +303,7 @@ def convert_edited(
         for each in targets:
             _check_target(each, options)
             _check_ends(paths, each)
-        sources = [options.open_source(path) for path in paths]
-        try:
+        with options.open_sources(paths) as sources:
             edits = [edit for output in outputs for edit in output.edits]
             exact = options.part is not None or any(edit.needs_count for edit in edits)
             counts = count_molecules(sources, options.on_error, exact=exact)
@@ -309,9 +312,24 @@ def convert_edited(
                 return [_convert_part(reading, targets[0], folder, options)]
             pipes = [_pipe_to(each, options, _types_of(each)) for each in targets]
             return run_pipes(reading, pipes, progress=options.progress)
-        finally:
-            for source in sources:
-                source.close()
+
+
+def paths_of(src: _Path | Sequence[_Path]) -> list[_Path]:
+    """Returns the paths of sources, of which there must be one.
+
+    Args:
+        src: a path, or several.
+
+    Returns:
+        The paths.
+
+    Raises:
+        ValueError: there is none.
+    """
+    paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
+    if not paths:
+        raise ValueError("src: expected at least one file, got none")
+    return paths
 
 
 def _changes_of(changes: Changes | None, options: Mapping[str, Any]) -> Changes:

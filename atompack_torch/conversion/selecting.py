@@ -25,7 +25,7 @@ from atompack_torch.conversion.edits import (
 from atompack_torch.conversion.formats import target_format, traits_of
 from atompack_torch.conversion.keys import KeyMap
 from atompack_torch.conversion.pipe import count_molecules
-from atompack_torch.conversion.pipeline import Options, Output, convert_edited
+from atompack_torch.conversion.pipeline import Options, Output, convert_edited, paths_of
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.stages import Stage
 from atompack_torch.datasets.selection.dealing import deal, sizes_of
@@ -235,11 +235,8 @@ def _check_target(path: _Path, options: Options) -> None:
 @contextlib.contextmanager
 def _ends(src: _Path | Sequence[_Path], options: Options) -> Iterator[list[_Path]]:
     """Provides the sources, those that are downloaded as local files."""
-    paths = [src] if isinstance(src, (str, os.PathLike)) else [*src]
-    if not paths:
-        raise ValueError("src: expected at least one file, got none")
-    remote = RemoteEnds(options.storage_options, progress=options.progress)
-    with remote:
+    paths = paths_of(src)
+    with RemoteEnds(options.storage_options, progress=options.progress) as remote:
         yield [remote.source(path, options.format) for path in paths]
 
 
@@ -255,31 +252,12 @@ def _readable_again(src: _Path | Sequence[_Path], options: Options) -> Iterator[
         yield paths
 
 
-@contextlib.contextmanager
-def opened(paths: Sequence[_Path], options: Options) -> Iterator[list[Source]]:
-    """Opens sources.
-
-    Args:
-        paths: the files and folders.
-        options: the options of the conversion.
-
-    Yields:
-        The sources, closed at the end.
-    """
-    with contextlib.ExitStack() as stack:
-        sources = []
-        for path in paths:
-            sources.append(options.open_source(path))
-            stack.callback(sources[-1].close)
-        yield sources
-
-
 def _shuffled(n: int, seed: int) -> torch.Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
 def _count(paths: Sequence[_Path], options: Options) -> int:
-    with opened(paths, options) as sources:
+    with options.open_sources(paths) as sources:
         return sum(count or 0 for count in count_molecules(sources, "raise", exact=True))
 
 
@@ -288,7 +266,7 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Options) -> Array:
     found: list[Array] = [np.zeros(0, np.uint64)]
     known: set[str] = set()
     first = 0
-    with opened(paths, options) as sources:
+    with options.open_sources(paths) as sources:
         counts = count_molecules(sources, "raise", exact=False)
         total = None if None in counts else sum(count or 0 for count in counts)
         with Progress(total, "structures", label="reading groups", enabled=options.progress) as bar:
@@ -315,7 +293,7 @@ def _check_early(expression: Expression, paths: Sequence[_Path], options: Option
     """Checks the names of an expression before all is read, where the sources know their fields."""
     if any(os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)) for path in paths):
         return
-    with opened(paths, options) as sources:
+    with options.open_sources(paths) as sources:
         found = [_names(source, options) for source in sources]
     known = [names for names in found if names is not None]
     if len(known) == len(found):

@@ -77,11 +77,14 @@ class Stage:
         """Prepares for the blocks of the next source."""
 
     def apply(self, columns: Columns, run: Run) -> Columns:
-        """Returns the columns that the next stage receives.
+        """Makes the columns that the next stage receives.
 
         Args:
             columns: the columns of a block.
             run: the state of the run.
+
+        Returns:
+            The columns.
 
         Raises:
             AtompackError: the columns do not suit the stage.
@@ -93,6 +96,9 @@ class Stage:
 
     def finish(self, run: Run) -> None:
         """Reports on the run after the last source, before the target appears.
+
+        Args:
+            run: the state of the run.
 
         Raises:
             AtompackError: what was asked for was not possible.

@@ -37,11 +37,7 @@ class ChangeValues(Stage):
         self._units: dict[str, str | None] = {}
 
     def apply(self, columns: Columns, run: Run) -> Columns:
-        """Changes the values of a block.
-
-        Raises:
-            FieldError: a label is in another unit than before, or a value cannot be changed.
-        """
+        """Changes the values of a block."""
         path, report = run.source.path, run.block_report
         changes, stated = self._of_source(run)
         if not stated and (said := _said_units(columns)):
