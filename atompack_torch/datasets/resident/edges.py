@@ -60,7 +60,7 @@ class EdgeCounts(NamedTuple):
     floating: torch.dtype
 
     def forms(self, neighbors: NeighborList) -> dict[str, Form]:
-        """Returns dtype and shape of each tensor, as ``PrecomputedEdges`` of the native core takes them.
+        """Returns dtype and shape of each tensor, as ``PrecomputedEdges`` accepts them.
 
         Args:
             neighbors: options of the search.
