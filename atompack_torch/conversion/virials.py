@@ -114,7 +114,7 @@ def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Col
     return columns._replace(fields=[*fields, stress])
 
 
-def with_stress(columns: Columns, report: Report) -> Columns:
+def with_stress(columns: Columns, report: Report, source: str | None = None) -> Columns:
     """Replaces ``stress``, so far a virial in eV, by -virial / volume in eV/Å³.
 
     Without a cell of nonzero volume, the stress is missing.
@@ -122,6 +122,7 @@ def with_stress(columns: Columns, report: Report) -> Columns:
     Args:
         columns: columns of the block; cells in Å.
         report: receives notes about virials without a volume.
+        source: name of the virial in a format that has nothing else, for a note; None: no note.
 
     Returns:
         The block with stresses.
@@ -129,6 +130,8 @@ def with_stress(columns: Columns, report: Report) -> Columns:
     virial = _stress_of(columns)
     if virial is None:
         return columns
+    if source is not None:
+        report.note(f"{source!r} read as stress: -{source} / volume")
     mask = _mask_of(virial, columns)
     volumes = volumes_of(columns)
     lost = mask & ~(volumes > 0)

@@ -213,8 +213,6 @@ def _blocks(system: _System, elements: Array, folder: Path, report: Report) -> I
     for name, label in _LABELS.items():
         if name in arrays and label not in (name, "stress"):
             report.origin(label, name)
-    if "virial" in arrays:
-        report.note("'virial' read as stress: -virial / volume")
     step = max(1, min(BLOCK_STRUCTURES, BLOCK_ATOMS // max(1, n)))
     with ExitStack() as opened:
         for rows in arrays.values():
@@ -224,7 +222,7 @@ def _blocks(system: _System, elements: Array, folder: Path, report: Report) -> I
             last = min(first + step, n_frames)
             values = {name: rows.read(first, last) for name, rows in arrays.items()}
             made = _columns(system, elements, folder, values, last - first)
-            yield with_stress(made, report)
+            yield with_stress(made, report, "virial")
 
 
 def _check_shape(path: Path, name: str, rows: Rows, n_frames: int, n: int) -> None:

@@ -69,15 +69,12 @@ def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a folder; keys may name the elements of types."""
     types = _stated(_open_file(path), path).get("type_map")
     elements = elements_in(options.keys, types if isinstance(types, list) else ())
-
-    def read_range(report: Report, first: int, last: int | None) -> Iterator[Columns]:
-        return read(path, elements=elements, report=report, first=first, last=last)
-
+    read_blocks = partial(read, path, elements=elements)
     return Source(
         path,
-        lambda report: read_range(report, 0, None),
+        read_blocks,
         partial(count, path),
-        read_range=read_range,
+        read_range=read_blocks,
         own_keys=elements,
     )
 
@@ -93,11 +90,11 @@ def count(path: str) -> int:
 
 def read(
     path: str,
-    *,
-    elements: Mapping[str, int] | None = None,
     report: Report,
     first: int = 0,
     last: int | None = None,
+    *,
+    elements: Mapping[str, int] | None = None,
 ) -> Iterator[Columns]:
     """Yields frames in blocks, in order.
 
@@ -106,10 +103,10 @@ def read(
 
     Args:
         path: the folder.
-        elements: name of a type that is no symbol of an element → its atomic number.
         report: receives values that are left out.
         first: number of the first frame.
         last: one past the last frame; None: all.
+        elements: name of a type that is no symbol of an element → its atomic number.
 
     Yields:
         Blocks of structures.
@@ -122,9 +119,7 @@ def read(
     metadata = _metadata(file, path, elements or {})
     end = metadata.n_frames if last is None else last
     for columns in blocks(_records(file, path, metadata, range(first, end), report)):
-        if any(column.key == "stress" for column in columns.fields):
-            report.note("'virial' read as stress: -virial / volume")
-        yield with_stress(columns, report)
+        yield with_stress(columns, report, "virial")
 
 
 def _records(

@@ -98,15 +98,14 @@ def open_source(path: str, options: SourceOptions) -> Source:
             "any names"
         )
     keys = dict(options.keys)
+    read_blocks = partial(read, path, keys=keys)
     return Source(
         path,
-        lambda report: read(path, keys=keys, report=report),
+        read_blocks,
         partial(count, path, keys=keys),
         maps_keys=True,
         is_arrays=True,
-        read_range=lambda report, first, last: read(
-            path, keys=keys, report=report, first=first, last=last
-        ),
+        read_range=read_blocks,
         names=partial(_names, path, keys),
     )
 
@@ -187,21 +186,21 @@ def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
 
 def read(
     path: str,
-    *,
-    keys: Mapping[str, str] | None = None,
     report: Report,
     first: int = 0,
     last: int | None = None,
+    *,
+    keys: Mapping[str, str] | None = None,
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in the order of the names of groups, in the file's types.
 
     Args:
         path: the file.
-        keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a
-            property, with its scope (``atom_properties/q``) where that matters.
         report: receives the interpretation of names, and what was left out.
         first: number of the first structure.
         last: one past the last structure; None: all.
+        keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a
+            property, with its scope (``atom_properties/q``) where that matters.
 
     Yields:
         Blocks of structures, of several groups.

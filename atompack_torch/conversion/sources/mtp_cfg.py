@@ -85,9 +85,7 @@ def read(path: str, *, elements: Mapping[int, int], report: Report) -> Iterator[
         UnsupportedFormatError: the element of a type is unknown.
     """
     for columns in blocks(_records(path, elements, report)):
-        if any(column.key == "stress" for column in columns.fields):
-            report.note("'PlusStress' read as stress: -PlusStress / volume")
-        yield with_stress(columns, report)
+        yield with_stress(columns, report, "PlusStress")
 
 
 def _records(path: str, elements: Mapping[int, int], report: Report) -> Iterator[Parts]:

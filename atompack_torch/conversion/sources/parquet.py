@@ -54,16 +54,15 @@ class _Plan(NamedTuple):
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file, or a folder of files that are read in the order of their paths."""
     keys = dict(options.keys)
+    read_blocks = partial(read, path, keys=keys)
     return Source(
         path,
-        lambda report: read(path, keys=keys, report=report),
+        read_blocks,
         partial(count, path, keys=keys),
         lambda: bytes_at(Path(path), _SUFFIX),
         maps_keys=True,
         is_arrays=True,
-        read_range=lambda report, first, last: read(
-            path, keys=keys, report=report, first=first, last=last
-        ),
+        read_range=read_blocks,
         names=partial(_names, path, keys),
         keeps_open=_is_own(path),
     )
@@ -111,11 +110,11 @@ def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
 
 def read(
     path: str,
-    *,
-    keys: Mapping[str, str] | None = None,
     report: Report,
     first: int = 0,
     last: int | None = None,
+    *,
+    keys: Mapping[str, str] | None = None,
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, in the types of the file.
 
@@ -123,13 +122,13 @@ def read(
 
     Args:
         path: a file, or a folder, whose files are read in the order of their paths.
+        report: receives the interpretation of columns and what was left out.
+        first: number of the first structure.
+        last: one past the last structure; None: all.
         keys: name of a column, or ``COLUMN.PART`` of a column of structs → name here:
             ``positions``, ``atomic_numbers``, a label, or a property, with its scope
             (``atom_properties/q``) where the shape is ambiguous. Values of these columns stay as
             they are, whatever the set.
-        report: receives the interpretation of columns and what was left out.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
 
     Yields:
         Blocks of structures.

@@ -69,14 +69,13 @@ def is_pickled(path: str) -> bool:
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file."""
     keys = options.keys
+    read_blocks = partial(read, path, keys=keys)
     return Source(
         path,
-        lambda report: read(path, keys=keys, report=report),
+        read_blocks,
         partial(count, path),
         own_keys={key for key, name in keys.items() if name in _STRUCTURE},
-        read_range=lambda report, first, last: read(
-            path, keys=keys, report=report, first=first, last=last
-        ),
+        read_range=read_blocks,
     )
 
 
@@ -97,11 +96,11 @@ def count(path: str) -> int:
 
 def read(
     path: str,
-    *,
-    keys: Mapping[str, str] | None = None,
     report: Report,
     first: int = 0,
     last: int | None = None,
+    *,
+    keys: Mapping[str, str] | None = None,
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, in the types of the file.
 
@@ -110,11 +109,11 @@ def read(
 
     Args:
         path: the file.
-        keys: names of positions and atomic numbers, and names that are not read as labels, because
-            they are mapped to others.
         report: receives the interpretation of names, and values that are left out.
         first: number of the first structure.
         last: one past the last structure; None: all.
+        keys: names of positions and atomic numbers, and names that are not read as labels, because
+            they are mapped to others.
 
     Returns:
         Blocks of structures.

@@ -43,11 +43,12 @@ class Shape(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a data set."""
+    read_blocks = partial(read, path)
     return Source(
         path,
-        lambda report: read(path, report=report),
+        read_blocks,
         partial(count, path),
-        read_range=lambda report, first, last: read(path, report=report, first=first, last=last),
+        read_range=read_blocks,
         keeps_open=True,
     )
 
@@ -62,9 +63,7 @@ def count(path: _Path) -> int:
     return len(ShardDataset(path))
 
 
-def read(
-    path: _Path, *, report: Report, first: int = 0, last: int | None = None
-) -> Iterator[Columns]:
+def read(path: _Path, report: Report, first: int = 0, last: int | None = None) -> Iterator[Columns]:
     """Yields the examples, all of them molecules, in blocks and in order.
 
     Args:

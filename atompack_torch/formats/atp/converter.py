@@ -27,14 +27,13 @@ def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file or a folder of shards."""
     given = options.storage_options
     measure = partial(_remote_bytes if is_url(path) else _local_bytes, path, given)
+    read_blocks = partial(read, path, storage_options=given)
     return Source(
         shown_url(path) if is_url(path) else path,
-        lambda report: read(path, report=report, storage_options=given),
+        read_blocks,
         partial(count, path, given),
         measure,
-        read_range=lambda report, first, last: read(
-            path, report=report, storage_options=given, first=first, last=last
-        ),
+        read_range=read_blocks,
         example=partial(example, path, given),
         keeps_open=True,
     )
@@ -80,20 +79,20 @@ def example(path: _Path, storage_options: Options = None) -> Columns | None:
 
 def read(
     path: _Path,
-    *,
     report: Report,
-    storage_options: Options = None,
     first: int = 0,
     last: int | None = None,
+    *,
+    storage_options: Options = None,
 ) -> Iterator[Columns]:
     """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
 
     Args:
         path: the file or folder.
         report: receives molecules that cannot be read.
-        storage_options: options of the store of a URL.
         first: number of the first molecule.
         last: one past the last molecule; None: all.
+        storage_options: options of the store of a URL.
 
     Yields:
         Blocks of molecules.
