@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import ase
 import ase.db
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from ase.calculators.singlepoint import SinglePointCalculator
+from reference.batches import assert_same_batches
 
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
@@ -74,7 +74,7 @@ def test_there_and_back(images: list[ase.Atoms], tmp_path: Path) -> None:
     report = convert(first, database, progress=False)
     assert not report.skipped
     convert(database, second, progress=False)
-    assert_same(apt.AtpDataset(first)[:], apt.AtpDataset(second)[:])
+    assert_same_batches(apt.AtpDataset(first)[:], apt.AtpDataset(second)[:])
     rows = [row.toatoms() for row in ase.db.connect(database).select(sort="id")]
     for row, image in zip(rows, images, strict=True):
         assert (row.positions == image.positions).all()
@@ -83,58 +83,6 @@ def test_there_and_back(images: list[ase.Atoms], tmp_path: Path) -> None:
     row = ase.db.connect(database).get(1)
     assert row.key_value_pairs["origin"] == "run 0"
     assert row.data["weights"].tolist() == images[0].info["weights"].tolist()
-
-
-def assert_same(got: Any, want: Any) -> None:
-    assert set(got.keys()) == set(want.keys())
-    for key in want.keys():
-        assert got.mask(key).tolist() == want.mask(key).tolist(), key
-        assert got.level(key) == want.level(key), key
-        for g, w in zip(got[key], want[key], strict=True):
-            if isinstance(w, torch.Tensor):
-                assert g.dtype == w.dtype, key
-                assert g.numpy().tobytes() == w.numpy().tobytes(), key
-            else:
-                assert g == w, key
-
-
-ODD = {
-    "energy": 1.5,  # names of labels and of ASE
-    "forces": np.arange(6.0).reshape(2, 3),
-    "name": 3,
-    "id": 7,
-    "calculator": "text",
-    "CO": 2,
-    "a b": 1,
-    "1": 4,
-    "": 0.5,
-    "properties/x": 1.25,
-    "atom_properties/x": 2.5,
-    "number": "12",  # text that reads like one
-    "true": "True",
-    "nan": float("nan"),
-    "infinite": float("-inf"),
-    "large": 2**62 + 1,
-    "none": None,
-    "f4": np.float32([0.1, 0.2]),
-    "tensor": np.arange(8, dtype=np.int32).reshape(2, 2, 2),
-    "empty": np.zeros((0, 3)),
-    "é中": "ü\n\0",
-}
-
-
-def test_odd_keys_and_values_survive(tmp_path: Path) -> None:
-    first, database, second = (tmp_path / name for name in ("1.atp", "2.db", "3.atp"))
-    arrays = {"q": np.float32([0.1, 0.2]), "charges": np.ones((2, 3)), "z": np.arange(2)}
-    labels = {"stress": np.arange(9.0).reshape(3, 3), "name": "12", "pbc": np.ones(3, bool)}
-    labels |= {"cell": np.eye(3), "charges": np.array([0.1, -0.1])}
-    record = Parts(np.zeros((2, 3)), np.array([0, 118]), labels, ODD, arrays)
-    with apt.AtpWriter(first) as writer:
-        writer.write_columns(columns_of([record]))
-    report = convert(first, database, progress=False)
-    assert not report.skipped
-    convert(database, second, progress=False)
-    assert_same(apt.AtpDataset(second)[:], apt.AtpDataset(first)[:])
 
 
 def test_what_a_row_cannot_hold_is_named(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ ODD: dict[str, Any] = {
     "id": 7,
     "calculator": "text",
     "CO": 2,
+    "a b": 1,
     "1": 4,
     "01": 5,
     " 2": 6,
@@ -122,7 +123,8 @@ ODD: dict[str, Any] = {
     "__complex__": "x",
     "properties/x": 1.25,
     "atom_properties/x": 2.5,
-    "number": "12",
+    "number": "12",  # text that reads like one
+    "true": "True",
     "charge": 1,
     "spin": 2,
     "masses": 4.0,
