@@ -30,11 +30,6 @@ class Case:
     is_of_original: bool = False  # shape of a benchmark of atlas-python; more is measured
 
     @property
-    def variable_bytes(self) -> int:
-        """Raw bytes of one variable over all datasets."""
-        return self.n * int(np.prod(self.shape)) * 4
-
-    @property
     def quarter(self) -> tuple[list[int], list[int]]:
         """Start and shape of the slice: a quarter of each axis, not from its beginning."""
         counts = [max(1, extent // 4) for extent in self.shape]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from atompack_torch.display.markup import Markup, number, tag
+from atompack_torch.display.markup import Markup, tag
 
 _WIDTH, _HEIGHT = 1000, 200  # of the drawing, which is stretched to the page
 _MIN_BAR = 2  # height of a bar that is not empty
@@ -235,8 +235,3 @@ def meter(part: int, whole: int, text: str) -> Markup:
         width = max(width, 1.0)
     bar = tag("span", tag("span", style=f"width:{width:.4g}%"), class_="apt-meter")
     return tag("span", bar, " ", tag("span", text, class_="apt-share"), class_="apt-cover")
-
-
-def spread_row(values: Sequence[float | None]) -> list[str]:
-    """Formats statistics for the cells of a table."""
-    return [number(value) for value in values]

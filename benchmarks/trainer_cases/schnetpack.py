@@ -24,7 +24,6 @@ import schnetpack.transform as trn  # isort: skip
 N = 256
 BATCH = 64
 UNITS = {"energy": "eV", "forces": "eV/Ang"}
-DTYPE = torch.float32
 
 
 def write(folder: Path) -> tuple[Path, Any]:

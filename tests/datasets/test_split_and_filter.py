@@ -323,10 +323,6 @@ def test_data_without_labels_is_refused(tmp_path: Path) -> None:
 # Splits
 
 
-def groups_of(dataset: Any, key: str) -> list[str]:
-    return [str(dataset[i][key]) for i in range(len(dataset))]
-
-
 @pytest.mark.parametrize("by", ["trajectory", "step", "formula"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_groups_stay_together(dataset: apt.AtpDataset, by: str, seed: int) -> None:

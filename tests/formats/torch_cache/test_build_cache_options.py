@@ -167,10 +167,6 @@ def test_goes_on_twice_and_elsewhere(path: Path, target: Path, undisturbed: Path
     assert target.read_bytes() == undisturbed.read_bytes()
 
 
-def exclude_forces(path: Path) -> Any:
-    return apt.AtpDataset(path, exclude=["forces"])
-
-
 CHANGES: dict[str, Any] = {
     "dtype": lambda path: (apt.AtpDataset(path), {"dtype": "float32"}),
     "features": lambda path: (apt.AtpDataset(path), {"features": False}),

@@ -32,7 +32,6 @@ TYPES = ("H", "C", "O", "Al", "Cu")
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "nequip.yaml"
 OURS = "atompack_torch.trainers.nequip.DataModule"
 SECONDS = 300.0
-_LABEL_KEYS = {"energy": "total_energy", "forces": "forces", "stress": "stress"}
 
 set_global_state()  # as every command of NequIP does
 
