@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
     from atompack_torch.formats.atlas_shards.writer import ShardWriter
     from atompack_torch.formats.atlas_store.array_file import ArrayFile
-    from atompack_torch.formats.atlas_store.array_schema import ArraySchema
-    from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+    from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics
     from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
     from atompack_torch.formats.atlas_store.block_cache import BlockCache
-    from atompack_torch.formats.atlas_store.column_scan import ColumnScan
+    from atompack_torch.formats.atlas_store.columns import ColumnScan
     from atompack_torch.formats.atlas_store.dataset import AtlasDataset
     from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
     from atompack_torch.formats.atp.dataset import AtpDataset
@@ -75,7 +74,7 @@ else:
     _HOMES = {
         "ArrayFile": "formats.atlas_store.array_file",
         "ArraySchema": "formats.atlas_store.array_schema",
-        "ArrayStatistics": "formats.atlas_store.array_statistics",
+        "ArrayStatistics": "formats.atlas_store.array_schema",
         "AseLmdbDataset": "formats.aselmdb.dataset",
         "AtlasDataset": "formats.atlas_store.dataset",
         "AtlasStore": "formats.atlas_store.atlas_store",
@@ -87,7 +86,7 @@ else:
         "BlockShuffleSampler": "loading.samplers",
         "BucketBatchSampler": "loading.samplers",
         "ChebyshevDescriptor": "ops.chebyshev",
-        "ColumnScan": "formats.atlas_store.column_scan",
+        "ColumnScan": "formats.atlas_store.columns",
         "StoredDataset": "formats.atlas_store.stored_dataset",
         "CorruptFileError": "errors",
         "DistributedMoleculeSampler": "loading.samplers",

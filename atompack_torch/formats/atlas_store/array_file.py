@@ -9,15 +9,13 @@ from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
-from atompack_torch.formats.atlas_store.array_file_handle import ArrayFileHandle
-from atompack_torch.formats.atlas_store.array_schema import ArraySchema, put
-from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics, put
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
+from atompack_torch.formats.atlas_store.handles import ArrayFileHandle, BlockOptions, MemoryLimits
 from atompack_torch.formats.atlas_store.remote_handles import (
     MemoryArrayFileHandle,
     RemoteArrayFileHandle,
 )
-from atompack_torch.formats.atlas_store.store_options import BlockOptions, MemoryLimits
 from atompack_torch.formats.atlas_store.stored_values import Values, definition
 from atompack_torch.formats.writer_base import FlushingWriter
 from atompack_torch.options import (

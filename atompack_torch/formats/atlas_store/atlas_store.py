@@ -5,17 +5,39 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+import torch
+
+from atompack_torch._core import read_held
+from atompack_torch.batch.indices import Indices
 from atompack_torch.formats.atlas_store import xarray_datasets
+from atompack_torch.formats.atlas_store.array_schema import (
+    ArraySchema,
+    ArrayStatistics,
+    Bound,
+    check_bounds,
+    comparable,
+    may_match,
+    put,
+)
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
-from atompack_torch.formats.atlas_store.readable_atlas_store import ReadableAtlasStore
+from atompack_torch.formats.atlas_store.columns import ColumnScan, Layout, StoreColumns, StoreNames
+from atompack_torch.formats.atlas_store.handles import (
+    MemoryLimits,
+    StoreHandle,
+    StoreOptions,
+)
 from atompack_torch.formats.atlas_store.remote_handles import RemoteStoreHandle
-from atompack_torch.formats.atlas_store.store_changes import StoreChanges
-from atompack_torch.formats.atlas_store.store_handle import StoreHandle
-from atompack_torch.formats.atlas_store.store_options import MemoryLimits, StoreOptions
 from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
-from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, is_url
+from atompack_torch.formats.atlas_store.stored_values import (
+    Attribute,
+    Values,
+    attribute,
+    definition,
+)
+from atompack_torch.formats.writer_base import FlushingWriter
+from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 
@@ -23,7 +45,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-class AtlasStore(ReadableAtlasStore):
+class AtlasStore(FlushingWriter):
     """Handle of an ATLAS store, a folder of named datasets.
 
         with AtlasStore("profiles") as store:
@@ -85,6 +107,8 @@ class AtlasStore(ReadableAtlasStore):
         TypeError, ValueError: an option does not have one of its values.
     """
 
+    _handle: StoreHandle
+
     def __init__(
         self,
         path: str | os.PathLike[str] | Mapping[str, Buffer],
@@ -130,8 +154,15 @@ class AtlasStore(ReadableAtlasStore):
             warnings.warn(text, stacklevel=2)
 
     def _own(self, handle: StoreHandle) -> None:
-        super()._own(handle)
-        self._changes = StoreChanges(handle)
+        self._handle = handle
+        self._names = StoreNames(handle)
+        self.columns = StoreColumns(handle, self._names)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self._handle.state()
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self._own(StoreHandle.of_state(state))
 
     def last_flush(self) -> AtlasStore:
         """Returns another handle, for reading, that keeps showing what ``scan`` shows now.
@@ -155,6 +186,219 @@ class AtlasStore(ReadableAtlasStore):
         """Iterates over the names of the datasets, in stored order."""
         return iter(self.datasets)
 
+    @property
+    def datasets(self) -> list[str]:
+        """Names of the datasets, in stored order."""
+        return list(self._names.datasets())
+
+    @property
+    def arrays(self) -> list[str]:
+        """Names of the arrays of all datasets, sorted."""
+        return sorted(self._names.arrays())
+
+    def arrays_of(self, dataset: str) -> list[str]:
+        """Returns the names of the arrays of one dataset.
+
+        Args:
+            dataset: name of the dataset.
+
+        Returns:
+            Names in stored order, pending changes included.
+
+        Raises:
+            FieldError: there is no such dataset.
+        """
+        return self._names.arrays_of(dataset)
+
+    def attrs(self, dataset: str) -> dict[str, Attribute]:
+        """Returns the attributes of a dataset.
+
+        Args:
+            dataset: name of the dataset.
+
+        Returns:
+            Key to bool, int, float, str or ``numpy.datetime64`` in nanoseconds, pending changes
+            included.
+
+        Raises:
+            FieldError: there is no such dataset.
+        """
+        return self._handle.current().attributes(self._names.dataset_number(dataset))
+
+    @overload
+    def schema(self, array: str, dataset: None = None) -> dict[str, ArraySchema]: ...
+    @overload
+    def schema(self, array: str, dataset: str) -> ArraySchema: ...
+    def schema(
+        self, array: str, dataset: str | None = None
+    ) -> ArraySchema | dict[str, ArraySchema]:
+        """Storage layout of an array.
+
+        Args:
+            array: its name.
+            dataset: name of one dataset; None: all that have the array.
+
+        Returns:
+            An ``ArraySchema``, or a dict from dataset to ``ArraySchema``.
+
+        Raises:
+            FieldError: no such array or dataset.
+            CorruptFileError: the array's file contradicts itself or the metadata.
+        """
+        columns = self.columns
+        return columns.schemas(array) if dataset is None else columns.schema(array, dataset)
+
+    def read(
+        self,
+        dataset: str,
+        array: str,
+        start: Sequence[int] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Values:
+        """Reads one array of one dataset, or a slice of it.
+
+        Args:
+            dataset: name of the dataset.
+            array: name of the array.
+            start: the first element along each axis; None: 0.
+            shape: number of elements along each axis, clamped to the array; None: to the end.
+
+        Returns:
+            A tensor of the stored dtype, timestamps as int64 nanoseconds; strings and binary values
+            as ``str`` or ``bytes`` in lists nested once per axis.
+
+        Raises:
+            FieldError: no such dataset or array, other axes, or beyond ``max_unstored_bytes``.
+            CorruptFileError: the file is damaged.
+        """
+        reader = self._handle.held_reader
+        if reader is not None and start is None and shape is None:
+            try:
+                held = read_held(reader, dataset, array)
+            except TypeError:  # a name that is not a string: as in a scan
+                held = None
+            if held is not None:
+                return held
+        return self.columns.read(dataset, array, start, shape)
+
+    def scan(
+        self,
+        array: str,
+        datasets: Sequence[str] | Indices | None = None,
+        start: Sequence[int] | None = None,
+        shape: Sequence[int] | None = None,
+        layout: Layout = "stacked",
+        dtype: torch.dtype | None = None,
+        *,
+        num_threads: int | None = None,
+    ) -> ColumnScan:
+        """Reads the same slice of one array from many datasets.
+
+        Each block that holds a part of it is decompressed once, on several threads.
+
+        Args:
+            array: name of the array.
+            datasets: names, or indices into ``datasets``, in any order, repeats allowed; or a bool
+                mask with one entry per dataset; None: all, in stored order.
+            start: the first element along each axis; None: 0.
+            shape: number of elements along each axis, clamped to each array; None: to the end.
+            layout: see ``ColumnScan``.
+            dtype: cast numbers while copying: floats and integers to floats, integers to integer
+                dtypes that can represent all of them.
+            num_threads: maximum number of threads; None: as many as torch uses.
+
+        Returns:
+            Values of the D datasets, with their mask and names.
+
+        Raises:
+            FieldError: no such array or dataset, shapes or dtypes differ where the layout joins
+                them, a different number of axes, or a cast that loses range.
+            IndexError: an index is out of range, or the mask has the wrong length.
+            TypeError: ``datasets`` is neither names nor integers nor a mask.
+            CorruptFileError: a file is damaged.
+        """
+        options = (start, shape, layout, dtype, num_threads)
+        return self.columns.scan([array], datasets, *options)[array]
+
+    def scan_many(
+        self,
+        arrays: Sequence[str],
+        datasets: Sequence[str] | Indices | None = None,
+        start: Sequence[int] | None = None,
+        shape: Sequence[int] | None = None,
+        layout: Layout = "stacked",
+        dtype: torch.dtype | None = None,
+        *,
+        num_threads: int | None = None,
+    ) -> dict[str, ColumnScan]:
+        """Runs ``scan`` for several arrays at once; all tensors share one allocation.
+
+        Args:
+            arrays: names of arrays.
+            datasets: as for ``scan``.
+            start: the first element along each axis of every array; None: 0.
+            shape: number of elements along each axis, clamped to each array; None: to the end.
+            layout: see ``ColumnScan``.
+            dtype: as for ``scan``.
+            num_threads: maximum number of threads; None: as many as torch uses.
+
+        Returns:
+            Name of each array to its ``ColumnScan``.
+
+        Raises:
+            FieldError, IndexError, TypeError, CorruptFileError: as for ``scan``.
+        """
+        return self.columns.scan(arrays, datasets, start, shape, layout, dtype, num_threads)
+
+    def stats(self, array: str) -> dict[str, ArrayStatistics]:
+        """Returns the stored statistics of an array; no data is read.
+
+        Args:
+            array: name of the array.
+
+        Returns:
+            Dataset to statistics. Datasets whose array was never written are omitted, and after a
+            killed flush all whose array it changed, until the store is opened for writing.
+
+        Raises:
+            FieldError: there is no such array.
+        """
+        number, reader = self._names.flushed_array_number(array), self._handle.reader()
+        stored, names = reader.statistics(number), self._names.flushed_datasets()
+        present = (names[i] for i in reader.datasets_with(number))
+        return {name: ArrayStatistics(*stored[name]) for name in present if name in stored}
+
+    def select(
+        self,
+        array: str,
+        min: Bound | None = None,  # noqa: A002
+        max: Bound | None = None,  # noqa: A002
+    ) -> list[str]:
+        """Datasets whose array may hold a value from ``min`` to ``max``; no data is read.
+
+        The decision rests on the stored statistics, which ignore fill values: arrays without
+        statistics may match, arrays that hold only fill values do not.
+
+        Args:
+            array: name of the array.
+            min: lower bound, inclusive; None: no bound.
+            max: upper bound, inclusive; None: no bound.
+
+        Returns:
+            Names, in stored order.
+
+        Raises:
+            FieldError: no such array, or a numeric bound for an array of strings or the reverse.
+            TypeError: a bound is neither a number nor a string nor a ``datetime64``.
+        """
+        number, reader = self._names.flushed_array_number(array), self._handle.reader()
+        stored, names = reader.statistics(number), self._names.flushed_datasets()
+        least, most = comparable(min), comparable(max)
+        where = f"{self._handle.path}: array {array!r}"
+        check_bounds(where, stored.values(), (least, most))
+        present = (names[i] for i in reader.datasets_with(number))
+        return [name for name in present if may_match(stored.get(name), least, most)]
+
     def create_dataset(self, name: str) -> None:
         """Adds a dataset without arrays.
 
@@ -164,7 +408,7 @@ class AtlasStore(ReadableAtlasStore):
         Raises:
             FieldError: the dataset exists already, or cannot have this name.
         """
-        self._changes.create_dataset(name)
+        self._handle.changing().create_dataset(utf8("dataset", name))
 
     def define_array(
         self,
@@ -191,8 +435,8 @@ class AtlasStore(ReadableAtlasStore):
             FieldError: the dataset has the array already, or a value here cannot be stored.
             ValueError: arrays cannot have this dtype.
         """
-        layout = (dtype, shape, dimension_names, chunk_shape, fill_value)
-        self._changes.define_array(dataset, array, *layout)
+        stored = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
+        self._handle.changing().define(utf8("dataset", dataset), utf8("array", array), *stored)
 
     def write(
         self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None
@@ -208,7 +452,7 @@ class AtlasStore(ReadableAtlasStore):
         Raises:
             FieldError: no such array, or the box or the values do not fit.
         """
-        self._changes.write(dataset, array, values, start)
+        put(self._handle.changing(), (dataset, array), values, start)
 
     def set_attr(self, dataset: str, key: str, value: Any) -> None:
         """Sets an attribute of a dataset.
@@ -223,7 +467,8 @@ class AtlasStore(ReadableAtlasStore):
                 metadata), a string that parses as a timestamp, an integer of more than 64 bits.
             TypeError: the value is of another type.
         """
-        self._changes.set_attr(dataset, key, value)
+        place = utf8("dataset", dataset), utf8("attribute", key)
+        self._handle.changing().set_attribute(*place, attribute(value))
 
     def delete_array(self, dataset: str, array: str) -> None:
         """Removes an array from a dataset; the next ``compact`` reclaims its space.
@@ -235,7 +480,7 @@ class AtlasStore(ReadableAtlasStore):
         Raises:
             FieldError: there is no such dataset or array.
         """
-        self._changes.delete_array(dataset, array)
+        self._handle.changing().delete_array(utf8("dataset", dataset), utf8("array", array))
 
     def delete_dataset(self, name: str) -> None:
         """Removes a dataset and its arrays.
@@ -246,7 +491,7 @@ class AtlasStore(ReadableAtlasStore):
         Raises:
             FieldError: there is no such dataset.
         """
-        self._changes.delete_dataset(name)
+        self._handle.changing().delete_dataset(utf8("dataset", name))
 
     def from_xarray(
         self,
@@ -269,3 +514,51 @@ class AtlasStore(ReadableAtlasStore):
             FieldError: names, dtypes or attributes cannot be stored, or the dataset exists.
         """
         xarray_datasets.add(self, name, dataset, chunks, fill_value)
+
+    def to_xarray(
+        self,
+        dataset: str | Sequence[str],
+        arrays: Sequence[str] | None = None,
+        *,
+        concat_dim: str = "dataset",
+        chunks: Any = None,
+    ) -> xarray.Dataset:
+        """Opens one dataset, or several as one, with xarray; needs the extra ``xarray``.
+
+        Values are read when they are used, and only those that are; ``.load()`` reads all. They
+        are then those of the store at that time. Coordinates, dimensions, attributes of variables
+        and ``_FillValue`` are restored as ``from_xarray`` or atlas-python stored them. Several
+        datasets are stacked along a new dimension, whose coordinate has their names; their other
+        coordinates and attributes are those of the first.
+
+        Args:
+            dataset: name of the dataset, or a list of names.
+            arrays: names of the arrays; None: all.
+            concat_dim: name of the new dimension for a list.
+            chunks: None: without dask; ``{}``: dask arrays with the stored chunks; else as for
+                ``xarray.open_dataset``.
+
+        Returns:
+            The dataset.
+
+        Raises:
+            FieldError: no such dataset or array, the dimensions of arrays are inconsistent, or
+                layouts differ between the datasets of a list.
+        """
+        import xarray
+
+        return xarray.open_dataset(
+            self,  # type: ignore[arg-type]  # passed on to the engine
+            engine="atlas",
+            group=dataset,
+            arrays=arrays,
+            concat_dim=concat_dim,
+            chunks=chunks,
+        )
+
+    def __len__(self) -> int:
+        return len(self._handle.current())
+
+    def __repr__(self) -> str:
+        content = f"{len(self)} datasets" if self._handle.is_open else "not open"
+        return f"AtlasStore({self._handle.path!r}, {content})"

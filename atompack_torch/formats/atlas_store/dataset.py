@@ -22,7 +22,7 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 from atompack_torch.formats.atlas_store.block_cache import BlockCache
-from atompack_torch.formats.atlas_store.column_scan import Layout
+from atompack_torch.formats.atlas_store.columns import Layout
 from atompack_torch.formats.atlas_store.stored_values import Values
 from atompack_torch.options import Buffer, is_url, short_list
 

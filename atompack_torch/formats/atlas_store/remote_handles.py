@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from atompack_torch._native import ArrayFileWriter, AtlasReader, AtlasWriter
-from atompack_torch.formats.atlas_store.array_file_handle import ArrayFileHandle
-from atompack_torch.formats.atlas_store.array_file_publishing import ArrayFilePublisher
 from atompack_torch.formats.atlas_store.block_cache import BlockCache
-from atompack_torch.formats.atlas_store.store_handle import StoreHandle, Version
-from atompack_torch.formats.atlas_store.store_options import BlockOptions, StoreOptions
-from atompack_torch.formats.atlas_store.store_publishing import StorePublisher
+from atompack_torch.formats.atlas_store.handles import (
+    ArrayFileHandle,
+    BlockOptions,
+    StoreHandle,
+    StoreOptions,
+    Version,
+)
+from atompack_torch.formats.atlas_store.publishing import ArrayFilePublisher, StorePublisher
 from atompack_torch.options import MEMORY
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.staging import Options, TemporaryFolder, naming

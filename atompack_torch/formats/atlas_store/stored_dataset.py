@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.formats.atlas_store.array_schema import ArraySchema
-from atompack_torch.formats.atlas_store.array_statistics import ArrayStatistics
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics
 from atompack_torch.formats.atlas_store.stored_values import Attribute, Values
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from atompack_torch.errors import FieldError
 
 if TYPE_CHECKING:
     from atompack_torch.formats.atlas_store.array_schema import ArraySchema
-    from atompack_torch.formats.atlas_store.readable_atlas_store import ReadableAtlasStore
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
     from atompack_torch.formats.atlas_store.stored_values import Values
 
 
@@ -76,9 +76,7 @@ class StoredArray(_LazyArray):
         schema: its layout.
     """
 
-    def __init__(
-        self, store: ReadableAtlasStore, dataset: str, array: str, schema: ArraySchema
-    ) -> None:
+    def __init__(self, store: AtlasStore, dataset: str, array: str, schema: ArraySchema) -> None:
         self._store, self._place, self._dtype = store, (dataset, array), schema.dtype
         self.shape, self.dtype = schema.shape, host_dtype(schema.dtype)
 
@@ -98,7 +96,7 @@ class StackedArray(_LazyArray):
     """
 
     def __init__(
-        self, store: ReadableAtlasStore, datasets: Sequence[str], array: str, schema: ArraySchema
+        self, store: AtlasStore, datasets: Sequence[str], array: str, schema: ArraySchema
     ) -> None:
         self._store, self._datasets, self._array = store, list(datasets), array
         self._dtype = schema.dtype

@@ -13,7 +13,7 @@ from reference.column_scan import assert_scan, scan
 from reference.compare import assert_same
 
 import atompack_torch as apt
-from atompack_torch.formats.atlas_store.column_scan import LAYOUTS
+from atompack_torch.formats.atlas_store.columns import LAYOUTS
 
 THREADS = (None, 1, 2)
 
