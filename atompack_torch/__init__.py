@@ -153,7 +153,6 @@ else:
     def _load_library() -> None:
         """All of it, not just the name asked for: a process may give up rights after its start."""
         importlib.import_module(f"{__name__}._core")  # first, because it checks the installed torch
-        importlib.import_module(f"{__name__}.batch.pytree")  # registers batches as pytree nodes
         importlib.import_module(
             f"{__name__}.datasets.transport"
         )  # registers how batches cross processes

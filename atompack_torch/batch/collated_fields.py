@@ -1,16 +1,16 @@
-"""Fields of several molecules by name, with masks, and moves of all their tensors at once."""
+"""Collated fields by name, with levels and masks: the base of batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, KeysView, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from atompack_torch.batch import storage
-from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
 from atompack_torch.batch.storage import Structure, Value
+from atompack_torch.errors import UnknownFieldError
 from atompack_torch.fields import (
     ALIASES,
     ATOM_INDICES,
@@ -18,11 +18,90 @@ from atompack_torch.fields import (
     CANONICAL,
     COLUMNS,
     MASKS,
+    NEIGHBORS,
+    TRIPLETS,
     FieldInfo,
     Level,
     centers_of,
     prefixed_id,
+    similar_names,
 )
+
+_MAX_SHOWN = 20
+
+Entry = TypeVar("Entry", covariant=True)
+Default = TypeVar("Default")
+
+
+def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownFieldError:
+    """Builds the error for a name that a batch or molecule lacks.
+
+    Args:
+        name: the unknown name.
+        where: ``"batch"`` or ``"molecule"``.
+        known: names of all fields.
+
+    Returns:
+        The error, with similar names as a hint.
+    """
+    similar = " or ".join(map(repr, similar_names(name, known)))
+    hint = f": did you mean {similar}?" if similar else ""
+    if name in NEIGHBORS:
+        options = {"edge_vector": ", vectors=True"} | dict.fromkeys(TRIPLETS, ", triplets=True")
+        hint = f": give the dataset neighbors=NeighborList(cutoff{options.get(name, '')})"
+    shown = ", ".join(map(repr, [*known][:_MAX_SHOWN]))
+    shown += ", ..." if len(known) > _MAX_SHOWN else ""
+    return UnknownFieldError(f"no field {name!r} in this {where}{hint}; it has {shown}")
+
+
+class FieldMapping(Generic[Entry]):
+    """Base of classes that hold fields by name; subclasses define ``keys()`` and ``[name]``."""
+
+    __slots__ = ()
+
+    @overload
+    def get(self, name: str) -> Entry | None: ...
+    @overload
+    def get(self, name: str, default: Default) -> Entry | Default: ...
+    def get(self, name: str, default: object = None) -> object:
+        """Returns a field, or ``default`` if there is no such field or it is absent.
+
+        Args:
+            name: any name of the field.
+            default: returned in its place.
+
+        Returns:
+            The field or ``default``.
+        """
+        try:
+            value = self[name]  # type: ignore[index]
+        except UnknownFieldError:
+            return default
+        return default if value is None else value
+
+    def items(self) -> list[tuple[str, Entry]]:
+        """Returns (name, value) of all fields.
+
+        Returns:
+            Pairs in the order of ``keys()``.
+        """
+        return [(name, self[name]) for name in self.keys()]  # type: ignore[attr-defined, index]
+
+    def values(self) -> list[Entry]:
+        """Returns the values of all fields.
+
+        Returns:
+            Values in the order of ``keys()``.
+        """
+        return [self[name] for name in self.keys()]  # type: ignore[attr-defined, index]
+
+    def __dir__(self) -> list[str]:
+        fields = [name for name in self.keys() if name.isidentifier()]  # type: ignore[attr-defined]
+        return sorted({*super().__dir__(), *fields})
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.keys())  # type: ignore[attr-defined]
+
 
 Self = TypeVar("Self", bound="CollatedFields")
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from atompack_torch.batch.exact_values import as_array, check_unmasked, converted
-from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.padding import is_padded
 from atompack_torch.errors import FieldError

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import CollatedFields
-from atompack_torch.batch.exact_values import as_array, check_unmasked, converted
-from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
 from atompack_torch.batch.presets import to_dict
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldInfo

@@ -11,8 +11,7 @@ from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.elements import symbol
 from atompack_torch.batch.molecule_view import MoleculeView
 from atompack_torch.display.charts import meter
-from atompack_torch.display.elements import chips
-from atompack_torch.display.fragments import field_table, fragment, size_histogram
+from atompack_torch.display.fragments import chips, field_table, fragment, size_histogram
 from atompack_torch.display.markup import Markup, percent, short
 from atompack_torch.fields import STRUCTURE
 

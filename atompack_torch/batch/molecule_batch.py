@@ -1,15 +1,12 @@
-"""Batches and molecules, the one type of data that all sources give.
-
-A ``Molecule`` is a view of one row of a ``MoleculeBatch``. Each class makes objects of the other,
-so they share a module; the bases of both are in modules below.
-"""
+"""Batches of molecules, and single molecules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from torch import Tensor
+from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import view_arena
@@ -22,14 +19,16 @@ from atompack_torch.errors import CorruptFileError, FieldError, printable
 from atompack_torch.fields import (
     DERIVED,
     STRUCTURE,
+    FieldInfo,
 )
 from atompack_torch.options import check_choice
-
-ArrayLevel = Literal["atom", "molecule"]
 
 if TYPE_CHECKING:
     import ase
     from torch_geometric.data import Batch
+
+
+ArrayLevel = Literal["atom", "molecule"]
 
 
 class Molecule(MoleculeView):
@@ -373,3 +372,86 @@ def _collate(items: Sequence[Any], *, collate_fn_map: object = None) -> Molecule
 # At import, for worker processes that import nothing but the names in their pickles.
 default_collate_fn_map[Molecule] = _collate
 default_collate_fn_map[MoleculeBatch] = _collate
+
+
+Context = tuple[Structure, tuple[int, ...]]
+
+
+class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
+    """Key of one molecule's tensor in a field that is a list: (name, number in the batch).
+
+    It derives from ``MappingKey`` because torch.export only supports torch's own key classes.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        name, entry = self.key
+        return f"[{name!r}][{entry}]"
+
+    def get(self, mapping: Any) -> Any:
+        """Returns the tensor in a batch."""
+        name, entry = self.key
+        return mapping[name][entry]
+
+
+def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], Context]:
+    structure, tensors = batch._disassemble()
+    return tensors, (structure, tuple(batch._mask_rows.values()))
+
+
+def _flatten_with_keys(batch: MoleculeBatch) -> tuple[list[tuple[Any, Tensor]], Context]:
+    tensors, context = _flatten(batch)
+    keys: list[Any] = []
+    for name, value in batch._fields.items():
+        if isinstance(value, Tensor):
+            keys.append(pytree.MappingKey(name))
+        else:
+            keys += [EntryKey((name, i)) for i, v in enumerate(value) if isinstance(v, Tensor)]
+    if batch._masks is not None:
+        keys.append(pytree.GetAttrKey("_masks"))
+    return list(zip(keys, tensors, strict=True)), context
+
+
+def _unflatten(leaves: Iterable[Any], context: Context) -> MoleculeBatch:
+    structure, rows = context
+    return MoleculeBatch._assemble(structure, list(leaves), rows, None)
+
+
+def _to_plain(context: Context) -> dict[str, Any]:
+    """Converts a context to JSON values; the position of a tensor is an empty list."""
+    structure, rows = context
+    values = [
+        [] if value is ... else [[] if entry is ... else [entry] for entry in value] or None
+        for value in structure.values
+    ]
+    infos = [[name, *info] for name, info in structure.infos]
+    return {
+        "infos": infos,
+        "values": values,
+        "mask_rows": list(structure.mask_rows),
+        "rows": list(rows),
+    }
+
+
+def _from_plain(plain: dict[str, Any]) -> Context:
+    values: list[Any] = []
+    for value in plain["values"]:
+        if value == []:
+            values.append(...)
+        else:
+            values.append(tuple(entry[0] if entry else ... for entry in value or ()))
+    infos = tuple((name, FieldInfo(*info)) for name, *info in plain["infos"])
+    structure = Structure(infos, tuple(values), tuple(plain["mask_rows"]))
+    return structure, tuple(plain["rows"])
+
+
+pytree.register_pytree_node(
+    MoleculeBatch,
+    _flatten,
+    _unflatten,
+    serialized_type_name="atompack_torch.MoleculeBatch",
+    to_dumpable_context=_to_plain,
+    from_dumpable_context=_from_plain,
+    flatten_with_keys_fn=_flatten_with_keys,
+)

@@ -9,8 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.collated_fields import CollatedFields, Contents
-from atompack_torch.batch.field_mapping import FieldMapping, unknown_field
+from atompack_torch.batch.collated_fields import (
+    CollatedFields,
+    Contents,
+    FieldMapping,
+    unknown_field,
+)
 from atompack_torch.batch.field_setting import check_name
 from atompack_torch.batch.molecule_fields import checked_value
 from atompack_torch.batch.storage import Value

@@ -24,10 +24,10 @@ from atompack_torch.formats.converter import (
     Target,
     TargetOptions,
     TargetTraits,
+    readable,
 )
 from atompack_torch.formats.extxyz.dataset import extxyz_files
 from atompack_torch.formats.extxyz.text_files import STDIN, is_pipe
-from atompack_torch.formats.forwarding import readable
 from atompack_torch.formats.records import BLOCK_STRUCTURES
 from atompack_torch.options import is_url
 from atompack_torch.remote.staging import Options

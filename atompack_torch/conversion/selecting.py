@@ -28,7 +28,7 @@ from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options, Output, convert_edited, paths_of
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.stages import Stage
-from atompack_torch.datasets.selection.dealing import deal, sizes_of
+from atompack_torch.datasets.selection.blocks import deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.datasets.selection.grouping import GroupBy
 from atompack_torch.errors import UnsupportedFormatError, file_exists

@@ -21,8 +21,7 @@ from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.digest import digest_of, samples_of
 from atompack_torch.datasets.dropping import n_dropped
 from atompack_torch.datasets.html import dataset_html
-from atompack_torch.datasets.selection.blocks import Array, Block
-from atompack_torch.datasets.selection.dealing import deal, sizes_of
+from atompack_torch.datasets.selection.blocks import Array, Block, deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.datasets.selection.grouping import GroupBy
 from atompack_torch.datasets.sweeping import Report, reporting

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from atompack_torch.batch.elements import symbol
 from atompack_torch.display.charts import meter
-from atompack_torch.display.elements import chips
 from atompack_torch.display.fragments import (
+    chips,
     counted_histogram,
     field_table,
     fragment,

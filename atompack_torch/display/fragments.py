@@ -1,13 +1,94 @@
-"""Fragments of HTML for notebooks: a title, facts, tables, small histograms."""
+"""Fragments of HTML for notebooks: a title, facts, tables, elements, small histograms."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from atompack_torch.display.charts import Series, histogram, integer_bins
-from atompack_torch.display.markup import Markup, short, table, tag
-from atompack_torch.display.style import fragment_style
+from atompack_torch.display.markup import Markup, fragment_style, join, short, table, tag
+
+_LAST = 118
+_LIMITS = (0.003, 0.03, 0.3)  # of the most frequent element, from shade to shade
+
+
+def place_of(z: int) -> tuple[int, int]:
+    """Returns the place of an element in the periodic table.
+
+    Args:
+        z: atomic number, 1 to 118.
+
+    Returns:
+        Row and column, from 1; lanthanides and actinides are in rows 8 and 9.
+    """
+    if 57 <= z <= 70 or 89 <= z <= 102:
+        return (8, z - 57 + 3) if z <= 70 else (9, z - 89 + 3)
+    ends = (0, 2, 10, 18, 36, 54, 86, 118)
+    row = next(i for i, end in enumerate(ends) if z <= end)
+    from_start, from_end = z - ends[row - 1], ends[row] - z
+    is_left = from_start <= (1 if row == 1 else 2)
+    return row, from_start if is_left else 18 - from_end
+
+
+def chips(
+    counts: Mapping[int, int | None], symbol: Callable[[int], str], most: int = 118
+) -> Markup:
+    """Builds one chip per element.
+
+    Args:
+        counts: atomic number → number of atoms; None: not counted.
+        symbol: returns the symbol of an atomic number.
+        most: maximum number of chips.
+
+    Returns:
+        The chips, in the order of ``counts``.
+    """
+    shown = [
+        tag(
+            "span",
+            tag("b", symbol(z)),
+            "" if count is None else f" {count:,}",
+            class_="apt-chip",
+        )
+        for z, count in list(counts.items())[:most]
+    ]
+    if (more := len(counts) - most) > 0:
+        shown.append(tag("span", f"and {more:,} more", class_="apt-more"))
+    return tag("span", join(shown), class_="apt-chips")
+
+
+def periodic_table(counts: Mapping[int, int], symbol: Callable[[int], str]) -> Markup:
+    """Draws the periodic table; elements that occur are shaded by their number of atoms.
+
+    Args:
+        counts: atomic number → number of atoms.
+        symbol: returns the symbol of an atomic number.
+
+    Returns:
+        The table, followed by chips of numbers that are no elements.
+    """
+    most = max(counts.values(), default=1)
+    cells = []
+    for z in range(1, _LAST + 1):
+        row, column = place_of(z)
+        count = counts.get(z, 0)
+        shade = 0
+        if count:
+            shade = 1 + sum(count >= limit * most for limit in _LIMITS)
+        cells.append(
+            tag(
+                "span",
+                symbol(z),
+                class_=f"apt-cell apt-shade{shade}",
+                style=f"grid-row:{row};grid-column:{column}",
+                title=f"{symbol(z)}: {count:,} atoms",
+                aria_hidden=None if count else "true",
+            )
+        )
+    others = {z: count for z, count in counts.items() if not 1 <= z <= _LAST}
+    outside = chips(others, symbol) if others else Markup()
+    return join([tag("div", *cells, class_="apt-periodic"), outside])
+
 
 _MOST_ROWS = 40
 

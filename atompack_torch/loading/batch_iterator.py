@@ -1,21 +1,145 @@
-"""Iterator over the batches of one pass of a ``Loader``."""
+"""Iteration over batches that native threads prepare."""
 
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import torch
 from torch import Tensor
+from torch.utils.data import Sampler
 
+from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets.batches import Batch, BatchPrefetcher
 from atompack_torch.loading.accelerate import leave_accelerate
-from atompack_torch.loading.background import BackgroundPrefetcher
 from atompack_torch.loading.transfer import SideStream, to_device
 
 if TYPE_CHECKING:
     from atompack_torch.loading.loader import Loader
+
+
+Prepared = TypeVar("Prepared")
+
+
+class BackgroundPrefetcher(Generic[Prepared]):
+    """A ``BatchPrefetcher`` that takes the batches of another one on a thread of its own.
+
+    Requests are passed on by the calling thread. Batches arrive in their order, and an error of the
+    thread takes the place of its batch.
+
+    Args:
+        batches: takes requests; its ``take`` may run beside its ``submit``.
+        prepare: takes the oldest batch from ``batches`` and prepares it, on the thread.
+        receive: makes the batch that ``take`` returns of that, on the thread that calls ``take``.
+        n_ahead: number of batches to prepare beside those that were taken.
+    """
+
+    def __init__(
+        self,
+        batches: BatchPrefetcher,
+        prepare: Callable[[BatchPrefetcher], Prepared],
+        receive: Callable[[Prepared], Any],
+        n_ahead: int,
+    ) -> None:
+        self._batches, self._prepare, self._receive = batches, prepare, receive
+        self._n_ahead = n_ahead
+        self._thread = ThreadPoolExecutor(1, "atompack_torch transfer")
+        self._started: deque[Future[Prepared]] = deque()
+        self._n_waiting = 0  # requests beyond those that the thread has got
+        self._process = os.getpid()
+        # Without waiting: garbage may be collected on the thread itself.
+        weakref.finalize(self, self._thread.shutdown, wait=False, cancel_futures=True)
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of items that ``missing="drop"`` left out of the batches taken."""
+        n: int = getattr(self._batches, "n_dropped", 0)
+        return n
+
+    def submit(self, indices: Indices) -> bool:
+        """Requests a batch; returns True if there is room for more requests."""
+        has_room = self._batches.submit(indices)
+        self._n_waiting += 1
+        return has_room or len(self) <= self._n_ahead
+
+    def take(self) -> Any:
+        """Returns the oldest batch, or raises the error that stopped it."""
+        if self._process != os.getpid():
+            raise RuntimeError("the thread of these batches is the parent's: iterate anew")
+        while self._n_waiting and len(self._started) <= self._n_ahead:
+            self._started.append(self._thread.submit(self._prepare, self._batches))
+            self._n_waiting -= 1
+        self._started[0].exception()  # waits; Ctrl-C leaves the batch there
+        return self._receive(self._started.popleft().result())
+
+    def __len__(self) -> int:
+        return self._n_waiting + len(self._started)
+
+    def close(self) -> None:
+        """Ends the thread, after the batch in progress."""
+        self._thread.shutdown(cancel_futures=True)
+
+
+class OwnOrder(Sampler[int]):
+    """Yields all items in a random order that depends only on seed and epoch."""
+
+    def __init__(self, dataset: Sized, seed: int) -> None:
+        self._dataset = dataset
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch of the next pass."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def numbers(self) -> Tensor:
+        """Returns the items of this epoch in order, (len,) int64."""
+        # A hash of both, so that epoch 1 of seed 0 differs from epoch 0 of seed 1.
+        generator = torch.Generator().manual_seed(_mixed(self.seed, self.epoch))
+        return torch.randperm(len(self), generator=generator)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers().tolist())
+
+    def __repr__(self) -> str:
+        return f"OwnOrder({len(self)} items, seed={self.seed}, epoch={self.epoch})"
+
+
+def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) -> Iterator[Tensor]:
+    """Splits items into batches.
+
+    Args:
+        order: the items in order; None: the stored order.
+        n: number of items.
+        size: number of items in a batch.
+        drop_last: leave out a last batch that is not full.
+        skip: number of items to skip at the start.
+
+    Yields:
+        The items of a batch, int64.
+    """
+    end = n - (n - skip) % size if drop_last and skip < n else n
+    for first in range(skip, end, size):
+        last = min(first + size, end)
+        yield torch.arange(first, last) if order is None else order[first:last]
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    """Hashes two numbers to one, by the finalizer of splitmix64."""
+    mask = (1 << 64) - 1
+    mix = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
+    mix = ((mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mix = ((mix ^ (mix >> 27)) * 0x94D049BB133111EB) & mask
+    return (mix ^ (mix >> 31)) >> 1
+
 
 _N_ON_DEVICE = 2  # batches on a CUDA device beside those that were delivered
 

@@ -20,7 +20,7 @@ from atompack_torch.datasets.batches import Batch, BatchDataset
 from atompack_torch.datasets.dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.accelerate import enter_accelerate
-from atompack_torch.loading.batch_iterator import BatchIterator
+from atompack_torch.loading.batch_iterator import BatchIterator, OwnOrder, chunks
 from atompack_torch.loading.checks import (
     REPLACEMENTS,
     check_batch_sampler,
@@ -31,7 +31,6 @@ from atompack_torch.loading.checks import (
     count,
     iterate_batches,
 )
-from atompack_torch.loading.order import OwnOrder, chunks
 from atompack_torch.loading.samplers._elastic import ElasticSampler
 from atompack_torch.loading.samplers._position import (
     VERSION,

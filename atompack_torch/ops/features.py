@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from atompack_torch.ops import cuda_neighbors as cuda_neighbors  # a kernel of CUDA devices
 from atompack_torch.ops import library as library  # loads the operators
+from atompack_torch.ops import neighbors as neighbors  # registers a kernel of CUDA devices
 
 __all__ = ["Structures", "features_by_torch"]
 

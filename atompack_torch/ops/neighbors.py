@@ -1,4 +1,4 @@
-"""Neighbor lists of tensors."""
+"""Neighbor lists as a registered operator, on the CPU and on CUDA devices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,164 @@ import torch
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
-from atompack_torch.ops import cuda_neighbors as cuda_neighbors  # registers its kernel
-from atompack_torch.ops import library as library  # registers the operator
+from atompack_torch.ops import library as library  # loads the operators
+
+_MARGIN = 1 + 1e-6  # of the cutoff that the kernels get
+_FIRST_CAPACITY = 64  # neighbors of an atom
+_MAX_CAPACITY = 1 << 14
+_MAX_CUTOFFS = 64
+
+# Cutoff → neighbors of an atom to make room for: somewhat more than the last search found, so that
+# few searches are repeated.
+_capacity_of: dict[float, int] = {}
+_HINT = (
+    "neighbor_list on CUDA devices needs nvalchemi-toolkit-ops: pip install nvalchemi-toolkit-ops"
+)
+
+
+def neighbors_by_toolkit(
+    positions: Tensor,
+    cell: Tensor | None,
+    pbc: Tensor | None,
+    ptr: Tensor,
+    cutoff: float,
+    full: bool = True,
+    self_interaction: bool = False,
+    max_neighbors: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Finds pairs as the operator ``neighbor_list`` does on the CPU, sorted by i, j and shift.
+
+    Args:
+        positions: (N, 3) float32 or float64.
+        cell: (B, 3, 3) of the same dtype.
+        pbc: (B, 3) bool; None: all directions where there is a cell.
+        ptr: (B + 1,) int64.
+        cutoff: pairs closer than this are found.
+        full: return both (i, j, S) and (j, i, -S); else one of them.
+        self_interaction: return each atom with itself too.
+        max_neighbors: only so many pairs of each atom, the shortest ones.
+
+    Returns:
+        ``edge_index`` (2, E) int64 and ``edge_shift`` (E, 3) of the dtype of the positions.
+
+    Raises:
+        ImportError: nvalchemi-toolkit-ops is not installed.
+        ValueError: an atom has an absurd number of neighbors.
+    """
+    if not len(positions):
+        return ptr.new_zeros((2, 0)), positions.new_zeros((0, 3))
+    # The kernels refuse other layouts.
+    where, ptr = positions.double().contiguous(), ptr.contiguous()
+    cells = None if cell is None else cell.double().contiguous()
+    if cells is not None:
+        every = torch.ones((len(cells), 3), dtype=torch.bool, device=cells.device)
+        pbc = every if pbc is None else pbc.contiguous()
+    index, shift = _candidates(where, cells, pbc, ptr, cutoff * _MARGIN)
+    i, j = index.unbind(0)
+    vector = where[j] - where[i]
+    if cells is not None:
+        structure = torch.searchsorted(ptr, i, right=True) - 1
+        # In this order, as the native search computes it.
+        of_cell = cells[structure]
+        s = shift.double().unsqueeze(2)
+        moved = s[:, 0] * of_cell[:, 0] + s[:, 1] * of_cell[:, 1] + s[:, 2] * of_cell[:, 2]
+        vector = vector + moved
+    x, y, z = vector.unbind(1)
+    square = x * x + y * y + z * z
+    near = square < cutoff * cutoff
+    near &= (i != j) | (shift != 0).any(1)
+    if not full:
+        near &= _is_first_of_two(i, j, shift)
+    kept = near.nonzero().squeeze(1)
+    index, shift, square = index[:, kept], shift[kept], square[kept]
+    if self_interaction:
+        atoms = torch.arange(len(positions), device=index.device)
+        index = torch.cat([atoms.expand(2, -1), index], 1)
+        shift = torch.cat([shift.new_zeros((len(atoms), 3)), shift])
+        square = torch.cat([square.new_zeros(len(atoms)), square])
+    order = _order(index, shift)
+    if max_neighbors is not None:
+        order = _shortest(order, index[0], square, max_neighbors)
+    return index[:, order], shift[order].to(positions.dtype)
+
+
+def _candidates(
+    positions: Tensor, cell: Tensor | None, pbc: Tensor | None, ptr: Tensor, cutoff: float
+) -> tuple[Tensor, Tensor]:
+    """Returns pairs (2, E) int64 and shifts (E, 3) int32 that include all within the cutoff."""
+    try:
+        from nvalchemiops.torch.neighbors import neighbor_list
+    except ImportError as error:
+        raise ImportError(_HINT) from error
+    n_atoms, n_of_each = len(positions), ptr.diff()
+    structures = torch.arange(len(n_of_each), device=ptr.device)
+    given = {
+        "batch_idx": structures.repeat_interleave(n_of_each, output_size=n_atoms).to(torch.int32),
+        "batch_ptr": ptr.to(torch.int32),
+    }
+    if cell is not None and pbc is not None:
+        given |= {"cell": _completed(cell, positions), "pbc": pbc}
+    capacity = _capacity_of.get(cutoff, _FIRST_CAPACITY)
+    while True:
+        found = neighbor_list(positions, cutoff, max_neighbors=capacity, **given)
+        matrix, counts = found[0], found[1].to(torch.int64)
+        total = counts.cumsum(0)
+        most, n_pairs = torch.stack([counts.max(), total[-1]]).tolist()  # the host waits
+        if most <= capacity:
+            break
+        if most > _MAX_CAPACITY:
+            raise ValueError(f"neighbors: expected at most {_MAX_CAPACITY} of an atom, got {most}")
+        capacity = most
+    if len(_capacity_of) >= _MAX_CUTOFFS:
+        _capacity_of.clear()
+    _capacity_of[cutoff] = max(_FIRST_CAPACITY, most + most // 8)
+    atoms = torch.arange(n_atoms, device=ptr.device).repeat_interleave(counts, output_size=n_pairs)
+    rows = (atoms, torch.arange(n_pairs, device=ptr.device) - (total - counts)[atoms])
+    shift = found[2][rows] if cell is not None else counts.new_zeros((n_pairs, 3))
+    return torch.stack([atoms, matrix[rows].to(torch.int64)]), shift
+
+
+def _completed(cell: Tensor, positions: Tensor) -> Tensor:
+    """Replaces cell vectors of length 0 by vectors perpendicular to all others."""
+    is_zero = (cell == 0).all(2)
+    _, _, directions = torch.linalg.svd(cell)
+    n_zero = is_zero.sum(1, keepdim=True)
+    row = (3 - n_zero + is_zero.cumsum(1) - 1).clamp(0, 2)
+    extent = (positions.max(0).values - positions.min(0).values).norm() + 1
+    others = directions.gather(1, row.unsqueeze(2).expand(-1, 3, 3)) * extent
+    return torch.where(is_zero.unsqueeze(2), others, cell)
+
+
+def _is_first_of_two(i: Tensor, j: Tensor, shift: Tensor) -> Tensor:
+    """True for the one of (i, j, S) and (j, i, -S) that half lists have."""
+    a, b, c = shift.unbind(1)
+    total = a + b + c
+    own = (total > 0) | ((total == 0) & ((c > 0) | ((c == 0) & (b > 0))))
+    return (i < j) | ((i == j) & own)
+
+
+def _order(index: Tensor, shift: Tensor) -> Tensor:
+    """The order by i, j and shift; an atom with itself comes first."""
+    i, j = index.unbind(0)
+    itself = (i == j) & (shift == 0).all(1)
+    order = torch.arange(len(i), device=i.device)
+    for key in (*shift.flip(1).unbind(1), j, ~itself, i):
+        order = order[torch.argsort(key[order], stable=True)]
+    return order
+
+
+def _shortest(order: Tensor, i: Tensor, square: Tensor, max_neighbors: int) -> Tensor:
+    """Keeps the shortest pairs of each atom, in the given order."""
+    by_length = order[torch.argsort(square[order], stable=True)]
+    by_length = by_length[torch.argsort(i[by_length], stable=True)]
+    atoms = i[by_length]
+    rank = torch.arange(len(atoms), device=atoms.device) - torch.searchsorted(atoms, atoms)
+    kept = torch.zeros(len(order), dtype=torch.bool, device=order.device)
+    kept[by_length[rank < max_neighbors]] = True
+    return order[kept[order]]
+
+
+torch.library.impl("atompack_torch::neighbor_list", "CUDA", neighbors_by_toolkit)
 
 
 class Neighbors(NamedTuple):

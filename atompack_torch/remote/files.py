@@ -236,7 +236,7 @@ class RemoteFiles:
                 revision.
             CorruptFileError: the answer names no commit.
         """
-        from atompack_torch.remote.hub import resolve_revision
+        from atompack_torch.remote.file_systems import resolve_revision
 
         where = parse_hub_url(url)
         key = f"{where.kind}/{where.repo}@{where.revision}"

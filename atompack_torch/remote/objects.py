@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atompack_torch.remote.dialects import Dialect, Headers, dialect_of
-from atompack_torch.remote.downloads import fetch_into
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import list_objects
+from atompack_torch.remote.local_copies import fetch_into
 from atompack_torch.remote.uploads import (
+    Dialect,
+    Headers,
     Report,
     Upload,
     delete_object,
+    dialect_of,
     send_file,
     was_replaced,
 )

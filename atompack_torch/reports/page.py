@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from atompack_torch.display.markup import DASH, Markup, join, number, percent, tag
-from atompack_torch.display.style import page_style
-from atompack_torch.reports import energy_section, structure_sections
+from atompack_torch.display.markup import DASH, Markup, join, number, page_style, percent, tag
+from atompack_torch.reports import sections
 from atompack_torch.reports.findings import Findings
-from atompack_torch.reports.label_section import labels
 from atompack_torch.reports.notes import notes_of
+from atompack_torch.reports.sections import labels
 
 # Nothing outside the page is requested, whatever names are in the data.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -93,12 +92,12 @@ def _coverage(one: Findings, name: str) -> str:
 
 _SECTIONS: tuple[tuple[str, Callable[[Sequence[Findings]], Markup]], ...] = (
     ("Overview", _overview),
-    ("Sizes", structure_sections.sizes),
-    ("Elements", structure_sections.elements),
+    ("Sizes", sections.sizes),
+    ("Elements", sections.elements),
     ("Labels", labels),
-    ("Energies", energy_section.energies),
-    ("Forces", energy_section.forces),
-    ("Cells", structure_sections.cells),
-    ("Neighbors", structure_sections.neighbors),
-    ("Duplicates", structure_sections.duplicates),
+    ("Energies", sections.energies),
+    ("Forces", sections.forces),
+    ("Cells", sections.cells),
+    ("Neighbors", sections.neighbors),
+    ("Duplicates", sections.duplicates),
 )

@@ -14,7 +14,7 @@ from reference.compare import assert_same_batch
 from torch.utils import _pytree as pytree
 
 import atompack_torch as apt
-from atompack_torch.batch.pytree import EntryKey
+from atompack_torch.batch.molecule_batch import EntryKey
 from atompack_torch.fields import MOLECULE_PROPERTY, FieldInfo, similar_names
 
 

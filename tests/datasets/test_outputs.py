@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.datasets.outputs import Output, by_atomic_number
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Layout, open_dataset, selected_schema
+from atompack_torch.trainers._samplers import epoch_loader
 
 CUTOFF = 3.5
 F32, F64, I64 = torch.float32, torch.float64, torch.int64

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.datasets.outputs import Output
-from atompack_torch.datasets.resident import memory as _resident_memory
+from atompack_torch.datasets.resident import loading as _resident_memory
 from atompack_torch.trainers._layout import Layout
 
 INNER = Path(__file__).resolve().parents[1] / "fixtures"

@@ -15,7 +15,7 @@ from test_every_dataset import OPEN, WRITE
 
 import atompack_torch as apt
 from atompack_torch.datasets import selecting as _selecting
-from atompack_torch.datasets.selection.dealing import deal, sizes_of
+from atompack_torch.datasets.selection.blocks import deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 
 MOLECULES = ["AtpDataset", "AseLmdbDataset", "ExtxyzDataset", "ShardDataset", "MixtureDataset"]

@@ -12,7 +12,7 @@ import torch
 
 import atompack_torch as apt
 from atompack_torch.display.charts import Series, histogram, integer_bins, log_ticks_of, ticks_of
-from atompack_torch.display.elements import place_of
+from atompack_torch.display.fragments import place_of
 from atompack_torch.display.markup import percent, tag
 
 HOSTILE = '<img src=x onerror=alert(1)>\x1b[31m & "quoted"'

@@ -28,7 +28,7 @@ from reference.compare import assert_same_batch
 
 import atompack_torch as apt
 from atompack_torch.loading import transfer
-from atompack_torch.loading.background import BackgroundPrefetcher
+from atompack_torch.loading.batch_iterator import BackgroundPrefetcher
 
 N = 83
 NEIGHBORS = apt.NeighborList(2.0, vectors=True)

@@ -29,9 +29,9 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.remote import client, downloads, local_copies
-from atompack_torch.remote.downloads import ObjectVersion, fetch_into, version_of
+from atompack_torch.remote import client, local_copies
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.local_copies import ObjectVersion, fetch_into, version_of
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "cache" / "water.h5"
 SECRET = "wJalrXUtnFEMI"
@@ -63,7 +63,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("served")
     shutil.copy(FIXTURE, made / "cache.h5")
-    (made / "large.bin").write_bytes(os.urandom(downloads._PART_BYTES * 3 + 17))
+    (made / "large.bin").write_bytes(os.urandom(local_copies._PART_BYTES * 3 + 17))
     (made / "empty.bin").touch()
     return made
 
@@ -241,7 +241,7 @@ def test_answers_that_break_off(server: FileServer, folder: Path, tmp_path: Path
 
 
 def test_an_object_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "_PART_BYTES", PART)
+    monkeypatch.setattr(local_copies, "_PART_BYTES", PART)
     (tmp_path / "a").write_bytes(bytes(PARTS * PART))
     with serving(tmp_path) as server:
 
@@ -319,11 +319,11 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import atompack_torch as apt
-from atompack_torch.remote import downloads
+from atompack_torch.remote import local_copies
 
-downloads._PART_BYTES = 1 << 10
+local_copies._PART_BYTES = 1 << 10
 written = []
-write = downloads._write
+write = local_copies._write
 
 def write_and_die(file, data, offset):
     write(file, data, offset)
@@ -331,7 +331,7 @@ def write_and_die(file, data, offset):
     if len(written) == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
-downloads._write = write_and_die
+local_copies._write = write_and_die
 apt.TorchCache(sys.argv[1], block_cache=sys.argv[2])
 """
 
@@ -352,13 +352,13 @@ def test_a_killed_process_leaves_no_half_file(
 def test_progress_is_shown_on_terminals_only(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "_SECONDS_UNSEEN", 0.0)
+    monkeypatch.setattr(local_copies, "_SECONDS_UNSEEN", 0.0)
     script = (
-        "import sys; from atompack_torch.remote import downloads; "
+        "import sys; from atompack_torch.remote import local_copies; "
         "from atompack_torch.remote.files import RemoteFiles; "
-        "downloads._SECONDS_UNSEEN = float(sys.argv[3]); "
+        "local_copies._SECONDS_UNSEEN = float(sys.argv[3]); "
         "file, url = open(sys.argv[2], 'w+b'), sys.argv[1]; "
-        "downloads.fetch_into(file.fileno(), RemoteFiles().open_object(url), url)"
+        "local_copies.fetch_into(file.fileno(), RemoteFiles().open_object(url), url)"
     )
     for is_terminal, seconds, is_shown in ((1, "0", True), (1, "60", False), (0, "0", False)):
         reader, writer = os.openpty() if is_terminal else os.pipe()

@@ -20,7 +20,7 @@ from atompack_torch._core import PickleReader
 from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
-from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.batch.exact_values import host_array
 from atompack_torch.conversion.sources.ase_files import converted
 from atompack_torch.errors import (
     AtompackError,

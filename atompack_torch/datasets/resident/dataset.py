@@ -25,9 +25,13 @@ from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.request import declared_fields, shown_place
-from atompack_torch.datasets.resident.block import ResidentBlock, load_block
 from atompack_torch.datasets.resident.device import DeviceFields
-from atompack_torch.datasets.resident.loading import HostFields, load_on_device
+from atompack_torch.datasets.resident.loading import (
+    HostFields,
+    ResidentBlock,
+    load_block,
+    load_on_device,
+)
 from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY

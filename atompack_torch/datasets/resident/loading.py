@@ -1,30 +1,231 @@
-"""Loading of molecules onto a device."""
+"""Loading of all molecules into memory, block by block."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from atompack_torch._native import MoleculeSource
+from atompack_torch._core import PrecomputedEdges, ResidentBuilder, ResidentSource, view_arena
+from atompack_torch._native import BatchRequest, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.computed_features import FeatureComputer
 from atompack_torch.datasets.request import Request, shown_place
-from atompack_torch.datasets.resident.block import ResidentBlock, load_block
 from atompack_torch.datasets.resident.device import (
     DeviceEdges,
     DeviceFields,
+    EdgeCounts,
+    EdgeReader,
+    Form,
     Rows,
     bytes_needed,
+    parts_of,
 )
-from atompack_torch.datasets.resident.edges import EdgeReader, Form, parts_of
-from atompack_torch.datasets.resident.memory import check_memory
 from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec, Level
+from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec, Level
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Returns the free memory of a device in bytes; None if the system does not tell.
+
+    On the CPU it is what the system can give without swapping, within the limit of the container.
+    """
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    if device.type != "cpu":
+        return None
+    limits = [_system_bytes(), _container_bytes()]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def check_memory(needed: int, device: torch.device, max_bytes: int | None) -> None:
+    """Checks that molecules fit into memory, before any of it is allocated.
+
+    Args:
+        needed: bytes of all tensors.
+        device: where they are to be.
+        max_bytes: limit of the user; None: only that of the device.
+
+    Raises:
+        MemoryError: more bytes are needed than ``max_bytes`` allows or the device has.
+    """
+    if max_bytes is not None and needed > max_bytes:
+        raise MemoryError(
+            f"resident molecules: {needed:,} bytes are needed on {device}, and max_bytes is "
+            f"{max_bytes:,}"
+        )
+    free = available_bytes(device)
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"resident molecules: {needed:,} bytes are needed on {device}, and {free:,} are free"
+        )
+
+
+def _system_bytes() -> int | None:
+    if not _MEMINFO.exists():
+        return None
+    for line in _MEMINFO.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    return None
+
+
+def _container_bytes() -> int | None:
+    """Returns the bytes left under the limit of the control group (version 2), if there is one."""
+    limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
+    if not limit.exists() or not used.exists():
+        return None
+    text = limit.read_text().strip()
+    return None if text == "max" else max(int(text) - int(used.read_text()), 0)
+
+
+_AT_ONCE = 4096  # molecules that are read between two reports
+_ALIGNMENT = 64
+
+
+class ResidentBlock(NamedTuple):
+    """Molecules in memory. Between processes, the block travels as shared memory.
+
+    Attributes:
+        memory: (bytes,) uint8, everything.
+        n_molecules: number of molecules.
+        tables: fields and types of the records.
+        edges: name → place in the memory, for ``PrecomputedEdges``.
+    """
+
+    memory: Tensor
+    n_molecules: int
+    tables: tuple[Any, ...]
+    edges: dict[str, Place]
+
+    def source(self) -> ResidentSource:
+        """Opens the molecules."""
+        return ResidentSource(self.tables, self.memory, self.n_molecules)
+
+    def edge_tensors(self) -> dict[str, Tensor]:
+        """Returns views of the edges, by name."""
+        views = view_arena(self.memory, list(self.edges.values()))
+        return dict(zip(self.edges, views, strict=True))
+
+    def kept_edges(self, request: BatchRequest) -> PrecomputedEdges | None:
+        """Returns the edges for batches; None if there are none.
+
+        Args:
+            request: with the options of the search that found them.
+
+        Returns:
+            The edges.
+        """
+        if not self.edges:
+            return None
+        edges = self.edge_tensors()
+        return PrecomputedEdges(
+            request=request,
+            edge_ptr=edges["edge_ptr"],
+            index=edges["index"],
+            shift=edges["shift"],
+            vector=edges.get("vector"),
+            triplet_ptr=edges.get("triplet_ptr"),
+            triplet_edges=edges.get("triplet_edges"),
+        )
+
+
+def load_block(
+    source: MoleculeSource,
+    numbers: Tensor,
+    n_atoms: Tensor,
+    request: Request,
+    requests: Sequence[BatchRequest],
+    path: Any,
+    max_bytes: int | None,
+    report: Report | None,
+) -> ResidentBlock:
+    """Reads molecules into one block of memory.
+
+    All are read twice: first to find the size of the block, which is checked before it is
+    allocated.
+
+    Args:
+        source: the molecules.
+        numbers: (n,) int64, of those to read.
+        n_atoms: (n,) int64, atoms of each of them.
+        request: options of the data set; with neighbors, edges are found and kept too.
+        requests: fields to keep: those that one of these selects, the cell and ``pbc``.
+        path: path of the data set, for errors.
+        max_bytes: limit of the block; None: the free memory.
+        report: called with the number of molecules done, in each of two passes over them (four
+            with edges).
+
+    Returns:
+        The block.
+
+    Raises:
+        MemoryError: the block is larger than the limit or the free memory.
+        CorruptFileError: a record is damaged.
+        FieldError: the neighbor search fails for a molecule.
+    """
+    geometry = BatchRequest(fields=[(BUILTIN, key) for key in sorted(GEOMETRY)])
+    place = shown_place(path)
+    builder = ResidentBuilder(source, numbers.tolist(), [*requests, geometry], place)
+    n = len(numbers)
+    for first in range(0, n, _AT_ONCE):
+        last = min(first + _AT_ONCE, n)
+        builder.measure(first, last)
+        _tell(report, last - first)
+    counts = None
+    if request.neighbors is not None:
+        counts = EdgeReader(source, request, path, numbers, n_atoms).count(report)
+    places, n_bytes = _place_edges(builder.bytes(), request, counts)
+    check_memory(n_bytes, torch.device("cpu"), max_bytes)
+    memory = torch.empty(n_bytes, dtype=torch.uint8)
+    for first in range(0, n, _AT_ONCE):
+        last = min(first + _AT_ONCE, n)
+        builder.copy(first, last, memory)
+        _tell(report, last - first)
+    if n == 0:
+        builder.copy(0, 0, memory)
+    held = builder.source(memory)
+    block = ResidentBlock(memory, n, held.tables(), places)
+    if counts is not None:
+        reader = EdgeReader(held, request, path, torch.arange(n), n_atoms)
+        reader.fill(counts, block.edge_tensors(), report)
+    return block
+
+
+def _tell(report: Report | None, n: int) -> None:
+    if report is not None:
+        report(n)
+
+
+def _place_edges(
+    n_bytes: int, request: Request, counts: EdgeCounts | None
+) -> tuple[dict[str, Place], int]:
+    """Returns the places of the edges behind ``n_bytes`` of records, and the size of the block."""
+    places: dict[str, Place] = {}
+    size = _aligned(n_bytes)
+    if counts is not None:
+        assert request.neighbors is not None
+        for name, (dtype, shape) in counts.forms(request.neighbors).items():
+            places[name] = (dtype, size, shape)
+            size = _aligned(size + dtype.itemsize * math.prod(shape))
+    return places, size
+
+
+def _aligned(n_bytes: int) -> int:
+    return -(-n_bytes // _ALIGNMENT) * _ALIGNMENT
+
 
 _IN_STRUCTURE = ("batch", "ptr", "n_atoms", "index")  # made for each batch
 _LEVELS: tuple[Level, ...] = ("atom", "edge", "triplet")  # columns of the numbers of rows

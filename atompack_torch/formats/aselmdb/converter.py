@@ -40,9 +40,10 @@ from atompack_torch.formats.converter import (
     Target,
     TargetOptions,
     TargetTraits,
+    example_of,
+    readable,
     staged_folder,
 )
-from atompack_torch.formats.forwarding import example_of, readable
 from atompack_torch.formats.records import is_per_atom, records_of
 from atompack_torch.formats.row_blocks import RowBlock, RowBlocks
 from atompack_torch.options import files_in

@@ -24,8 +24,14 @@ from atompack_torch.fields import (
 from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 from atompack_torch.formats.atlas_shards.writer import ShardWriter
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.converter import Source, SourceOptions, TargetOptions, TargetTraits
-from atompack_torch.formats.forwarding import ForwardingWriter, readable
+from atompack_torch.formats.converter import (
+    ForwardingWriter,
+    Source,
+    SourceOptions,
+    TargetOptions,
+    TargetTraits,
+    readable,
+)
 from atompack_torch.formats.records import BLOCK_STRUCTURES, records_of
 
 _Path = str | os.PathLike[str]

@@ -17,7 +17,6 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import ExampleBatcher, resolve_index, resolve_indices
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.arena_payload import as_payload
 from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher, apply_transform
 from atompack_torch.datasets.options import (
     DatasetOptions,
@@ -26,6 +25,7 @@ from atompack_torch.datasets.options import (
     accept_former_name,
 )
 from atompack_torch.datasets.selection.blocks import BatchBlock, Block
+from atompack_torch.datasets.transport import as_payload
 from atompack_torch.fields import FieldSpec
 from atompack_torch.formats.atlas_shards.examples import (
     cast_floats,
@@ -38,10 +38,10 @@ from atompack_torch.formats.atlas_shards.opening import (
     HandedOver,
     MissingShards,
     OpenShards,
+    PickledQueue,
     Version,
     local_version,
 )
-from atompack_torch.formats.atlas_shards.pickled_blocks import PickledQueue
 from atompack_torch.options import absolute_location, check_choice, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url

@@ -22,7 +22,7 @@ from atompack_torch.formats.entry import (
     Summary,
     WrongOptionError,
 )
-from atompack_torch.formats.places import Place, bytes_text
+from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import example_document, example_text, table
 from atompack_torch.formats.verification import Fault, Verification
 from atompack_torch.options import bytes_at

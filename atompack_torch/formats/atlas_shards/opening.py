@@ -1,8 +1,10 @@
-"""Open files of a data set of Atlas shards in one process."""
+"""Opening of Atlas shards, and decoding of their blocks."""
 
 from __future__ import annotations
 
 import os
+import pickle
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,12 +12,60 @@ from typing import Any, Literal
 from torch import Tensor
 
 from atompack_torch import formats
-from atompack_torch._core import ExampleBatcher, read_example
+from atompack_torch._core import ExampleBatcher, read_example, resolve_indices
 from atompack_torch._native import ShardReader
+from atompack_torch.batch.indices import Indices
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.formats.atlas_shards.examples import Examples
-from atompack_torch.formats.atlas_shards.pickled_blocks import KEPT_BLOCKS, PickledBlocks
 from atompack_torch.remote.files import RemoteFiles
+
+KEPT_BLOCKS = 16  # by default
+
+
+class PickledBlocks:
+    """Blocks decoded by ``pickle.loads``, of which the most recent are kept."""
+
+    def __init__(self, reader: ShardReader, most: int) -> None:
+        self._reader, self._most = reader, most
+        self._kept: OrderedDict[tuple[int, int], Any] = OrderedDict()
+
+    def example(self, number: int) -> Any:
+        """Returns one example, from the block kept last where it has it."""
+        shard, block, position = self._reader.locate(number)
+        examples = self._kept.pop((shard, block), None)
+        if examples is None:
+            examples = pickle.loads(self._reader.read_block(shard, block))
+        if self._most > 0:
+            self._kept[shard, block] = examples
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return examples[position]
+
+
+class PickledQueue:
+    """Batches of examples that Python unpickles, made when they are taken.
+
+    Args:
+        n: number of examples in the data set.
+        collate: returns the arena and the batch of indices.
+    """
+
+    def __init__(self, n: int, collate: Callable[[Indices], tuple[Tensor | None, Any]]) -> None:
+        self._n, self._collate = n, collate
+        self._asked: deque[Tensor] = deque()
+
+    def submit(self, indices: Indices) -> bool:
+        """Queues a batch; False: it is made when it is taken."""
+        self._asked.append(resolve_indices(indices, self._n, None, "example"))
+        return False
+
+    def take(self) -> Any:
+        """Makes the batch that was queued first."""
+        return self._collate(self._asked.popleft())[1]
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
 
 # Result of the native core: (arena, batch, None), or (None, examples, their numbers) for examples
 # that are not alike.

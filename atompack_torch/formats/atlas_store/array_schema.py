@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.exact_values import check_unmasked
-from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.batch.exact_values import check_unmasked, host_array
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.atlas_store.stored_values import (
     TEXTS,

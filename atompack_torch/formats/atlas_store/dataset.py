@@ -15,9 +15,9 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets.arena_payload import as_payload
 from atompack_torch.datasets.batches import BatchDataset, apply_transform
 from atompack_torch.datasets.options import DatasetOptions, Missing, accept_former_name
+from atompack_torch.datasets.transport import as_payload
 from atompack_torch.fields import FieldSpec
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore

@@ -30,7 +30,7 @@ from atompack_torch.formats.entry import (
     Summary,
     WrongOptionError,
 )
-from atompack_torch.formats.places import Place, bytes_text
+from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import first_of, plain, table
 from atompack_torch.formats.verification import Fault, Verification
 from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, bytes_at

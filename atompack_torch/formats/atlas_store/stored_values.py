@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from atompack_torch.batch.exact_values import as_array, converted
-from atompack_torch.batch.host_arrays import host_array
+from atompack_torch.batch.exact_values import as_array, converted, host_array
 from atompack_torch.errors import FieldError
 from atompack_torch.options import utf8
 

@@ -11,8 +11,15 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.formats.atp.writer import AtpWriter, Codec
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.converter import Source, SourceOptions, TargetOptions, TargetTraits
-from atompack_torch.formats.forwarding import ForwardingWriter, blocks_of, example_of
+from atompack_torch.formats.converter import (
+    ForwardingWriter,
+    Source,
+    SourceOptions,
+    TargetOptions,
+    TargetTraits,
+    blocks_of,
+    example_of,
+)
 from atompack_torch.options import bytes_at, has_suffix, is_hidden, is_url
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options

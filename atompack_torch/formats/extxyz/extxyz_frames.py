@@ -7,8 +7,8 @@ from functools import cached_property
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import blocks_of, example_of
 from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
-from atompack_torch.formats.forwarding import blocks_of, example_of
 
 
 class Frames:

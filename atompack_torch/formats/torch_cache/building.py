@@ -1,20 +1,22 @@
-"""Building of feature caches ahead of training."""
+"""Building of feature caches ahead of training, whole or in parts."""
 
 from __future__ import annotations
 
 import copy
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries
+from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries, use_one_thread
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.sweeping import Report, reporting
@@ -35,7 +37,6 @@ from atompack_torch.formats.torch_cache.build_identity import (
 )
 from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.formats.torch_cache.entries import encode
-from atompack_torch.formats.torch_cache.ordered_map import ordered_map
 from atompack_torch.formats.torch_cache.remote_building import build_at_url
 from atompack_torch.options import (
     absolute_path,
@@ -43,6 +44,41 @@ from atompack_torch.options import (
     part_range,
     threads_or_cores,
 )
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], n_threads: int, ahead: int
+) -> Generator[Result, None, None]:
+    """Calls ``function`` on threads and yields the results in the order of the items.
+
+    An item is drawn only when fewer than ``ahead`` results are outstanding. Closing the generator
+    cancels the calls that have not begun and waits for the others.
+
+    Args:
+        function: must be thread-safe; torch runs single-threaded inside of it.
+        items: drawn on the caller's thread.
+        n_threads: at least 1.
+        ahead: results that are computed and not yet yielded, at least 1.
+
+    Yields:
+        Results, in the order of the items.
+    """
+    pending: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(n_threads, initializer=use_one_thread) as pool:
+        try:
+            for item in items:
+                pending.append(pool.submit(function, item))
+                if len(pending) == ahead:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+
 
 # A thread computes one chunk per call: enough work for a call, little memory. Derivatives of an
 # atom may take hundreds of kilobytes, so the first chunk is small and calibrates the others.

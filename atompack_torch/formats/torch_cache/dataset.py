@@ -24,8 +24,8 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import DTypes, Missing
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, Transform
 from atompack_torch.errors import FieldError
+from atompack_torch.formats.torch_cache.entries import CacheRows
 from atompack_torch.formats.torch_cache.file import CacheFile
-from atompack_torch.formats.torch_cache.rows import CacheRows
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import absolute_location, check_choice
 from atompack_torch.remote.files import RemoteFiles

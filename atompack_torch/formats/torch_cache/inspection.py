@@ -15,9 +15,9 @@ from atompack_torch.datasets.sweeping import Report
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError, printable
 from atompack_torch.formats import FORMATS, conversion, opening
 from atompack_torch.formats.entry import Description, Head, Summary
-from atompack_torch.formats.places import Place
+from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import plain, table
-from atompack_torch.formats.torch_cache.attributes import attributes_of
+from atompack_torch.formats.torch_cache.file import attributes_of
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.local_copies import local_copy

@@ -14,8 +14,8 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.sweeping import Report, reporting
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
+from atompack_torch.formats.torch_cache.building import ordered_map
 from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
-from atompack_torch.formats.torch_cache.ordered_map import ordered_map
 from atompack_torch.formats.torch_cache.recomputation import Difference, Recomputation
 from atompack_torch.formats.verification import Fault, Verification
 from atompack_torch.options import check_threads, checked_integer, threads_or_cores

@@ -23,7 +23,6 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.fields import check_key_map
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import absent_labels, similar_keys
 from atompack_torch.trainers._layout import (
     Data,
@@ -32,8 +31,8 @@ from atompack_torch.trainers._layout import (
     schema_of,
     selected_schema,
 )
-from atompack_torch.trainers.mace._keys import found_keys, labels_of
-from atompack_torch.trainers.mace._layout import MaceLayout, make_layout
+from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers.mace._layout import MaceLayout, found_keys, labels_of, make_layout
 
 __all__ = ["MaceLayout", "batch", "loader"]
 

@@ -21,7 +21,7 @@ from atompack_torch.formats import detect
 from atompack_torch.options import is_url
 from atompack_torch.trainers._labels import absent_labels, count_labels, similar_keys
 from atompack_torch.trainers._layout import open_dataset, selected_schema
-from atompack_torch.trainers.mace._keys import KEYS, first_field
+from atompack_torch.trainers.mace._layout import KEYS, first_field
 from atompack_torch.trainers.mace._loader import Graph, GraphDataset, make_loader
 from atompack_torch.trainers.mace._structures import (
     Part,

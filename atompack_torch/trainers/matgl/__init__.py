@@ -23,10 +23,9 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers.matgl._layout import MatGLLayout, make_layout
-from atompack_torch.trainers.matgl._losses import ignore_missing_labels
+from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers.matgl._layout import MatGLLayout, ignore_missing_labels, make_layout
 
 __all__ = ["MatGLLayout", "batch", "ignore_missing_labels", "layout", "loader"]
 

@@ -16,8 +16,8 @@ from matgl.utils.constants import EV_PER_ANG3_TO_GPA
 from atompack_torch.batch.elements import symbol
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import open_dataset
+from atompack_torch.trainers._samplers import epoch_loader
 from atompack_torch.trainers.matgl._layout import MatGLLayout, make_layout
 
 _TO_GPA = {"auto": EV_PER_ANG3_TO_GPA, "eV/A3": EV_PER_ANG3_TO_GPA, "kbar": -0.1, "GPa": 1.0}

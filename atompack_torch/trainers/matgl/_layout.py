@@ -1,10 +1,10 @@
-"""Batches of MatGL: graphs as its converters make them, and tuples as its collate functions do."""
+"""Layout of batches for MatGL, and its losses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import matgl
 import torch
@@ -19,6 +19,42 @@ from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.trainers._graphs import graph_batch
 from atompack_torch.trainers._layout import Layout, float_dtype
+
+Module = TypeVar("Module")
+
+
+class _OfLabels:
+    """Loss of the values that have a label; 0 where none has."""
+
+    def __init__(self, loss: Callable[..., Tensor]) -> None:
+        self.loss = loss
+
+    def __call__(self, labels: Tensor, predictions: Tensor, **options: Any) -> Tensor:
+        has_label = ~labels.isnan()
+        if not has_label.any():
+            return 0 * predictions.sum()
+        if has_label.all():
+            return self.loss(labels, predictions, **options)
+        return self.loss(labels[has_label], predictions[has_label], **options)
+
+
+def ignore_missing_labels(module: Module) -> Module:
+    """Makes a ``PotentialLightningModule`` leave out labels that are NaN.
+
+    Its own ``allow_missing_labels=True`` does so too, but the loss is NaN if a kind of label is
+    missing in a whole batch, or a charge anywhere.
+
+    Args:
+        module: of class ``PotentialLightningModule``.
+
+    Returns:
+        The same module.
+    """
+    changed: Any = module
+    changed.allow_missing_labels = True
+    changed.loss = _OfLabels(changed.loss)
+    return module
+
 
 _OF_ATOMS = ("forces", "magmoms", "charges")
 

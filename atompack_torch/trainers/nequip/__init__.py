@@ -23,11 +23,10 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers.nequip._data_module import DataModule
+from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers.nequip._data_module import DataModule, MeanSquaredError
 from atompack_torch.trainers.nequip._layout import NequipLayout, make_layout
-from atompack_torch.trainers.nequip._metrics import MeanSquaredError
 
 __all__ = ["DataModule", "MeanSquaredError", "NequipLayout", "batch", "loader"]
 

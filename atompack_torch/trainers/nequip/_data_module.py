@@ -1,4 +1,4 @@
-"""Data module for config files of NequIP."""
+"""Data module of NequIP, with its metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Final
 import torch
 from hydra.utils import instantiate
 from nequip.data.datamodule import NequIPDataModule
+from nequip.train import MeanSquaredError as _MeanSquaredError
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from torch import Tensor
 from torch.utils.data import random_split
 
 from atompack_torch.datasets.base import MoleculeDataset
@@ -17,11 +19,44 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice
 from atompack_torch.trainers._data_module import NAMES_OF_STAGE, DataHooks, equally_long
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers._samplers import epoch_loader
 from atompack_torch.trainers.nequip._layout import make_layout
-from atompack_torch.trainers.nequip._metrics import MeanSquaredError
+
+
+class MeanSquaredError(_MeanSquaredError):  # type: ignore[misc]
+    """Mean squared error that is 0, in place of NaN, for a batch without any label.
+
+    For ``MetricsManager`` with ``ignore_nan: true``.
+    """
+
+    sum: Tensor
+    count: Tensor
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Adds the labels of a batch.
+
+        Args:
+            preds: predictions, of any shape.
+            target: labels of the same shape, without NaN.
+        """
+        if preds.numel():
+            super().update(preds, target)
+        else:
+            self.sum = self.sum + preds.sum()  # 0, with a gradient of 0 for the step
+
+    def compute(self) -> Tensor:
+        """Returns the error.
+
+        Returns:
+            The mean over the values so far, or 0 without any.
+        """
+        if self.count == 0:
+            return torch.as_tensor(self.sum, dtype=torch.get_default_dtype())
+        error: Tensor = super().compute()
+        return error
+
 
 _NAMES: Final = ("train", "val", "test", "predict")
 _ATOMS_AT_ONCE: Final = 8192  # for statistics

@@ -36,9 +36,9 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._data_module import DataHooks, EpochLoader, Sets
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+from atompack_torch.trainers._samplers import epoch_loader
 
 __all__ = ["DataModule", "SchNetPackLayout", "batch", "loader"]
 

@@ -24,8 +24,8 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._layout import Data, open_dataset, selected_schema
+from atompack_torch.trainers._samplers import epoch_loader
 from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, SevenNetLayout, make_layout
 
 __all__ = ["SevenNetLayout", "batch", "loader"]

@@ -27,9 +27,9 @@ except ImportError as error:
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._data_module import DataHooks, Sets
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers._samplers import epoch_loader
 from atompack_torch.trainers.torchmdnet._layout import (
     ENERGY,
     FORCES,

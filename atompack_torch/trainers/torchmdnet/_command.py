@@ -13,9 +13,9 @@ from torch import Tensor
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._epochs import epoch_loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, open_dataset
+from atompack_torch.trainers._samplers import epoch_loader
 from atompack_torch.trainers.torchmdnet._layout import (
     ENERGY,
     FORCES,

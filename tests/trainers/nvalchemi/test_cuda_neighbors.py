@@ -10,8 +10,8 @@ import torch
 from nvalchemiops.torch import neighbors
 
 import atompack_torch as apt
-from atompack_torch.ops import cuda_neighbors
-from atompack_torch.ops.cuda_neighbors import neighbors_by_toolkit
+from atompack_torch.ops import neighbors as own_neighbors
+from atompack_torch.ops.neighbors import neighbors_by_toolkit
 
 
 def batch_of(seed: int, kind: str) -> tuple[Any, ...]:
@@ -54,7 +54,7 @@ def test_same_pairs_as_the_native_search(kind: str, options: Any, dtype: torch.d
 
 def test_more_neighbors_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search is repeated once; the next one with that cutoff has room at once."""
-    monkeypatch.setattr(cuda_neighbors, "_capacity_of", {})
+    monkeypatch.setattr(own_neighbors, "_capacity_of", {})
     search, capacities = neighbors.neighbor_list, []
 
     def counted(*args: Any, max_neighbors: int, **options: Any) -> Any:
@@ -70,11 +70,11 @@ def test_more_neighbors_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_few_cutoffs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_neighbors, "_capacity_of", {})
+    monkeypatch.setattr(own_neighbors, "_capacity_of", {})
     given = (torch.rand(5, 3), None, None, torch.tensor([0, 5]))
     for k in range(200):
         neighbors_by_toolkit(*given, 1 + k / 100)
-    assert 0 < len(cuda_neighbors._capacity_of) <= 64
+    assert 0 < len(own_neighbors._capacity_of) <= 64
 
 
 @pytest.mark.filterwarnings("error:.*non-contiguous")
