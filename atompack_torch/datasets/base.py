@@ -30,7 +30,7 @@ from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared
 from atompack_torch.datasets.selecting import molecule_blocks
 from atompack_torch.datasets.selection.blocks import Block
 from atompack_torch.datasets.statistics import Statistics
-from atompack_torch.datasets.sweeping import Report, available_threads, reporting
+from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting
 from atompack_torch.datasets.transforms import transformed
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
@@ -336,7 +336,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def statistics(
         self,
-        progress: bool | Report = False,
+        progress: bool | OnProgress = False,
         *,
         cutoff: float | None = None,
         features: bool = False,
@@ -375,7 +375,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _partial_statistics(
         self,
         part: tuple[int, int],
-        progress: bool | Report = False,
+        progress: bool | OnProgress = False,
         *,
         cutoff: float | None = None,
         features: bool = False,

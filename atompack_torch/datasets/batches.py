@@ -24,7 +24,7 @@ from atompack_torch.datasets.html import dataset_html
 from atompack_torch.datasets.selection.blocks import Array, Block, deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.datasets.selection.grouping import GroupBy
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
 
@@ -279,7 +279,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         blocks = self._blocks(groups.fields)
         return np.concatenate([groups.numbers(block, first) for block, first in blocks])
 
-    def filter(self: Self, expression: str, *, progress: bool | Report = False) -> Self:
+    def filter(self: Self, expression: str, *, progress: bool | OnProgress = False) -> Self:
         """Selects the items for which an expression is true.
 
             stable = ds.filter("energy / n_atoms < -3 and n_atoms <= 200 and 'Fe' in elements")

@@ -16,7 +16,7 @@ from atompack_torch.datasets.statistics import (
     Statistics,
     ratio,
 )
-from atompack_torch.datasets.sweeping import Report, steps
+from atompack_torch.datasets.sweeping import OnProgress, steps
 from atompack_torch.fields import RESERVED, FieldId, public_names
 
 N_ELEMENTS = 256  # atomic numbers are one byte
@@ -31,7 +31,7 @@ def gather(
     request: BatchRequest,
     selection: Numbers | None,
     n_threads: int,
-    report: Report | None = None,
+    report: OnProgress | None = None,
     cutoff: float | None = None,
     features: bool = False,
 ) -> Statistics:
@@ -145,7 +145,7 @@ def _place_of(index: int, selection: Numbers | None) -> int | None:
     return int(np.flatnonzero(selection == index)[0])
 
 
-def found_by(native: StatisticsPass, report: Report | None) -> dict[str, Any]:
+def found_by(native: StatisticsPass, report: OnProgress | None) -> dict[str, Any]:
     """Runs a pass to its end and returns its sums."""
     for _ in steps(native, report):
         pass

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest
-from atompack_torch.datasets.sweeping import Report, reporting, steps
+from atompack_torch.datasets.sweeping import OnProgress, reporting, steps
 from atompack_torch.fields import EDGES, STRUCTURE, TRIPLETS
 
 _MIN_CUTOFF = 1e-3  # atoms are never this close: a smaller cutoff must be in another unit
@@ -138,7 +138,7 @@ class NeighborList:
             angular = cutoff
         return cutoff, self.full, self.vectors, self.self_interaction, angular, self.max_neighbors
 
-    def count(self, dataset: _CountableDataset, *, progress: bool | Report = False) -> Tensor:
+    def count(self, dataset: _CountableDataset, *, progress: bool | OnProgress = False) -> Tensor:
         """Counts the edges of each molecule, as ``costs=`` of a sampler.
 
             counts = NeighborList(5.0).count(dataset)

@@ -20,7 +20,7 @@ from atompack_torch.datasets.gathering import (
     statistics_of,
 )
 from atompack_torch.datasets.statistics import Statistics
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.options import part_range
 
@@ -134,7 +134,7 @@ def gather_part(
     request: BatchRequest,
     part: tuple[int, int],
     n_threads: int,
-    report: Report | None = None,
+    report: OnProgress | None = None,
     cutoff: float | None = None,
     *,
     features: bool = False,

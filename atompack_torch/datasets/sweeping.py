@@ -10,7 +10,7 @@ from typing import Protocol
 
 from atompack_torch.progress import Progress
 
-Report = Callable[[int], object]  # called with the number of molecules done since the last call
+OnProgress = Callable[[int], object]  # called with the number of molecules done since the last call
 
 
 class Sweep(Protocol):
@@ -23,7 +23,7 @@ class Sweep(Protocol):
         """Runs for about a tenth of a second; returns the number of molecules done."""
 
 
-def steps(sweep: Sweep, report: Report | None) -> Iterator[int]:
+def steps(sweep: Sweep, report: OnProgress | None) -> Iterator[int]:
     """Runs a pass to its end; yields the number of molecules done in each step.
 
     An interrupt takes effect between two steps.
@@ -46,8 +46,8 @@ def available_threads(wanted: int | None) -> int:
 
 @contextmanager
 def reporting(
-    progress: bool | Report, total: int, label: str, unit: str = "molecules"
-) -> Iterator[Report | None]:
+    progress: bool | OnProgress, total: int, label: str, unit: str = "molecules"
+) -> Iterator[OnProgress | None]:
     """Provides the progress callback for ``progress=``: none, a bar, or the caller's function."""
     if callable(progress):
         yield progress

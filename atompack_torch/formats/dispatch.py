@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule
     from atompack_torch.datasets.base import MoleculeDataset
     from atompack_torch.datasets.statistics import Statistics
-    from atompack_torch.datasets.sweeping import Report
+    from atompack_torch.datasets.sweeping import OnProgress
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
     from atompack_torch.formats.atlas_shards.statistics import ShardStatistics
     from atompack_torch.formats.atlas_store.dataset import AtlasDataset
@@ -129,7 +129,7 @@ def describe(
     entry: Entry,
     paths: Sequence[str],
     full: bool,
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None,
 ) -> Description:
     """Describes files, and names their format.
@@ -192,7 +192,7 @@ def verify(
     path: Source,
     *,
     max_faults: int = 100_000,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     part: tuple[int, int] | None = None,
     storage_options: Mapping[str, object] | None = None,
     block_cache: PathLike | None = None,
@@ -234,7 +234,7 @@ def verify(
 def statistics(
     path: Source,
     *,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
     block_cache: PathLike | None = None,
     block_cache_bytes: int | None = None,
@@ -278,7 +278,7 @@ def compact(
     *,
     level: int | None = None,
     num_threads: int | None = None,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
     shards: tuple[int | None, int | None, int | None] | None = None,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
 from atompack_torch.formats.text import histogram, molecule_document, molecule_text
 from atompack_torch.formats.verification import Verification
@@ -124,7 +124,7 @@ class CompactOptions(NamedTuple):
     codec: Literal["none", "lz4", "zstd"] | None = None
     level: int | None = None
     order: Any = None
-    progress: bool | Report = False
+    progress: bool | OnProgress = False
     num_threads: int | None = None
     shards: tuple[int | None, int | None, int | None] | None = None
 
@@ -156,7 +156,11 @@ class Entry(Protocol):
         """Opens a data set with the options of its class."""
 
     def describe(
-        self, paths: Sequence[str], full: bool, progress: bool | Report, remote: RemoteFiles | None
+        self,
+        paths: Sequence[str],
+        full: bool,
+        progress: bool | OnProgress,
+        remote: RemoteFiles | None,
     ) -> Description:
         """Describes files without torch; ``full`` counts in all records, not in a sample."""
 
@@ -178,7 +182,7 @@ class Entry(Protocol):
         self,
         paths: Sequence[str],
         max_faults: int,
-        progress: bool | Report,
+        progress: bool | OnProgress,
         remote: RemoteFiles | None,
     ) -> Verification:
         """Reads everything with all checks."""
@@ -187,7 +191,7 @@ class Entry(Protocol):
         self,
         paths: Sequence[str],
         options: Mapping[str, Any],
-        progress: bool | Report,
+        progress: bool | OnProgress,
         remote: RemoteFiles | None,
     ) -> Summary:
         """Gathers statistics of all data, or sums up stored ones."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, FieldError, printable
 from atompack_torch.formats.atp.inspection import count_labels, schema_of
 from atompack_torch.formats.entry import Description, Head, Summary, WrongOptionError
@@ -48,7 +48,7 @@ class ParsedEntry:
         self,
         paths: Sequence[str],
         full: bool = False,
-        progress: bool | Report = False,
+        progress: bool | OnProgress = False,
         remote: RemoteFiles | None = None,
     ) -> Description:
         """Describes files, or folders of them, as one data set.
@@ -113,7 +113,7 @@ class ParsedEntry:
         self,
         paths: Sequence[str],
         max_faults: int,
-        progress: bool | Report,
+        progress: bool | OnProgress,
         remote: RemoteFiles | None = None,
     ) -> Verification:
         """Parses every molecule.
@@ -151,7 +151,7 @@ class ParsedEntry:
         self,
         paths: Sequence[str],
         options: Mapping[str, Any],
-        progress: bool | Report,
+        progress: bool | OnProgress,
         remote: RemoteFiles | None = None,
     ) -> Summary:
         """Gathers statistics of every molecule.

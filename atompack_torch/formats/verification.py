@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from atompack_torch._native import MoleculeSource, Verifier
-from atompack_torch.datasets.sweeping import Report, available_threads, steps
+from atompack_torch.datasets.sweeping import OnProgress, available_threads, steps
 from atompack_torch.errors import printable
 from atompack_torch.fields import BUILTIN, PREFIXES
 
@@ -195,7 +195,7 @@ def check_records(
     source: MoleculeSource,
     result: Verification,
     max_faults: int,
-    report: Report | None,
+    report: OnProgress | None,
     place_of: Callable[[int], tuple[str, int]],
     numbers: range | None = None,
 ) -> Counter[str]:

@@ -33,7 +33,7 @@ _PART_BYTES = 4 << 20
 _IN_FLIGHT = 8
 _SECONDS_UNSEEN = 2.0  # transfers that are shorter show no progress
 
-Report = Callable[[int], object]  # called with the number of bytes done since the last call
+OnProgress = Callable[[int], object]  # called with the number of bytes done since the last call
 
 
 class ObjectVersion(NamedTuple):
@@ -60,7 +60,9 @@ def version_of(source: RemoteObject) -> ObjectVersion:
     return ObjectVersion(source.etag, source.modified, source.size)
 
 
-def fetch_into(file: int, source: RemoteObject, url: str, progress: bool | Report = True) -> None:
+def fetch_into(
+    file: int, source: RemoteObject, url: str, progress: bool | OnProgress = True
+) -> None:
     """Writes all bytes of an object that is open to a file, with at most 32 MiB in memory.
 
     Args:
@@ -110,7 +112,7 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 
 @contextmanager
-def _reporting(progress: bool | Report, url: str, size: int) -> Iterator[Report]:
+def _reporting(progress: bool | OnProgress, url: str, size: int) -> Iterator[OnProgress]:
     if callable(progress):
         yield progress
         return

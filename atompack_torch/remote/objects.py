@@ -15,7 +15,7 @@ from atompack_torch.remote.local_copies import fetch_into
 from atompack_torch.remote.uploads import (
     Dialect,
     Headers,
-    Report,
+    OnProgress,
     Upload,
     delete_object,
     dialect_of,
@@ -162,7 +162,7 @@ class RemoteObjects:
         return data, ObjectState.of(opened.etag, opened.size)
 
     def fetch(
-        self, url: str, path: Path, expected: ObjectState | None, report: Report
+        self, url: str, path: Path, expected: ObjectState | None, report: OnProgress
     ) -> ObjectState:
         """Downloads an object.
 
@@ -194,7 +194,7 @@ class RemoteObjects:
         expected: ObjectState | None = None,
         anyway: bool = False,
         is_last: bool = False,
-        report: Report | None = None,
+        report: OnProgress | None = None,
     ) -> ObjectState:
         """Stores an object, large files in parts.
 

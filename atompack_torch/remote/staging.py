@@ -19,7 +19,7 @@ from atompack_torch.errors import AtompackError, file_exists
 from atompack_torch.options import short_list
 from atompack_torch.progress import Progress
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
-from atompack_torch.remote.uploads import Report, each
+from atompack_torch.remote.uploads import OnProgress, each
 from atompack_torch.remote.urls import shown_url
 
 _SHOWN_FROM = 64 << 20  # bytes of a transfer that takes seconds
@@ -89,7 +89,7 @@ def keeping(folder: TemporaryFolder, path: Path, advice: str) -> Iterator[None]:
 
 
 @contextmanager
-def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[Report]:
+def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[OnProgress]:
     """Shows the progress of a transfer that takes seconds, on terminals only.
 
     Args:
@@ -325,7 +325,7 @@ class StagedFolder:
         self._folder.release()
         self._folder.remove()
 
-    def _send(self, names: list[str], report: Report) -> None:
+    def _send(self, names: list[str], report: OnProgress) -> None:
         def send(name: str) -> None:
             url = f"{self.url}/{name}"
             is_last = name == self._last

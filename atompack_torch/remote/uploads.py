@@ -100,7 +100,7 @@ _MAX_PARTS = 10_000
 _N_THREADS = 4
 _N_CONFLICTS = 5  # attempts while the store settles a conflict between two writers
 
-Report = Callable[[int], object]
+OnProgress = Callable[[int], object]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -273,7 +273,7 @@ def _of_s3(store: RemoteStore, url: str, overwrite: bool) -> Upload:
 def send_file(
     upload: Upload,
     path: str | os.PathLike[str],
-    report: Report | None = None,
+    report: OnProgress | None = None,
     *,
     part_bytes: int = 64 << 20,
 ) -> str:
@@ -345,7 +345,7 @@ def each(function: Callable[[T], R], items: Sequence[T], n_threads: int) -> list
             raise
 
 
-def _send_parts(upload: Upload, number: str, parts: list[_Part], report: Report) -> str:
+def _send_parts(upload: Upload, number: str, parts: list[_Part], report: OnProgress) -> str:
     def send(i: int) -> str:
         query = [("partNumber", str(i + 1)), ("uploadId", number)]
         response = upload.store.request("PUT", upload.url, query=query, file=parts[i])
@@ -383,7 +383,7 @@ def _send_parts(upload: Upload, number: str, parts: list[_Part], report: Report)
     return parse_xml(response.body, upload.shown, *names).findtext("ETag") or ""
 
 
-def _send_blocks(upload: Upload, parts: list[_Part], report: Report) -> str:
+def _send_blocks(upload: Upload, parts: list[_Part], report: OnProgress) -> str:
     """Stores the blocks of an Azure blob, which disappear by themselves if it is not finished."""
     names = [f"{i:08}" for i in range(len(parts))]  # valid base64 of equal length
 

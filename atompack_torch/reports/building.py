@@ -13,8 +13,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.sweeping import Report as ProgressReport
-from atompack_torch.datasets.sweeping import reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.display.markup import Markup, short, tag
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.formats.dispatch import open as open_path
@@ -91,7 +90,7 @@ def report(
     *,
     output: PathLike | None = None,
     cutoff: float = 5.0,
-    progress: bool | ProgressReport = False,
+    progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
 ) -> Report:
     """Describes a data set of molecules, or two side by side, on one page of HTML.

@@ -32,7 +32,7 @@ from atompack_torch.datasets.resident.loading import (
     load_block,
     load_on_device,
 )
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
 
@@ -89,7 +89,7 @@ class ResidentDataset(MoleculeDataset):
         device: torch.device | str | int = "cpu",
         *,
         max_bytes: int | None = None,
-        progress: bool | Report = False,
+        progress: bool | OnProgress = False,
     ) -> None:
         if not isinstance(dataset, MoleculeDataset) or isinstance(dataset, ResidentDataset):
             kind = type(dataset).__name__
@@ -110,7 +110,7 @@ class ResidentDataset(MoleculeDataset):
         self._path = dataset._path
         self._load(progress)
 
-    def _load(self, progress: bool | Report) -> None:
+    def _load(self, progress: bool | OnProgress) -> None:
         origin = self._origin
         self._request, self._forces = origin._request, origin._forces
         self._clock = SharedEpoch(origin._epoch) if self._resamples else None

@@ -16,7 +16,7 @@ from atompack_torch._native import BatchRequest, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.request import Request
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
@@ -115,7 +115,7 @@ class EdgeReader:
         self._batcher = MoleculeBatcher(source, self.request)
         self._numbers, self._n_atoms = numbers, n_atoms
 
-    def _read(self, report: Report | None) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+    def _read(self, report: OnProgress | None) -> Iterator[tuple[slice, dict[str, Tensor]]]:
         """Yields consecutive molecules and the tensors of their batch."""
         for part in parts_of(self._n_atoms):
             values = self._batcher.collate(self._numbers[part], None, False)[2]
@@ -124,7 +124,7 @@ class EdgeReader:
             if report is not None:
                 report(part.stop - part.start)
 
-    def count(self, report: Report | None) -> EdgeCounts:
+    def count(self, report: OnProgress | None) -> EdgeCounts:
         """Searches the neighbors of all molecules and counts them.
 
         Args:
@@ -149,7 +149,7 @@ class EdgeReader:
         kind = torch.int8 if largest <= _LARGEST_SHIFT else torch.float32
         return EdgeCounts(torch.from_numpy(edges), torch.from_numpy(triplets), kind, floating)
 
-    def fill(self, counts: EdgeCounts, into: dict[str, Tensor], report: Report | None) -> None:
+    def fill(self, counts: EdgeCounts, into: dict[str, Tensor], report: OnProgress | None) -> None:
         """Searches again, and stores what is found.
 
         Args:

@@ -28,7 +28,7 @@ from atompack_torch.datasets.resident.device import (
     bytes_needed,
     parts_of,
 )
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec, Level
 
@@ -150,7 +150,7 @@ def load_block(
     requests: Sequence[BatchRequest],
     path: Any,
     max_bytes: int | None,
-    report: Report | None,
+    report: OnProgress | None,
 ) -> ResidentBlock:
     """Reads molecules into one block of memory.
 
@@ -204,7 +204,7 @@ def load_block(
     return block
 
 
-def _tell(report: Report | None, n: int) -> None:
+def _tell(report: OnProgress | None, n: int) -> None:
     if report is not None:
         report(n)
 
@@ -257,7 +257,7 @@ def load_on_device(
     rows: Tensor,
     device: torch.device,
     max_bytes: int | None,
-    report: Report | None,
+    report: OnProgress | None,
 ) -> tuple[DeviceFields, HostFields | None]:
     """Loads molecules onto a device.
 
@@ -361,7 +361,7 @@ def _load_rest(
     on_device: list[str],
     empty: MoleculeBatch,
     path: Any,
-    report: Report | None,
+    report: OnProgress | None,
 ) -> HostFields | None:
     """Loads the fields that stay on the host; returns None if there are none."""
     own = tuple(name for name in on_device if name not in STRUCTURE_INFO)

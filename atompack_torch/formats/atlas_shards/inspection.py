@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from atompack_torch._native import ShardReader
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, CorruptFileError, printable
 from atompack_torch.formats.entry import (
     Compaction,
@@ -47,7 +47,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
 def describe(
     paths: Sequence[str],
     full: bool = False,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes data sets; no block is read."""
@@ -100,7 +100,7 @@ def head(
 def verify(
     paths: Sequence[str],
     max_faults: int,
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Verification:
     """Reads every block.
@@ -145,7 +145,7 @@ def verify(
 def statistics(
     paths: Sequence[str],
     options: Mapping[str, Any],
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Summary:
     """Gathers statistics of every example, of any kind.

@@ -16,7 +16,7 @@ from atompack_torch._native import (
     AtlasReader,
     AtlasVerification,
 )
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, UnsupportedFormatError, printable
 from atompack_torch.fields import similar_names
 from atompack_torch.formats import opening
@@ -214,7 +214,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
 def describe(
     paths: Sequence[str],
     full: bool = False,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes stores and array files from their metadata."""
@@ -238,7 +238,7 @@ def _text(store: dict[str, Any]) -> str:
 def verify(
     paths: Sequence[str],
     max_faults: int,
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Verification:
     """Reads every array of every dataset.
@@ -302,7 +302,7 @@ def _checks_of_file(place: Place) -> tuple[int, _Checks]:
 def statistics(
     paths: Sequence[str],
     options: Mapping[str, Any],
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Summary:
     """Sums up the stored statistics; no data is read."""

@@ -20,7 +20,7 @@ from atompack_torch._native import (
     check_same_records,
 )
 from atompack_torch.batch.columns import Array
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.formats.atp.files import files_of, snapshot_of
 from atompack_torch.formats.atp.writer import Codec
@@ -47,7 +47,7 @@ def compact(
     *,
     level: int | None = None,
     num_threads: int | None = None,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     storage_options: Options = None,
 ) -> None:
     """Copies ``.atp`` files to one new file; see ``atompack_torch.compact``."""
@@ -85,7 +85,7 @@ def _compact(
     codecs: tuple[Codec | None, int | None],
     order: Sequence[int] | torch.Tensor | Array | None,
     num_threads: int | None,
-    progress: bool | Report,
+    progress: bool | OnProgress,
     *,
     in_place: bool,
 ) -> None:
@@ -150,7 +150,7 @@ def _copy(
     native: AtpWriter,
     sources: list[AtpReader],
     numbers: Array,
-    report: Report,
+    report: OnProgress,
 ) -> None:
     for _, source, indices in _pieces(sources, numbers):
         native.copy(source, indices)

@@ -18,7 +18,7 @@ from atompack_torch._native import (
     StatisticsPass,
     describe_slots,
 )
-from atompack_torch.datasets.sweeping import Report, available_threads, reporting, steps
+from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting, steps
 from atompack_torch.errors import AtompackError, FieldError, printable
 from atompack_torch.fields import RESERVED, FieldId, public_names
 from atompack_torch.formats.atp.files import files_of, snapshot_of
@@ -77,7 +77,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
 def describe(
     paths: Sequence[str],
     full: bool = False,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes files, or folders of them, as one data set.
@@ -138,7 +138,7 @@ def head(
 def verify(
     paths: Sequence[str],
     max_faults: int,
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
     part: tuple[int, int] | None = None,
 ) -> Verification:
@@ -152,7 +152,7 @@ def verify(
 def statistics(
     paths: Sequence[str],
     options: Mapping[str, Any],
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Summary:
     """Gathers statistics of every molecule.
@@ -251,7 +251,7 @@ def describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
     }
 
 
-def count_labels(source: MoleculeSource, full: bool, progress: bool | Report) -> Labels:
+def count_labels(source: MoleculeSource, full: bool, progress: bool | OnProgress) -> Labels:
     """Counts labels in all records, or in a sample of a large data set.
 
     Args:
@@ -275,7 +275,7 @@ def count_labels(source: MoleculeSource, full: bool, progress: bool | Report) ->
     return Labels(molecules, {k: n for k, n in nan.items() if n}, n_looked_at, sample is None)
 
 
-def _coverage(source: MoleculeSource, sample: Any, report: Report | None) -> dict[str, int]:
+def _coverage(source: MoleculeSource, sample: Any, report: OnProgress | None) -> dict[str, int]:
     no_references = [0.0] * 256
     threads = available_threads(None)
     counting = StatisticsPass(source, BatchRequest(), sample, no_references, None, threads)

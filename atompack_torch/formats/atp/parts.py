@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from atompack_torch.datasets.partial_statistics import PartialStatistics, merge
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.formats.atp import inspection as atp
 from atompack_torch.formats.entry import Summary
 from atompack_torch.options import files_in
@@ -21,7 +21,7 @@ def write_partial_statistics(
     part: tuple[int, int],
     out: str,
     options: Mapping[str, Any],
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Path:
     """Gathers statistics of a part of the molecules, and writes them to a file.

@@ -15,7 +15,7 @@ from atompack_torch._native import (
     FileStore,
     describe_slots,
 )
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.atp.files import files_of
 from atompack_torch.formats.verification import Fault, Verification, check_records
@@ -29,7 +29,7 @@ def verify(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     max_faults: int = 100_000,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     remote: RemoteFiles | None = None,
     part: tuple[int, int] | None = None,
 ) -> Verification:

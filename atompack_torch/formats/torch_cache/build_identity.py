@@ -14,7 +14,7 @@ import numpy as np
 from atompack_torch._core import CacheHeader
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
 from atompack_torch.options import check_choice, check_threads, is_url
 from atompack_torch.remote.urls import shown_url
@@ -45,7 +45,7 @@ class BuildOptions:
     force_derivatives: bool
     dtype: str
     num_threads: int | None
-    progress: bool | Report
+    progress: bool | OnProgress
     resume: bool
 
     def __post_init__(self) -> None:

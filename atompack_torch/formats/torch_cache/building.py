@@ -19,7 +19,7 @@ from torch import Tensor
 from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries, use_one_thread
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -100,7 +100,7 @@ def build_cache(
     force_derivatives: bool = False,
     dtype: Literal["float32", "float64"] = "float64",
     num_threads: int | None = None,
-    progress: bool | Report = True,
+    progress: bool | OnProgress = True,
     resume: bool = True,
     storage_options: Mapping[str, object] | None = None,
 ) -> TorchCache:
@@ -239,7 +239,7 @@ class BuildJob:
         finally:
             builder.close()
 
-    def fill(self, builder: CacheBuilder, entries: range, progress: bool | Report) -> None:
+    def fill(self, builder: CacheBuilder, entries: range, progress: bool | OnProgress) -> None:
         """Appends the missing ones of these entries; entries already built survive any failure."""
         threads = threads_or_cores(self.options.num_threads)
         with reporting(progress, len(entries), "build_cache") as report:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import TorchCacheReader
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError, printable
 from atompack_torch.formats import FORMATS, conversion, opening
 from atompack_torch.formats.entry import Description, Head, Summary
@@ -53,7 +53,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
 def describe(
     paths: Sequence[str],
     full: bool = False,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
     remote: RemoteFiles | None = None,
 ) -> Description:
     """Describes files from their indexes; no row is read."""
@@ -84,7 +84,7 @@ def head(
 def verify(
     paths: Sequence[str],
     max_faults: int,
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Verification:
     """Reads one file with all checks, and recomputes its rows.
@@ -117,7 +117,7 @@ def verify(
 def statistics(
     paths: Sequence[str],
     options: Mapping[str, Any],
-    progress: bool | Report,
+    progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
 ) -> Summary:
     """Gathers statistics of every molecule of one file.

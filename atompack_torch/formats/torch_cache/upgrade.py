@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.sweeping import Report
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.formats.torch_cache.building import build_cache
@@ -25,7 +25,7 @@ def upgrade_cache(
     *,
     features: bool = False,
     num_threads: int | None = None,
-    progress: bool | Report = True,
+    progress: bool | OnProgress = True,
     resume: bool = True,
 ) -> TorchCache:
     """Copies the entries of a legacy file (version 1) to a new one (schema 2).

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.sweeping import Report, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, UnsupportedFormatError
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.formats.torch_cache.building import ordered_map
@@ -38,7 +38,7 @@ def verify_cache(
     tolerance: float | None = None,
     max_faults: int = 100_000,
     num_threads: int | None = None,
-    progress: bool | Report = False,
+    progress: bool | OnProgress = False,
 ) -> Verification:
     """Reads every entry of a cache file with all checks, and recomputes its rows.
 
