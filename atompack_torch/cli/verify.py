@@ -2,15 +2,13 @@
 
   atompack-torch verify alloys.atp
   atompack-torch verify --json shards/ | jq .n_faults
-  atompack-torch verify train/ --part 3/8
 
 Reads every record of .atp files, every block of Atlas shards, every array of every dataset of ATLAS
 stores and array files, and recomputes the rows of a feature cache (`atompack-torch cache verify`
 has options for that). Faults are printed to stdout, one per line, with the file and the offset; so
 are warnings about defects that readers tolerate (an uncommitted tail, a damaged older header, NaN
 values). The exit status is 1 if there is any fault. Records of .atp files carry no checksums: an
-altered number that is still a valid number cannot be detected. With --part each of N runs checks
-its share of the molecules; all have to succeed.
+altered number that is still a valid number cannot be detected.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ from atompack_torch.cli._options import (
     add_paths,
     check_at_least,
 )
-from atompack_torch.cli._output import UsageError, report_check, shows_progress
-from atompack_torch.cli._parts import add_part, part_of
+from atompack_torch.cli._output import report_check, shows_progress
 from atompack_torch.cli._remote import add_remote, remote_entry
 
 NAME = "verify"
@@ -37,22 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     add_remote(parser)
     add_max_faults(parser)
-    add_part(parser, "check a part of the molecules of .atp files")
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0, "max_faults")
     entry, remote = remote_entry(options)
-    part = part_of(options)
-    given = options.path, options.max_faults, shows_progress(options), remote
-    if part is not None:
-        from atompack_torch.formats.entry import atp_entry
-
-        try:
-            found = atp_entry(entry, options.path).verify(*given, part)
-        except ValueError as error:
-            raise UsageError(f"--{error}") from None
-    else:
-        found = entry.verify(*given)
+    found = entry.verify(options.path, options.max_faults, shows_progress(options), remote)
     return report_check(found, options.json)

@@ -25,7 +25,6 @@ from atompack_torch.datasets.force_subset import ForceChoice
 from atompack_torch.datasets.gathering import gather
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import infos_of
-from atompack_torch.datasets.partial_statistics import PartialStatistics, gather_part
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
 from atompack_torch.datasets.selecting import molecule_blocks
 from atompack_torch.datasets.selection.blocks import Block
@@ -44,7 +43,7 @@ from atompack_torch.fields import (
     FieldSpec,
     public_names,
 )
-from atompack_torch.options import epoch_number, part_range
+from atompack_torch.options import epoch_number
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
@@ -371,31 +370,6 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             threads = available_threads(self._request.num_threads)
             source, request = batcher.source, batcher.request
             return gather(source, request, selection, threads, report, cutoff, features=features)
-
-    def _partial_statistics(
-        self,
-        part: tuple[int, int],
-        progress: bool | OnProgress = False,
-        *,
-        cutoff: float | None = None,
-        features: bool = False,
-    ) -> PartialStatistics:
-        """Gathers the sums of one part of the whole data set."""
-        cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
-        with reporting(progress, len(part_range(part, len(self))), "statistics") as report:
-            batcher = self._statistics_batcher(features)
-            threads = available_threads(self._request.num_threads)
-            options = {"fields": self._request.fields, "missing": self._request.missing}
-            return gather_part(
-                batcher.source,
-                batcher.request,
-                part,
-                threads,
-                report,
-                cutoff,
-                features=features,
-                options=options,
-            )
 
     def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
         """Returns a batcher that reads without mappings; checks that there are features."""

@@ -16,7 +16,6 @@ from atompack_torch.formats.entry import (
     CompactOptions,
     SeveralFormatsError,
     Shown,
-    atp_entry,
 )
 from atompack_torch.formats.paths import Source, listed, located
 from atompack_torch.formats.remote_compaction import compact_urls
@@ -193,7 +192,6 @@ def verify(
     *,
     max_faults: int = 100_000,
     progress: bool | OnProgress = False,
-    part: tuple[int, int] | None = None,
     storage_options: Mapping[str, object] | None = None,
     block_cache: PathLike | None = None,
     block_cache_bytes: int | None = None,
@@ -210,8 +208,6 @@ def verify(
         max_faults: list at most this many; the others are only counted.
         progress: show a bar, or a function called with the number of items done since the last
             call.
-        part: for ``.atp`` files: check one of n equal ranges of the molecules: its number, from 0,
-            and n; None: everything.
         storage_options: for URLs, as for ``AtpDataset``.
         block_cache: likewise.
         block_cache_bytes: likewise.
@@ -221,14 +217,10 @@ def verify(
 
     Raises:
         OSError: a file cannot be opened.
-        ValueError: there is no such part, or the format is not verified in parts.
     """
     paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
     entry = entry_of(paths, remote)
-    if part is None:
-        return entry.verify(paths, max_faults, progress, remote)
-    found: Verification = atp_entry(entry, paths).verify(paths, max_faults, progress, remote, part)
-    return found
+    return entry.verify(paths, max_faults, progress, remote)
 
 
 def statistics(

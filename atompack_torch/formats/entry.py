@@ -198,21 +198,3 @@ class Entry(Protocol):
 
     def compact(self, paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
         """Writes all items to a new file without dead space; optional."""
-
-
-def atp_entry(entry: Entry, paths: Sequence[str]) -> Any:
-    """Returns the module for ``.atp`` files, the only ones whose passes are done in parts.
-
-    Args:
-        entry: the module of the format that the paths have.
-        paths: the paths, for the message.
-
-    Returns:
-        The same module.
-
-    Raises:
-        ValueError: the paths are of another format.
-    """
-    if getattr(entry, "__name__", None) != "atompack_torch.formats.atp.inspection":
-        raise ValueError(f"part: expected .atp files, got another format ({paths[0]})")
-    return entry

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from atompack_torch._native import MoleculeSource, Verifier
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, steps
 from atompack_torch.errors import printable
@@ -197,7 +195,6 @@ def check_records(
     max_faults: int,
     report: OnProgress | None,
     place_of: Callable[[int], tuple[str, int]],
-    numbers: range | None = None,
 ) -> Counter[str]:
     """Reads molecules with all checks, and adds counts and faults to a result.
 
@@ -207,13 +204,11 @@ def check_records(
         max_faults: maximum number of faults to list.
         report: called with the number of molecules done since the last call.
         place_of: returns file and number within it of a molecule.
-        numbers: the molecules to read; None: all.
 
     Returns:
         Field → number of molecules that store NaN or infinite values of it.
     """
-    selection = None if numbers is None else np.arange(numbers.start, numbers.stop, dtype=np.int64)
-    verifier = Verifier(source, available_threads(None), selection)
+    verifier = Verifier(source, available_threads(None), None)
     non_finite: Counter[str] = Counter()
     for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()

@@ -140,13 +140,12 @@ def verify(
     max_faults: int,
     progress: bool | OnProgress,
     remote: RemoteFiles | None = None,
-    part: tuple[int, int] | None = None,
 ) -> Verification:
-    """Reads every record, or those of a part, with all checks."""
+    """Reads every record with all checks."""
     from atompack_torch.formats.atp.verification import verify as verify_files
 
     files = [file for path in paths for file in files_of(path, remote)]
-    return verify_files(files, max_faults=max_faults, progress=progress, remote=remote, part=part)
+    return verify_files(files, max_faults=max_faults, progress=progress, remote=remote)
 
 
 def statistics(

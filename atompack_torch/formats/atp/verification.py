@@ -19,7 +19,6 @@ from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.atp.files import files_of
 from atompack_torch.formats.verification import Fault, Verification, check_records
-from atompack_torch.options import checked_part, part_range
 from atompack_torch.remote.files import RemoteFiles
 
 Place = tuple[str, FileStore | None]  # for native readers
@@ -31,7 +30,6 @@ def verify(
     max_faults: int = 100_000,
     progress: bool | OnProgress = False,
     remote: RemoteFiles | None = None,
-    part: tuple[int, int] | None = None,
 ) -> Verification:
     """Reads every record of a file, a list of files, or a folder of shards, with all checks.
 
@@ -47,15 +45,12 @@ def verify(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         remote: access to URLs; None: only local files.
-        part: check the records of one of n equal ranges of the molecules: its number, from 0, and
-            n. Files as a whole are checked with their first molecule. None: check everything.
 
     Returns:
         The faults and warnings.
 
     Raises:
         OSError: a file cannot be opened.
-        ValueError: there is no such part.
     """
     access = remote or RemoteFiles()
     places = [access.location(file) for file in files_of(path, remote)]
@@ -63,28 +58,18 @@ def verify(
     of_files = {place: Verification([]) for place in places}
     snapshots = {place: _snapshot_of(place, of_files[place], max_faults) for place in places}
     total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
-    own = part_range((0, 1) if part is None else checked_part(part), total)
-    is_first = part is None or part[0] == 0
-    first = 0
-    with reporting(progress, len(own), "verifying") as report:
+    with reporting(progress, total, "verifying") as report:
         for place, snapshot in snapshots.items():
-            n = snapshot.n_molecules if snapshot else 0
-            # No part can be certain of its range where a file cannot be opened.
             for fault in of_files[place].faults:
                 result.add_fault(fault, max_faults)
-            owns_file = first in own or (n == 0 and is_first)
-            if owns_file:
-                result.warnings += of_files[place].warnings
-            begin, end = max(own.start - first, 0), min(own.stop - first, n)
-            first += n
-            if snapshot is None or (begin >= end and not owns_file):
+            result.warnings += of_files[place].warnings
+            if snapshot is None:
                 continue
             try:
-                if _check_overlap(place, snapshot, result, max_faults, warns=owns_file):
-                    numbers = None if end - begin == n else range(begin, end)
+                if _check_overlap(place, snapshot, result, max_faults):
                     reader = AtpReader(place[0], snapshot, "read", False, place[1])
                     where = partial(_in_file, place[0])
-                    found = check_records(reader, result, max_faults, report, where, numbers)
+                    found = check_records(reader, result, max_faults, report, where)
                     result.warnings += [
                         f"{place[0]}: {n} molecules store NaN or infinite values (field {name!r})"
                         for name, n in sorted(found.items())
@@ -120,7 +105,7 @@ def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnap
 
 
 def _check_overlap(
-    place: Place, snapshot: AtpSnapshot, result: Verification, max_faults: int, *, warns: bool
+    place: Place, snapshot: AtpSnapshot, result: Verification, max_faults: int
 ) -> bool:
     """True if the records may be read; with many that share bytes, it could take forever."""
     file, store = place
@@ -132,7 +117,7 @@ def _check_overlap(
         f"bytes, got {space.stored_bytes}"
     )
     if space.stored_bytes <= 2 * space.record_area:
-        result.warnings += [message] if warns else []
+        result.warnings.append(message)
         return True
     result.add_fault(Fault(file, None, message), max_faults)
     return False
