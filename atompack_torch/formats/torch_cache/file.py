@@ -1,4 +1,4 @@
-"""The file of a feature cache and its attributes."""
+"""The file of a feature cache."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from atompack_torch._core import resolve_index
 from atompack_torch._native import TorchCacheReader
 from atompack_torch.datasets.computed_features import Stored
 from atompack_torch.errors import UnsupportedFormatError
+from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import is_url
 from atompack_torch.remote.files import RemoteFiles
@@ -25,19 +26,6 @@ from atompack_torch.remote.local_copies import (
     local_copy,
 )
 from atompack_torch.remote.urls import shown_url
-
-
-def attributes_of(reader: TorchCacheReader) -> dict[str, Any]:
-    """Returns the file's attributes by their own names: those of the cache, root and two groups."""
-    found = reader.info
-    of_cache = found["torch_cache"] or found["force_derivatives"] or {}
-    groups = {
-        name: found[name]
-        for name in ("descriptor_manifest", "force_derivatives")
-        if found[name] is not None
-    }
-    return {**(found["root"] or {}), **of_cache, **groups}
-
 
 # Device, inode and size of a local file, or the version of a remote one.
 Identity = tuple[int, int, int] | ObjectVersion

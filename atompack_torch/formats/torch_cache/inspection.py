@@ -17,7 +17,7 @@ from atompack_torch.formats import FORMATS, conversion, opening
 from atompack_torch.formats.entry import Description, Head, Summary
 from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import plain, table
-from atompack_torch.formats.torch_cache.file import attributes_of
+from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.options import absolute_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.local_copies import local_copy
