@@ -14,7 +14,8 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.computed_features import Stored
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES, centers_of
-from atompack_torch.formats.torch_cache.file import CacheFile, attributes_of
+from atompack_torch.formats.torch_cache.attributes import attributes_of
+from atompack_torch.formats.torch_cache.file import CacheFile
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import shown_path
 
