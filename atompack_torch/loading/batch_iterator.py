@@ -33,10 +33,10 @@ class BackgroundPrefetcher(Generic[Prepared]):
     thread takes the place of its batch.
 
     Args:
-        batches: takes requests; its ``take`` may run beside its ``submit``.
+        batches: takes requests; its ``take`` may run concurrently with its ``submit``.
         prepare: takes the oldest batch from ``batches`` and prepares it, on the thread.
         receive: makes the batch that ``take`` returns of that, on the thread that calls ``take``.
-        n_ahead: number of batches to prepare beside those that were taken.
+        n_ahead: number of batches to prepare in addition to those that were taken.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
         order: the items in order; None: the stored order.
         n: number of items.
         size: number of items in a batch.
-        drop_last: leave out a last batch that is not full.
+        drop_last: drop a last batch that is not full.
         skip: number of items to skip at the start.
 
     Yields:

@@ -114,7 +114,7 @@ def read_npz(
             ``ptr``, a label, or the name of a custom property, with its scope
             (``atom_properties/q``) where the shape is ambiguous. Common names (``R``, ``z``,
             ``E``, ``F``, ``coords``, ...) are known.
-        report: receives the interpretation of names and what was left out.
+        report: receives the interpretation of names and what was dropped.
         padding: atomic number of padding rows; None: there are none.
 
     Returns:

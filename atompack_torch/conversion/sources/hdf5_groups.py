@@ -75,7 +75,7 @@ class GroupReader:
         file: the file.
         known: its set.
         keys: name in the file → name here.
-        report: receives the interpretation of names, and what was left out.
+        report: receives the interpretation of names, and what was dropped.
     """
 
     def __init__(

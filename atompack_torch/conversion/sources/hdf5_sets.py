@@ -196,7 +196,7 @@ def read(
 
     Args:
         path: the file.
-        report: receives the interpretation of names, and what was left out.
+        report: receives the interpretation of names, and what was dropped.
         first: number of the first structure.
         last: one past the last structure; None: all.
         keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a

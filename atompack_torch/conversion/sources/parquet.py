@@ -122,7 +122,7 @@ def read(
 
     Args:
         path: a file, or a folder, whose files are read in the order of their paths.
-        report: receives the interpretation of columns and what was left out.
+        report: receives the interpretation of columns and what was dropped.
         first: number of the first structure.
         last: one past the last structure; None: all.
         keys: name of a column, or ``COLUMN.PART`` of a column of structs → name here:

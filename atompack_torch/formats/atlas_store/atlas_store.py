@@ -331,7 +331,7 @@ class AtlasStore(FlushingWriter):
         *,
         num_threads: int | None = None,
     ) -> dict[str, ColumnScan]:
-        """Runs ``scan`` for several arrays at once; all tensors share one allocation.
+        """Runs ``scan`` for several arrays together; all tensors share one allocation.
 
         Args:
             arrays: names of arrays.

@@ -39,7 +39,7 @@ class _OfLabels:
 
 
 def ignore_missing_labels(module: Module) -> Module:
-    """Makes a ``PotentialLightningModule`` leave out labels that are NaN.
+    """Makes a ``PotentialLightningModule`` skip labels that are NaN.
 
     Its own ``allow_missing_labels=True`` does so too, but the loss is NaN if a kind of label is
     missing in a whole batch, or a charge anywhere.

@@ -26,7 +26,7 @@ from atompack_torch.trainers.nequip._layout import make_layout
 
 
 class MeanSquaredError(_MeanSquaredError):  # type: ignore[misc]
-    """Mean squared error that is 0, in place of NaN, for a batch without any label.
+    """Mean squared error that is 0 instead of NaN for a batch without any label.
 
     For ``MetricsManager`` with ``ignore_nan: true``.
     """

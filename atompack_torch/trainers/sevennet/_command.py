@@ -37,7 +37,7 @@ _RIDGE = 0.1  # penalty of the fit of reference energies, as in SevenNet
 class DatasetStatistics:
     """Statistics of a data set under the names of ``SevenNetGraphDataset``, in float64.
 
-    Labels that are NaN are left out.
+    Labels that are NaN are skipped.
 
     Args:
         batches: all batches of the data set, with the atomic number as ``x``.
@@ -58,7 +58,7 @@ class DatasetStatistics:
         for name, moments in self._moments.items():
             if name != "num_neighbor":
                 moments.add(batch[name].reshape(-1))
-        # As SevenNet counts: atoms without neighbors are left out.
+        # As SevenNet counts: atoms without neighbors are skipped.
         _, counts = torch.unique_consecutive(batch.edge_index[0], return_counts=True)
         self._moments["num_neighbor"].add(counts.double())
         composition = torch.zeros((n_molecules, NUM_UNIV_ELEMENT), dtype=torch.float64)
