@@ -208,7 +208,7 @@ def check_records(
     Returns:
         Field → number of molecules that store NaN or infinite values of it.
     """
-    verifier = Verifier(source, available_threads(None), None)
+    verifier = Verifier(source, available_threads(None))
     non_finite: Counter[str] = Counter()
     for n_molecules in steps(verifier, report):
         n_faults, faults, n_bytes, fields = verifier.take()

@@ -52,9 +52,8 @@ UniqueHandle<LockedStatistics> start_statistics(std::shared_ptr<MoleculeSource> 
                                               references, cutoff, features, n_threads);
 }
 
-UniqueHandle<LockedVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads,
-                                            const std::optional<PySelection>& selection) {
-  return make_unique_handle<LockedVerifier>(std::move(source), selection_of(selection), n_threads);
+UniqueHandle<LockedVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads) {
+  return make_unique_handle<LockedVerifier>(std::move(source), n_threads);
 }
 
 // (count, non-finite, mean, sum of squared distances from the mean, min, max)
@@ -148,7 +147,7 @@ void bind_passes(py::module_& module) {
       .def("advance", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
       .def("found", [](const LockedStatistics& self) { return self.read(&statistics_of); });
   py::class_<LockedVerifier, UniqueHandle<LockedVerifier>>(module, "Verifier")
-      .def(py::init(&start_verifier), py::arg("source"), py::arg("n_threads"), py::arg("selection") = py::none())
+      .def(py::init(&start_verifier), py::arg("source"), py::arg("n_threads"))
       .def("__len__", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.size(); }); })
       .def("advance", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
       .def("take", &take_findings);

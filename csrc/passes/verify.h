@@ -30,9 +30,8 @@ struct Findings {
 
 class Verifier {
  public:
-  // `selection`: the molecules to check; nullopt: all of the source.
-  Verifier(std::shared_ptr<const MoleculeSource> source, std::optional<Selection> selection, int n_threads)
-      : sweep_(std::move(source), std::move(selection), n_threads) {}
+  Verifier(std::shared_ptr<const MoleculeSource> source, int n_threads)
+      : sweep_(std::move(source), std::nullopt, n_threads) {}
 
   int64_t size() const { return sweep_.size(); }
 
