@@ -50,7 +50,7 @@ std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<Py
 std::optional<at::ScalarType> common_dtype(const std::vector<at::ScalarType>& types) {
   std::optional<DType> common = collate::dtype_of(types.at(0));
   for (size_t i = 1; common && i < types.size(); ++i) {
-    common = collate::common_dtype(*common, collate::dtype_of(types[i]));
+    common = plan::common_dtype(*common, collate::dtype_of(types[i]));
   }
   return common ? std::optional(collate::scalar_type_of(*common)) : std::nullopt;
 }

@@ -17,9 +17,9 @@ namespace py = pybind11;
 using collate::Batch;
 using collate::ColumnBatch;
 using collate::ExampleBatch;
-using collate::ExampleNode;
 using collate::IncompatibleExamples;
 using collate::ScannedColumn;
+using plan::ExampleNode;
 
 constexpr auto to_object = []<typename Held>(Held& held) -> py::object {
   if constexpr (std::is_same_v<Held, collate::Strings>) {
@@ -149,7 +149,7 @@ struct HandOver {
 
 }  // namespace
 
-py::list field_entries(const collate::FieldTable& table) {
+py::list field_entries(const plan::FieldTable& table) {
   py::list all;
   for (const auto& entry : table.fields())
     all.append(py::make_tuple(entry.id.scope, to_str(entry.id.key), entry.level));
@@ -159,7 +159,7 @@ py::list field_entries(const collate::FieldTable& table) {
 py::tuple batch_to_python(Batch batch) {
   py::list faults;
   for (const auto& fault : batch.faults) faults.append(py::make_tuple(fault.field, fault.message));
-  return py::make_tuple(batch.arena, std::const_pointer_cast<collate::FieldTable>(batch.table), values_of(batch),
+  return py::make_tuple(batch.arena, std::const_pointer_cast<plan::FieldTable>(batch.table), values_of(batch),
                         batch.masks, faults);
 }
 

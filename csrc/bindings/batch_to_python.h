@@ -17,6 +17,6 @@ pybind11::tuple batch_to_python(collate::AnyBatch batch, const pybind11::object&
 pybind11::tuple batch_to_python(collate::Batch batch);
 
 // Returns (scope, key, level) of each field.
-pybind11::list field_entries(const collate::FieldTable& table);
+pybind11::list field_entries(const plan::FieldTable& table);
 
 }  // namespace atompack::bindings

@@ -306,14 +306,14 @@ using collate::ArenaKind;
 using collate::Batcher;
 using collate::ColumnBatcher;
 using collate::ExampleBatcher;
-using collate::FieldTable;
-using collate::Layout;
-using collate::Missing;
 using collate::MoleculeBatcher;
 using collate::Parallelism;
-using collate::PrecomputedEdges;
 using collate::Prefetcher;
-using collate::Request;
+using plan::FieldTable;
+using plan::Layout;
+using plan::Missing;
+using plan::PrecomputedEdges;
+using plan::Request;
 
 using Selection = std::optional<at::Tensor>;
 

@@ -11,7 +11,7 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::Featurizer;
+using ops::Featurizer;
 
 // (order, cutoff)
 using PyBasis = std::pair<int, double>;
@@ -34,7 +34,7 @@ using PyStructures = std::tuple<at::Tensor, at::Tensor, at::Tensor, std::optiona
 std::pair<at::Tensor, std::vector<at::Tensor>> compute(const Featurizer& self, const PyStructures& structures,
                                                        bool derivatives, at::ScalarType dtype) {
   const auto& [positions, atomic_numbers, ptr, cell, periodic] = structures;
-  collate::Features made =
+  ops::Features made =
       self.compute({positions, atomic_numbers, ptr, cell, periodic}, derivatives, collate::dtype_of(dtype));
   return {std::move(made.features), std::move(made.derivatives)};
 }

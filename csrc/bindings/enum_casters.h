@@ -30,22 +30,22 @@ template <typename Value>
 struct Choices;
 
 template <>
-struct Choices<collate::Layout> {
+struct Choices<plan::Layout> {
   static constexpr std::string_view kOption = "layout";
-  static constexpr std::array<Choice<collate::Layout>, 3> kAll{
-      {{"stacked", collate::Layout::stacked}, {"jagged", collate::Layout::jagged}, {"list", collate::Layout::list}}};
+  static constexpr std::array<Choice<plan::Layout>, 3> kAll{
+      {{"stacked", plan::Layout::stacked}, {"jagged", plan::Layout::jagged}, {"list", plan::Layout::list}}};
 };
 
 template <>
-struct Choices<collate::Missing> {
+struct Choices<plan::Missing> {
   static constexpr std::string_view kOption = "missing";
-  static constexpr std::array<Choice<collate::Missing>, 3> kAll{
-      {{"nan", collate::Missing::nan}, {"error", collate::Missing::error}, {"drop", collate::Missing::drop}}};
+  static constexpr std::array<Choice<plan::Missing>, 3> kAll{
+      {{"nan", plan::Missing::nan}, {"error", plan::Missing::error}, {"drop", plan::Missing::drop}}};
 };
 
 template <>
-struct Choices<collate::OutputKind> {
-  using Kind = collate::OutputKind;
+struct Choices<plan::OutputKind> {
+  using Kind = plan::OutputKind;
   static constexpr std::string_view kOption = "kind";
   static constexpr std::array<Choice<Kind>, 19> kAll{{{"value", Kind::value},
                                                       {"weight", Kind::weight},
@@ -185,11 +185,11 @@ struct type_caster<atompack::atp::OpenMode> : atompack::bindings::NamedCaster<at
 template <>
 struct type_caster<atompack::codec::Codec> : atompack::bindings::NamedCaster<atompack::codec::Codec> {};
 template <>
-struct type_caster<atompack::collate::Layout> : atompack::bindings::NamedCaster<atompack::collate::Layout> {};
+struct type_caster<atompack::plan::Layout> : atompack::bindings::NamedCaster<atompack::plan::Layout> {};
 template <>
-struct type_caster<atompack::collate::Missing> : atompack::bindings::NamedCaster<atompack::collate::Missing> {};
+struct type_caster<atompack::plan::Missing> : atompack::bindings::NamedCaster<atompack::plan::Missing> {};
 template <>
-struct type_caster<atompack::collate::OutputKind> : atompack::bindings::NamedCaster<atompack::collate::OutputKind> {};
+struct type_caster<atompack::plan::OutputKind> : atompack::bindings::NamedCaster<atompack::plan::OutputKind> {};
 template <>
 struct type_caster<atompack::parsed::Kind> : atompack::bindings::NamedCaster<atompack::parsed::Kind> {};
 template <>

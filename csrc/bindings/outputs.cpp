@@ -19,7 +19,7 @@ using PyTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, Given, Given, G
 // (level, row shape, values or None, mask or None)
 using PyFieldTensor = std::tuple<Level, std::vector<int64_t>, Given, Given>;
 
-std::vector<at::Tensor> make_outputs(const collate::Request& request, const PyTensors& tensors,
+std::vector<at::Tensor> make_outputs(const plan::Request& request, const PyTensors& tensors,
                                      const std::vector<std::optional<PyFieldTensor>>& fields) {
   const auto& [positions, atomic_numbers, ptr, cell, pbc, edge_index, edge_shift] = tensors;
   std::vector<std::optional<collate::FieldTensor>> given;

@@ -17,15 +17,15 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::FieldEntry;
-using collate::Findings;
-using collate::Moments;
-using collate::NormalEquations;
-using collate::Request;
-using collate::Selection;
-using collate::Statistics;
-using collate::StatisticsPass;
-using collate::Verifier;
+using passes::Findings;
+using passes::Moments;
+using passes::NormalEquations;
+using passes::Selection;
+using passes::Statistics;
+using passes::StatisticsPass;
+using passes::Verifier;
+using plan::FieldEntry;
+using plan::Request;
 
 using LockedStatistics = Locked<StatisticsPass>;
 using LockedVerifier = Locked<Verifier>;
@@ -62,7 +62,7 @@ py::tuple moments_of(const Moments& moments) {
 }
 
 py::tuple equations_of(const NormalEquations& equations) {
-  constexpr auto kSize = static_cast<py::ssize_t>(collate::kElements);
+  constexpr auto kSize = static_cast<py::ssize_t>(passes::kElements);
   const std::vector<double> gram = equations.gram();
   return py::make_tuple(py::array_t<double>({kSize, kSize}, gram.data()),
                         py::array_t<double>({kSize}, equations.right().data()), equations.squares());

@@ -128,7 +128,7 @@ class RequestQueue {
   }
 
  private:
-  bool is_own_process() const { return process_ == io::process_id(); }
+  bool is_own_process() const { return process_ == threads::process_id(); }
 
   struct State {
     std::mutex mutex;
@@ -137,7 +137,7 @@ class RequestQueue {
     bool is_closed = false;
   };
 
-  const int64_t process_ = io::process_id();
+  const int64_t process_ = threads::process_id();
   std::unique_ptr<State> state_ = std::make_unique<State>();
 };
 
@@ -253,7 +253,7 @@ http::CredentialsProvider provider_of(const py::object& callable) {
 // Ctrl-C ends calls that block. Python handles signals in the main thread only; others, which may be daemons that still
 // wait when Python ends, leave the GIL alone.
 void check_signals() {
-  if (io::thread_id() != io::process_id() || is_python_ending()) return;
+  if (threads::thread_id() != threads::process_id() || is_python_ending()) return;
   const py::gil_scoped_acquire acquire;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
@@ -441,7 +441,7 @@ PYBIND11_MODULE(_remote, module) {
   module.doc() = "Native client for objects over HTTP; use the package, not this module.";
   atompack::bindings::bind_errors(module);
   atompack::bindings::bind_shared_errors();
-  atompack::io::set_interruption_check(&atompack::bindings::check_signals);
+  atompack::threads::set_interruption_check(&atompack::bindings::check_signals);
   atompack::bindings::bind_store(module);
   atompack::bindings::bind_python_store(module);
 }

@@ -10,16 +10,16 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::Missing;
-using collate::OutputField;
-using collate::Request;
+using plan::Missing;
+using plan::OutputField;
+using plan::Request;
 
 using PyFieldId = std::pair<Scope, std::string>;
 
-collate::FieldId field_id(const PyFieldId& id) { return {id.first, id.second}; }
+plan::FieldId field_id(const PyFieldId& id) { return {id.first, id.second}; }
 
-std::set<collate::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
-  std::set<collate::FieldId> set;
+std::set<plan::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
+  std::set<plan::FieldId> set;
   for (const PyFieldId& id : ids) set.insert(field_id(id));
   return set;
 }
@@ -42,10 +42,10 @@ FieldDeclaration declaration(const PyDeclaration& from) {
 using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>, std::optional<size_t>>;
 
 // (kind, dtype, field or None, fill, scale, columns, references, order, level, row shape, cutoff)
-using PyOutput = std::tuple<collate::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
+using PyOutput = std::tuple<plan::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
                             std::vector<double>, std::vector<int64_t>, Level, std::vector<int64_t>, double>;
 
-collate::Output output(const PyOutput& from) {
+plan::Output output(const PyOutput& from) {
   const auto& [kind, dtype, field, fill, scale, columns, references, order, level, row_shape, cutoff] = from;
   return {.kind = kind,
           .dtype = dtype,

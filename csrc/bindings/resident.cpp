@@ -13,9 +13,9 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-using collate::PrecomputedEdges;
-using collate::Request;
 using collate::ResidentBuilder;
+using plan::PrecomputedEdges;
+using plan::Request;
 
 using PyShape = std::optional<std::vector<int64_t>>;
 

@@ -183,7 +183,7 @@ at::ScalarType scalar_type_of(DType dtype) {
 }
 
 ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind) {
-  ArenaLayout layout;
+  plan::ArenaLayout layout;
   std::vector<size_t> offsets;
   for (const TensorSpec& spec : specs) offsets.push_back(layout.add(spec.dtype, spec.shape));
   ArenaTensors tensors{allocate_arena(layout.size(), kind), {}};
@@ -236,7 +236,7 @@ struct Rings {
 
 // Keeps the two newest rings of each running process, because tickets of the older one may still arrive.
 void remove_old_rings(std::vector<std::shared_ptr<io::SharedRing>>& rings) {
-  std::erase_if(rings, [](const auto& ring) { return !io::is_running(ring->address().process); });
+  std::erase_if(rings, [](const auto& ring) { return !threads::is_running(ring->address().process); });
   for (size_t i = 0; i < rings.size();) {
     const auto same = [&](const auto& ring) { return ring->address().process == rings[i]->address().process; };
     const bool is_old = std::count_if(rings.begin() + static_cast<std::ptrdiff_t>(i), rings.end(), same) > 2;
@@ -255,7 +255,7 @@ std::optional<c10::DataPtr> allocate_slot(size_t bytes) {
   const std::unique_lock lock(rings.own_mutex, std::try_to_lock);
   if (!lock || bytes > kMaxSlotBytes) return std::nullopt;
   std::shared_ptr<io::SharedRing>& own = rings.own;
-  if (!own || own->address().process != io::process_id() || own->slot_bytes() < bytes) {
+  if (!own || own->address().process != threads::process_id() || own->slot_bytes() < bytes) {
     own = io::SharedRing::create(std::min(std::bit_ceil(std::max<uint64_t>(2 * bytes, kMinSlotBytes)), kMaxSlotBytes));
   }
   if (!own->is_attached()) return std::nullopt;
@@ -266,7 +266,7 @@ std::optional<c10::DataPtr> allocate_slot(size_t bytes) {
 std::optional<io::RingAddress> ring_to_attach() {
   Rings& rings = Rings::instance();
   const std::unique_lock lock(rings.own_mutex, std::try_to_lock);
-  if (!lock || !rings.own || rings.own->address().process != io::process_id() || rings.own->is_attached()) {
+  if (!lock || !rings.own || rings.own->address().process != threads::process_id() || rings.own->is_attached()) {
     return std::nullopt;
   }
   return rings.own->address();
@@ -276,7 +276,7 @@ std::optional<io::RingTicket> send_arena(const at::Tensor& arena) {
   const c10::DataPtr& memory = arena.storage().data_ptr();
   if (memory.get_deleter() != &release_slot) return std::nullopt;
   const Slot& slot = *static_cast<Slot*>(memory.get_context());
-  if (slot.ring->address().process != io::process_id()) return std::nullopt;  // received here, not made
+  if (slot.ring->address().process != threads::process_id()) return std::nullopt;  // received here, not made
   return slot.ring->issue(slot.number);
 }
 

@@ -33,7 +33,7 @@ struct Batch {
   std::vector<at::Tensor> edges;
   std::vector<at::Tensor> outputs;  // in the order of the request
   at::Tensor masks;                 // (fields, molecules) bool
-  std::shared_ptr<const FieldTable> table;
+  std::shared_ptr<const plan::FieldTable> table;
   std::vector<std::variant<at::Tensor, TensorList, Strings>> values;  // in the order of the table
   std::vector<Fault> faults;
 };
@@ -60,7 +60,7 @@ struct ColumnBatch {
 
 struct ExampleBatch {
   at::Tensor arena;
-  ExampleNode root;
+  plan::ExampleNode root;
   std::vector<at::Tensor> tensors;  // one per leaf, views of the arena
   std::vector<Batch> molecules;     // views of the same arena
 };

@@ -18,23 +18,23 @@ constexpr uint64_t kMinParallelWork = uint64_t{4} << 20;
 // Work of which a small part is measured on one thread, to decide about the rest: a whole scan would take too long.
 constexpr uint64_t kSampledWork = uint64_t{64} << 20;
 constexpr uint64_t kSampleShare = 16;
-AdaptiveParallelism scan_parallelism;
+threads::AdaptiveParallelism scan_parallelism;
 
 class ColumnFiller final : public ColumnVisitor {
  public:
-  ColumnFiller(const ColumnPlan& plan, std::byte* arena, std::vector<std::optional<StringRow>>& strings)
+  ColumnFiller(const plan::ColumnPlan& plan, std::byte* arena, std::vector<std::optional<StringRow>>& strings)
       : plan_(plan), arena_(arena), strings_(strings) {}
 
   std::byte* place(size_t row, uint64_t first, uint64_t) override {
-    const RowPlan& to = plan_.rows[row];
+    const plan::RowPlan& to = plan_.rows[row];
     return to.stored == to.out ? at(to, first) : nullptr;
   }
   void values(size_t row, uint64_t first, Bytes values) override {
-    const RowPlan& to = plan_.rows[row];
+    const plan::RowPlan& to = plan_.rows[row];
     copy_values(at(to, first), to.out, values.data(), to.stored, values.size() / item_bytes(to.stored));
   }
   void fill(size_t row, Bytes item) override {
-    const RowPlan& to = plan_.rows[row];
+    const plan::RowPlan& to = plan_.rows[row];
     std::array<std::byte, 16> cast{};
     copy_values(cast.data(), to.out, item.data(), to.stored, 1);
     const Bytes one = Bytes(cast).first(item_bytes(to.out));
@@ -43,29 +43,29 @@ class ColumnFiller final : public ColumnVisitor {
   void text(size_t row, uint64_t element, Bytes text) override { (*strings_[row])[element] = as_text(text); }
 
  private:
-  std::byte* at(const RowPlan& row, uint64_t element) const {
+  std::byte* at(const plan::RowPlan& row, uint64_t element) const {
     return arena_ + row.offset + element * item_bytes(row.out);
   }
 
-  const ColumnPlan& plan_;
+  const plan::ColumnPlan& plan_;
   std::byte* arena_;
   std::vector<std::optional<StringRow>>& strings_;
 };
 
 // Writes masks, offsets and missing rows, which are not read from files.
-void write_masks_and_offsets(const ColumnPlan& plan, Layout layout, std::byte* arena) {
+void write_masks_and_offsets(const plan::ColumnPlan& plan, plan::Layout layout, std::byte* arena) {
   for (size_t i = 0; i < plan.n_rows(); ++i) {
     const bool present = plan.slice->is_present(i);
     arena[plan.mask + i] = std::byte{present};
-    if (present || !plan.is_numeric() || layout != Layout::stacked) continue;
-    fill_missing(arena + plan.rows[i].offset, plan.type.dtype, plan.row_elements);
+    if (present || !plan.is_numeric() || layout != plan::Layout::stacked) continue;
+    plan::fill_missing(arena + plan.rows[i].offset, plan.type.dtype, plan.row_elements);
   }
-  if (layout == Layout::jagged) {
+  if (layout == plan::Layout::jagged) {
     store(arena + plan.offsets, std::as_bytes(std::span(plan.row_offsets)));
   }
 }
 
-std::vector<std::optional<StringRow>> empty_strings(const ColumnPlan& plan) {
+std::vector<std::optional<StringRow>> empty_strings(const plan::ColumnPlan& plan) {
   std::vector<std::optional<StringRow>> strings(plan.n_rows());
   for (size_t i = 0; i < strings.size(); ++i) {
     if (plan.slice->is_present(i)) strings[i].emplace(plan.rows[i].n_elements);
@@ -82,7 +82,7 @@ struct ScanTask {
 template <typename Body>
 void run_tasks(std::span<const ScanTask> tasks, uint64_t work, int64_t max_threads, const Body& body) {
   const auto run = [&](size_t first, size_t last, uint64_t part, int64_t n_threads) {
-    const Stopwatch watch;
+    const threads::Stopwatch watch;
     body(first, last, n_threads);
     scan_parallelism.record(watch.elapsed(), static_cast<int64_t>(part), n_threads);
   };
@@ -98,7 +98,7 @@ void run_tasks(std::span<const ScanTask> tasks, uint64_t work, int64_t max_threa
   run(n_sample, tasks.size(), work - sample, scan_parallelism.advised_after_sample(rest, max_threads));
 }
 
-void read_columns(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
+void read_columns(std::span<const plan::ColumnPlan> plans, std::span<ColumnFiller> fillers, int max_threads) {
   std::vector<ScanTask> tasks;
   uint64_t work = 0;
   for (size_t column = 0; column < plans.size(); ++column) {
@@ -122,13 +122,13 @@ void read_columns(std::span<const ColumnPlan> plans, std::span<ColumnFiller> fil
 
 std::vector<int64_t> sizes_of(std::span<const uint64_t> shape) { return {shape.begin(), shape.end()}; }
 
-ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& arena,
+ScannedColumn wrap(const plan::ColumnPlan& plan, plan::Layout layout, const at::Tensor& arena,
                    std::vector<std::optional<StringRow>> strings) {
   ScannedColumn column;
   column.kind = plan.type.kind;
   const std::array n_rows{static_cast<int64_t>(plan.n_rows())};
   column.mask = view_arena(arena, DType::boolean, plan.mask, n_rows);
-  if (layout == Layout::jagged) {
+  if (layout == plan::Layout::jagged) {
     const std::array n_offsets{std::ssize(plan.row_offsets)};
     column.offsets = view_arena(arena, DType::int64, plan.offsets, n_offsets);
   }
@@ -137,7 +137,7 @@ ScannedColumn wrap(const ColumnPlan& plan, Layout layout, const at::Tensor& aren
     for (size_t i = 0; i < plan.n_rows(); ++i) {
       column.shapes.push_back(plan.slice->is_present(i) ? sizes_of(plan.slice->shape(i)) : std::vector<int64_t>{});
     }
-  } else if (layout != Layout::list) {
+  } else if (layout != plan::Layout::list) {
     column.values = view_arena(arena, plan.type.dtype, plan.values, plan.sizes);
   } else {
     for (size_t i = 0; i < plan.n_rows(); ++i) {
@@ -182,7 +182,7 @@ std::vector<int64_t> ColumnBatcher::complete_datasets(std::span<const int64_t> d
     const auto absent = std::ranges::find_if(slices, [&](const auto& slice) { return !slice->is_present(row); });
     if (absent == slices.end()) {
       kept.push_back(datasets[row]);
-    } else if (options_.missing == Missing::error) {
+    } else if (options_.missing == plan::Missing::error) {
       const uint32_t variable = variables_[static_cast<size_t>(absent - slices.begin())];
       throw FieldError(cat("dataset ", excerpt(source_->dataset_name(datasets[row])), " has no array ",
                            excerpt(source_->variable_name(variable))))
@@ -205,7 +205,7 @@ void ColumnBatcher::announce(std::span<const int64_t> datasets) const {
 AnyBatch ColumnBatcher::read(std::vector<int64_t> datasets, ArenaKind kind, Parallelism parallelism,
                              bool is_announced) const {
   Slices slices = make_slices(datasets);
-  if (options_.missing != Missing::nan) {
+  if (options_.missing != plan::Missing::nan) {
     std::vector<int64_t> kept = complete_datasets(datasets, slices);
     if (kept.size() < datasets.size()) slices = make_slices(kept);
     datasets = std::move(kept);
@@ -213,13 +213,13 @@ AnyBatch ColumnBatcher::read(std::vector<int64_t> datasets, ArenaKind kind, Para
   if (!is_announced) {
     for (const auto& slice : slices) slice->announce();
   }
-  std::vector<ColumnPlan> plans(variables_.size());
+  std::vector<plan::ColumnPlan> plans(variables_.size());
   std::vector<std::vector<std::optional<StringRow>>> strings(plans.size());
-  ArenaLayout layout;
+  plan::ArenaLayout layout;
   for (size_t i = 0; i < plans.size(); ++i) {
     const uint32_t variable = variables_[i];
-    plans[i] = plan_column(std::move(slices[i]), std::string(source_->variable_name(variable)),
-                           source_->type_of(variable), options_.layout, options_.dtype, layout);
+    plans[i] = plan::plan_column(std::move(slices[i]), std::string(source_->variable_name(variable)),
+                                 source_->type_of(variable), options_.layout, options_.dtype, layout);
     if (!plans[i].is_numeric()) strings[i] = empty_strings(plans[i]);
   }
   ColumnBatch batch{allocate_arena(layout.size(), kind), {}, {}, source_};

@@ -17,10 +17,10 @@
 namespace atompack::collate {
 
 struct ScanOptions {
-  Layout layout = Layout::stacked;
+  plan::Layout layout = plan::Layout::stacked;
   std::optional<DType> dtype;  // target dtype of numbers; nullopt: the stored one
   int max_threads = 0;         // 0: the number that torch uses
-  Missing missing = Missing::nan;
+  plan::Missing missing = plan::Missing::nan;
 };
 
 // Reads variables of any datasets of a source; all columns of a batch share one arena.

@@ -48,7 +48,7 @@ class EdgeFinder final : public MoleculeVisitor {
   const MoleculeSource& source_;
   std::optional<double> triplet_cutoff_;
   NeighborSearch search_;
-  Structure structure_;
+  plan::Structure structure_;
 };
 
 // Converts atoms of a molecule to atoms of the batch, for one row of the edge index.
@@ -64,7 +64,7 @@ void write_rows(std::span<const Row> rows, DType item, int64_t first, DType out,
 }
 
 // Writes the triplets of a range, whose edges are in the arena.
-void write_triplets(const Edges& edges, size_t range, int64_t first_edge, int64_t first, std::byte* arena) {
+void write_triplets(const plan::Edges& edges, size_t range, int64_t first_edge, int64_t first, std::byte* arena) {
   const auto* const index = reinterpret_cast<const int64_t*>(arena + edges.index);
   auto* const atoms = reinterpret_cast<int64_t*>(arena + edges.triplet_index);
   auto* const sides = reinterpret_cast<int64_t*>(arena + edges.triplet_edges);
@@ -85,11 +85,11 @@ void write_triplets(const Edges& edges, size_t range, int64_t first_edge, int64_
 
 }  // namespace
 
-Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, const BatchPlan& plan,
-                 const StagedRecords& staged) {
-  Edges edges;
+plan::Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, const plan::BatchPlan& plan,
+                       const StagedRecords& staged) {
+  plan::Edges edges;
   edges.has_vectors = options.vectors;
-  edges.borders = split_by_work(plan);
+  edges.borders = plan::split_by_work(plan);
   edges.parts.resize(edges.borders.size() - 1);
   if (options.triplet_cutoff) edges.angular.resize(edges.parts.size());
   for_each_range(std::ssize(edges.parts), [&](int64_t range) {
@@ -103,8 +103,8 @@ Edges find_edges(const MoleculeSource& source, const NeighborOptions& options, c
   return edges;
 }
 
-void write_edges(const BatchPlan& plan, std::byte* arena) {
-  const Edges& edges = *plan.edges;
+void write_edges(const plan::BatchPlan& plan, std::byte* arena) {
+  const plan::Edges& edges = *plan.edges;
   if (edges.kept != nullptr) return write_kept_edges(plan, arena);
   auto* const index = reinterpret_cast<int64_t*>(arena + edges.index);
   const int64_t count = edges.count();

@@ -12,10 +12,10 @@ namespace atompack::collate {
 struct StagedRecords;
 
 // Finds the edges and triplets of all molecules. Throws FieldError with the molecule if the search fails.
-Edges find_edges(const MoleculeSource& source, const physics::NeighborOptions& options, const BatchPlan& plan,
-                 const StagedRecords& staged);
+plan::Edges find_edges(const MoleculeSource& source, const physics::NeighborOptions& options,
+                       const plan::BatchPlan& plan, const StagedRecords& staged);
 
 // Writes the edges and triplets of the plan to their offsets in the arena.
-void write_edges(const BatchPlan& plan, std::byte* arena);
+void write_edges(const plan::BatchPlan& plan, std::byte* arena);
 
 }  // namespace atompack::collate

@@ -45,18 +45,18 @@ const KeyLevels& ExampleBatcher::levels() const {
 AnyBatch ExampleBatcher::make_announced(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism) const {
   Examples examples = source_->read(indices);
   const bool molecules = !examples.values.empty() && has_molecules(examples.values.front());
-  std::optional<ExamplePlan> plan =
-      plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
+  std::optional<plan::ExamplePlan> plan =
+      plan::plan_examples(examples.values, indices, molecules ? levels() : options_.levels, options_.jagged);
   if (!plan) return IncompatibleExamples{std::move(examples), std::move(indices)};
   ExampleBatch batch{.arena = allocate_arena(plan->arena.size(), kind), .root = {}, .tensors = {}, .molecules = {}};
   const bool large = parallelism == Parallelism::automatic && plan->arena.size() >= kMinParallelBytes;
-  run_adaptively(adaptive_, static_cast<int64_t>(plan->arena.size()), large ? usable_threads(options_.max_threads) : 1,
-                 [&](int64_t n_threads) {
-                   fill_examples(*plan, batch.arena, n_threads);
-                   for (MoleculesPlan& molecules : plan->molecules) {
-                     batch.molecules.push_back(fill_molecules(molecules, batch.arena, n_threads));
-                   }
-                 });
+  threads::run_adaptively(adaptive_, static_cast<int64_t>(plan->arena.size()),
+                          large ? usable_threads(options_.max_threads) : 1, [&](int64_t n_threads) {
+                            fill_examples(*plan, batch.arena, n_threads);
+                            for (plan::MoleculesPlan& molecules : plan->molecules) {
+                              batch.molecules.push_back(fill_molecules(molecules, batch.arena, n_threads));
+                            }
+                          });
   batch.tensors = wrap_examples(*plan, batch.arena);
   batch.root = std::move(plan->root);
   return batch;

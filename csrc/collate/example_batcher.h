@@ -43,7 +43,7 @@ class ExampleBatcher final : public Batcher {
   ExampleOptions options_;
   // Made on first use, without a lock: a forked child could inherit it locked.
   mutable std::atomic<const KeyLevels*> levels_{nullptr};
-  mutable AdaptiveParallelism adaptive_;
+  mutable threads::AdaptiveParallelism adaptive_;
 };
 
 }  // namespace atompack::collate

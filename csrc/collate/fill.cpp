@@ -27,8 +27,8 @@ void release_large_scratch() {
 
 }  // namespace
 
-Filler::Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
-               std::byte* arena, std::vector<Strings>& strings)
+Filler::Filler(const MoleculeSource& source, const plan::FieldSet& fields, const plan::BatchPlan& plan,
+               const FillOptions& options, std::byte* arena, std::vector<Strings>& strings)
     : source_(source), fields_(fields), plan_(plan), options_(options), arena_(arena), strings_(strings) {
   if (!options.schema) return;
   schema_ = *options.schema;
@@ -39,9 +39,9 @@ Filler::Filler(const MoleculeSource& source, const FieldSet& fields, const Batch
 Filler::Target Filler::target_of(int32_t declaration) const {
   Target target;
   const int32_t number = fields_.field_of(schema_, declaration);
-  if (number == FieldSet::kSkip) return target;
+  if (number == plan::FieldSet::kSkip) return target;
   target.selected = true;
-  const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
+  const plan::FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
   if (field.ragged || field.type.kind != ValueKind::numeric) return target;
   target.first = arena_ + field.offset;
   target.mask = at<bool>(plan_.core.masks) + number * plan_.n_molecules();
@@ -118,14 +118,14 @@ int32_t Filler::find(const FieldView& view) const {
   // The schema does not list it, but another file may, or a survey has found it.
   if (const int32_t known = plan_.table->find(view.scope, view.key); known >= 0) return known;
   if (options_.all_fields && !options_.surveyed) throw PlanMismatch{};
-  return FieldSet::kSkip;
+  return plan::FieldSet::kSkip;
 }
 
 void Filler::field(const FieldView& view, Bytes data) {
   if (write_to_target(view, data)) return;
   const int32_t number = find(view);
-  if (number == FieldSet::kSkip) return;
-  const FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
+  if (number == plan::FieldSet::kSkip) return;
+  const plan::FieldPlan& field = plan_.fields[static_cast<size_t>(number)];
   const bool repeated = mask(number) && view.scope != Scope::builtin;  // the last value of a builtin field counts
   if (view.fault != nullptr || repeated) {
     if (options_.tolerant && !options_.surveyed) throw PlanMismatch{};
@@ -137,15 +137,15 @@ void Filler::field(const FieldView& view, Bytes data) {
   mask(number) = true;
 }
 
-size_t Filler::first_element(const FieldPlan& field) const {
+size_t Filler::first_element(const plan::FieldPlan& field) const {
   return static_cast<size_t>(plan_.first_row(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
 }
 
-size_t Filler::n_elements(const FieldPlan& field) const {
+size_t Filler::n_elements(const plan::FieldPlan& field) const {
   return static_cast<size_t>(plan_.n_rows(field.type.level, static_cast<size_t>(row_)) * field.row_elements);
 }
 
-void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, int32_t number) {
+void Filler::write(const FieldView& view, Bytes data, const plan::FieldPlan& field, int32_t number) {
   if (view.type.kind != field.type.kind) throw PlanMismatch{};
   if (field.type.kind == ValueKind::string) {
     strings_[static_cast<size_t>(number)][static_cast<size_t>(row_)] = std::string(as_text(data));
@@ -156,7 +156,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
   if (data.empty() && field.type.level != Level::molecule) return;  // no rows, so that the row shape is meaningless
   std::byte* to = arena_;
   if (field.ragged) {
-    const RaggedRow& place = field.rows[static_cast<size_t>(row_)];
+    const plan::RaggedRow& place = field.rows[static_cast<size_t>(row_)];
     if (!place.present || place.row_shape != view.row_shape) throw PlanMismatch{};
     to += place.offset;
   } else {
@@ -166,7 +166,7 @@ void Filler::write(const FieldView& view, Bytes data, const FieldPlan& field, in
   copy(to, field.type, view, data);
 }
 
-void Filler::write_missing(const FieldPlan& field, int32_t number) {
+void Filler::write_missing(const plan::FieldPlan& field, int32_t number) {
   if (field.must_be_present) {
     FieldError error = fields_.request().absent(plan_.table->fields()[static_cast<size_t>(number)].id);
     source_.locate(error, plan_.indices[static_cast<size_t>(row_)]);
@@ -177,11 +177,11 @@ void Filler::write_missing(const FieldPlan& field, int32_t number) {
   if (field.absent_is_zero) {
     std::memset(arena_ + at_byte, 0, n_elements(field) * item_bytes(field.type.dtype));
   } else {
-    fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
+    plan::fill_missing(arena_ + at_byte, field.type.dtype, n_elements(field));
   }
 }
 
-Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan,
+Batch fill_batch(const MoleculeSource& source, const plan::FieldSet& fields, const plan::BatchPlan& plan,
                  const FillOptions& options, const StagedRecords* staged, const at::Tensor& arena) {
   auto* const bytes = static_cast<std::byte*>(arena.mutable_data_ptr());
   std::vector<Strings> strings(plan.fields.size());
@@ -189,13 +189,13 @@ Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const Bat
     if (plan.fields[i].type.kind != ValueKind::numeric) strings[i].resize(plan.indices.size());
   }
   std::memcpy(bytes + plan.core.ptr, plan.ptr.data(), plan.ptr.size() * sizeof(int64_t));
-  const std::vector<int64_t> borders = split_by_work(plan);
+  const std::vector<int64_t> borders = plan::split_by_work(plan);
   for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
     Filler filler(source, fields, plan, options, bytes, strings);
     std::vector<std::byte>& scratch = thread_scratch();
     for (auto i = static_cast<size_t>(borders[range]); i < static_cast<size_t>(borders[range + 1]); ++i) {
       const int64_t index = plan.indices[i];
-      const size_t ahead = i + kPrefetchDistance;
+      const size_t ahead = i + plan::kPrefetchDistance;
       if (ahead < plan.indices.size() && !source.needs_scratch(plan.indices[ahead])) {
         source.prefetch(plan.indices[ahead]);
       }
@@ -219,7 +219,7 @@ Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const Bat
 
 namespace {
 
-void write_part(std::byte* to, const Leaf::Part& part) {
+void write_part(std::byte* to, const plan::Leaf::Part& part) {
   switch (part.value.kind()) {
     case Kind::boolean:
       *to = std::byte{part.value.boolean()};
@@ -236,14 +236,14 @@ void write_part(std::byte* to, const Leaf::Part& part) {
 }
 
 struct Task {
-  const Leaf* leaf;
-  const Leaf::Part* part;
+  const plan::Leaf* leaf;
+  const plan::Leaf::Part* part;
 };
 
-std::vector<Task> list_tasks(const ExamplePlan& plan) {
+std::vector<Task> list_tasks(const plan::ExamplePlan& plan) {
   std::vector<Task> tasks;
-  for (const Leaf& leaf : plan.leaves) {
-    for (const Leaf::Part& part : leaf.parts) tasks.push_back({&leaf, &part});
+  for (const plan::Leaf& leaf : plan.leaves) {
+    for (const plan::Leaf::Part& part : leaf.parts) tasks.push_back({&leaf, &part});
   }
   return tasks;
 }
@@ -266,9 +266,9 @@ std::vector<size_t> split_by_bytes(const std::vector<Task>& tasks, int64_t n_ran
 
 }  // namespace
 
-void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads) {
+void fill_examples(const plan::ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads) {
   auto* const memory = static_cast<std::byte*>(arena.mutable_data_ptr());
-  for (const Leaf& leaf : plan.leaves) {
+  for (const plan::Leaf& leaf : plan.leaves) {
     store(memory + leaf.offset, leaf.content);
   }
   const std::vector<Task> tasks = list_tasks(plan);
@@ -280,7 +280,7 @@ void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_t
   });
 }
 
-Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads) {
+Batch fill_molecules(plan::MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads) {
   plan.batch.max_ranges = n_threads;
   FillOptions options{.surveyed = true};
   if (plan.source->is_uniform()) options = {.schema = 0};
@@ -289,27 +289,27 @@ Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_thr
   return batch;
 }
 
-std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena) {
+std::vector<at::Tensor> wrap_examples(const plan::ExamplePlan& plan, const at::Tensor& arena) {
   std::vector<at::Tensor> views;
   views.reserve(plan.leaves.size());
-  for (const Leaf& leaf : plan.leaves) views.push_back(view_arena(arena, leaf.dtype, leaf.offset, leaf.shape));
+  for (const plan::Leaf& leaf : plan.leaves) views.push_back(view_arena(arena, leaf.dtype, leaf.offset, leaf.shape));
   return views;
 }
 
 namespace {
 
 // Returns a view of shape (rows, *row_shape).
-at::Tensor view_rows(const at::Tensor& arena, const FieldPlan& field, size_t offset, int64_t rows,
+at::Tensor view_rows(const at::Tensor& arena, const plan::FieldPlan& field, size_t offset, int64_t rows,
                      const Shape& row_shape) {
   Shape shape{rows};
   for (const int64_t dim : row_shape.dims()) shape.push_back(dim);
   return view_arena(arena, field.type.dtype, offset, shape.dims());
 }
 
-TensorList view_ragged(const BatchPlan& plan, const at::Tensor& arena, const FieldPlan& field) {
+TensorList view_ragged(const plan::BatchPlan& plan, const at::Tensor& arena, const plan::FieldPlan& field) {
   TensorList list(field.rows.size());
   for (size_t i = 0; i < list.size(); ++i) {
-    const RaggedRow& row = field.rows[i];
+    const plan::RaggedRow& row = field.rows[i];
     if (!row.present) continue;
     if (field.type.level == Level::molecule) {
       list[i] = view_arena(arena, field.type.dtype, row.offset, row.row_shape.dims());
@@ -322,7 +322,7 @@ TensorList view_ragged(const BatchPlan& plan, const at::Tensor& arena, const Fie
 
 }  // namespace
 
-Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings) {
+Batch wrap(const plan::BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings) {
   const int64_t molecules = plan.n_molecules();
   const int64_t atoms = plan.n_atoms();
   const auto view = [&](DType dtype, size_t offset, auto... sizes) {
@@ -351,7 +351,7 @@ Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> 
   batch.table = plan.table;
   batch.values.reserve(plan.fields.size());
   for (size_t i = 0; i < plan.fields.size(); ++i) {
-    const FieldPlan& field = plan.fields[i];
+    const plan::FieldPlan& field = plan.fields[i];
     if (field.type.kind != ValueKind::numeric) {
       batch.values.emplace_back(std::move(strings[i]));
     } else if (field.ragged) {

@@ -26,8 +26,8 @@ struct FillOptions {
 // Writes molecules to an arena. Fillers on several threads may share a plan: they write disjoint parts.
 class Filler final : public MoleculeVisitor {
  public:
-  Filler(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan, const FillOptions& options,
-         std::byte* arena, std::vector<Strings>& strings);
+  Filler(const MoleculeSource& source, const plan::FieldSet& fields, const plan::BatchPlan& plan,
+         const FillOptions& options, std::byte* arena, std::vector<Strings>& strings);
 
   // Writes all values of molecule `row` of the batch.
   void fill(int64_t row, Bytes record);
@@ -55,15 +55,15 @@ class Filler final : public MoleculeVisitor {
     return reinterpret_cast<T*>(arena_ + offset);
   }
   int32_t find(const FieldView& view) const;
-  void write(const FieldView& view, Bytes data, const FieldPlan& field, int32_t number);
-  void write_missing(const FieldPlan& field, int32_t number);
+  void write(const FieldView& view, Bytes data, const plan::FieldPlan& field, int32_t number);
+  void write_missing(const plan::FieldPlan& field, int32_t number);
   bool& mask(int32_t number) const { return at<bool>(plan_.core.masks)[number * plan_.n_molecules() + row_]; }
-  size_t first_element(const FieldPlan& field) const;
-  size_t n_elements(const FieldPlan& field) const;
+  size_t first_element(const plan::FieldPlan& field) const;
+  size_t n_elements(const plan::FieldPlan& field) const;
 
   const MoleculeSource& source_;
-  const FieldSet& fields_;
-  const BatchPlan& plan_;
+  const plan::FieldSet& fields_;
+  const plan::BatchPlan& plan_;
   FillOptions options_;
   std::byte* arena_;
   std::vector<Strings>& strings_;
@@ -76,23 +76,23 @@ class Filler final : public MoleculeVisitor {
 struct StagedRecords;
 
 // Fills a whole batch and makes its tensors, with one thread per range of the plan. Decodes records unless `staged`.
-Batch fill_batch(const MoleculeSource& source, const FieldSet& fields, const BatchPlan& plan,
+Batch fill_batch(const MoleculeSource& source, const plan::FieldSet& fields, const plan::BatchPlan& plan,
                  const FillOptions& options, const StagedRecords* staged, const at::Tensor& arena);
 
 // Functions that fill the arena of a batch of examples.
 
 // Copies the values of all leaves, on `n_threads` threads.
-void fill_examples(const ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads);
+void fill_examples(const plan::ExamplePlan& plan, const at::Tensor& arena, int64_t n_threads);
 
 // Fills a batch of molecules, whose `index` contains the indices of the examples.
-Batch fill_molecules(MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads);
+Batch fill_molecules(plan::MoleculesPlan& plan, const at::Tensor& arena, int64_t n_threads);
 
 // Returns a view of the arena for each leaf.
-std::vector<at::Tensor> wrap_examples(const ExamplePlan& plan, const at::Tensor& arena);
+std::vector<at::Tensor> wrap_examples(const plan::ExamplePlan& plan, const at::Tensor& arena);
 
 // Conversion of a filled arena to a batch of tensors.
 
 // Makes the tensors of a batch as views of its arena.
-Batch wrap(const BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings);
+Batch wrap(const plan::BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings);
 
 }  // namespace atompack::collate

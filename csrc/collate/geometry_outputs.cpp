@@ -100,8 +100,8 @@ Matrix3 lattice_of(const OutputInputs& inputs, int64_t molecule, double cutoff) 
   return determinant(cell) == 0 ? closed_cell(inputs, molecule, cutoff) : cell;
 }
 
-Matrix3 cell_for(const Output& output, const OutputInputs& inputs, int64_t molecule) {
-  if (output.kind == OutputKind::lattice) return lattice_of(inputs, molecule, output.cutoff);
+Matrix3 cell_for(const plan::Output& output, const OutputInputs& inputs, int64_t molecule) {
+  if (output.kind == plan::OutputKind::lattice) return lattice_of(inputs, molecule, output.cutoff);
   return output.cutoff > 0 ? closed_cell(inputs, molecule, output.cutoff) : cell_of(inputs, molecule);
 }
 
@@ -126,16 +126,16 @@ std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule) {
   return {of[0], of[1], of[2]};
 }
 
-void write_cells(const Output& output, const OutputPart& part, std::byte* to) {
+void write_cells(const plan::Output& output, const OutputPart& part, std::byte* to) {
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
     const Matrix3 cell = cell_for(output, part.inputs, molecule);
     const double volume = determinant(cell);
-    if (output.kind == OutputKind::volume) {
+    if (output.kind == plan::OutputKind::volume) {
       store_doubles(std::array{volume}, output.dtype, to, molecule);
       continue;
     }
     Matrix3 made = cell;
-    if (output.kind == OutputKind::reciprocal_cell) {
+    if (output.kind == plan::OutputKind::reciprocal_cell) {
       made = volume == 0 ? Matrix3{} : inverse_transposed(cell);
       for (Vector3& row : made) {
         for (double& value : row) value *= 2 * std::numbers::pi;
@@ -168,7 +168,7 @@ std::vector<Vector3> cells_away(const OutputPart& part, int64_t molecule) {
   return away;
 }
 
-void write_fractional_positions(const Output& output, const OutputPart& part, std::byte* to) {
+void write_fractional_positions(const plan::Output& output, const OutputPart& part, std::byte* to) {
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
     const Matrix3 lattice = lattice_of(part.inputs, molecule, output.cutoff);
     if (determinant(lattice) == 0) part.fail(FieldError("the cell is singular").at_field("cell"), molecule);
@@ -180,7 +180,7 @@ void write_fractional_positions(const Output& output, const OutputPart& part, st
   }
 }
 
-void write_wrapped_positions(const Output& output, const OutputPart& part, std::byte* to) {
+void write_wrapped_positions(const plan::Output& output, const OutputPart& part, std::byte* to) {
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
     const std::vector<Vector3> away = cells_away(part, molecule);
     const Matrix3 cell = cell_of(part.inputs, molecule);
@@ -280,21 +280,21 @@ void add_wrapping(const OutputPart& part, int64_t molecule, int64_t first_edge, 
   }
 }
 
-void write_rows_of_edges(const Output& output, const OutputPart& part, std::byte* to) {
+void write_rows_of_edges(const plan::Output& output, const OutputPart& part, std::byte* to) {
   Rows rows, positions;
   for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
     const std::span<Vector3> made = rows.read(part.inputs.edge_shift, first, last);
-    if (output.kind == OutputKind::wrapped_shift) {
+    if (output.kind == plan::OutputKind::wrapped_shift) {
       add_wrapping(part, molecule, first, made);
     } else {
       multiply(made, cell_of(part.inputs, molecule));
-      if (output.kind == OutputKind::edge_vector) add_differences(part.inputs, molecule, first, positions, made);
+      if (output.kind == plan::OutputKind::edge_vector) add_differences(part.inputs, molecule, first, positions, made);
     }
     rows.write(output.dtype, first, to);
   });
 }
 
-void write_pairs(const Output& output, const OutputPart& part, std::byte* to) {
+void write_pairs(const plan::Output& output, const OutputPart& part, std::byte* to) {
   const OutputInputs& inputs = part.inputs;
   std::array<int64_t, 512> pairs;
   constexpr int64_t kAtOnce = pairs.size() / 2;
@@ -311,7 +311,7 @@ void write_pairs(const Output& output, const OutputPart& part, std::byte* to) {
   }
 }
 
-void write_counts(const Output& output, const OutputPart& part, std::byte* to) {
+void write_counts(const plan::Output& output, const OutputPart& part, std::byte* to) {
   for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
     const int64_t count = last - first;
     copy_values(to + static_cast<size_t>(molecule) * item_bytes(output.dtype), output.dtype,
@@ -321,23 +321,23 @@ void write_counts(const Output& output, const OutputPart& part, std::byte* to) {
 
 }  // namespace
 
-void write_edge_output(const Output& output, const OutputPart& part, std::byte* to) {
+void write_edge_output(const plan::Output& output, const OutputPart& part, std::byte* to) {
   const OutputInputs& inputs = part.inputs;
   const auto n_edges = static_cast<size_t>(part.last_edge - part.first_edge);
   const size_t item = item_bytes(output.dtype);
   switch (output.kind) {
-    case OutputKind::edge_count:
+    case plan::OutputKind::edge_count:
       return write_counts(output, part, to);
-    case OutputKind::edge_pairs:
+    case plan::OutputKind::edge_pairs:
       return write_pairs(output, part, to);
-    case OutputKind::edge_reversed:
+    case plan::OutputKind::edge_reversed:
       for (const int64_t row : {0, 1}) {
         const int64_t* const from = inputs.edge_index.data() + (1 - row) * inputs.dims.edges + part.first_edge;
         const auto first = static_cast<size_t>(row * inputs.dims.edges + part.first_edge);
         copy_values(to + first * item, output.dtype, reinterpret_cast<const std::byte*>(from), DType::int64, n_edges);
       }
       return;
-    case OutputKind::edge_shift: {
+    case plan::OutputKind::edge_shift: {
       const auto first = 3 * static_cast<size_t>(part.first_edge);
       const std::byte* const from = inputs.edge_shift.data + first * item_bytes(inputs.edge_shift.dtype);
       return copy_values(to + first * item, output.dtype, from, inputs.edge_shift.dtype, 3 * n_edges);

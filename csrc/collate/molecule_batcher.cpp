@@ -19,14 +19,15 @@ constexpr int64_t kSearchWork = 8 * 1024;
 
 }  // namespace
 
-MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
-                                 std::shared_ptr<const PrecomputedEdges> kept)
+MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source,
+                                 std::shared_ptr<const plan::Request> request,
+                                 std::shared_ptr<const plan::PrecomputedEdges> kept)
     : source_(std::move(source)),
       request_(std::move(request)),
       kept_(std::move(kept)),
       fields_(source_->schemas(), *request_) {
   takes_kept_edges_ = kept_ && request_->neighbors &&
-                      kept_->serve(*request_->neighbors, resolve_positions(source_->schemas(), *request_));
+                      kept_->serve(*request_->neighbors, plan::resolve_positions(source_->schemas(), *request_));
   if (takes_kept_edges_ && std::ssize(kept_->edge_ptr) != source_->size() + 1) {
     throw InternalError(cat("edges of ", kept_->edge_ptr.size(), " - 1 molecules: expected ", source_->size()));
   }
@@ -57,19 +58,19 @@ bool MoleculeBatcher::can_plan_by_schema(std::span<const int32_t> touched) const
   return touched.size() == 1 && fields_.is_determined_by(touched.front());
 }
 
-void MoleculeBatcher::place_outputs(BatchPlan& plan) const {
+void MoleculeBatcher::place_outputs(plan::BatchPlan& plan) const {
   try {
-    fit_edges(plan, request_->outputs);
-    lay_out(plan);
-    lay_out_outputs(plan, request_->outputs);
+    plan::fit_edges(plan, request_->outputs);
+    plan::lay_out(plan);
+    plan::lay_out_outputs(plan, request_->outputs);
   } catch (DataError& error) {
     if (!plan.indices.empty()) source_->locate(error, plan.indices.front());
     throw;
   }
 }
 
-void MoleculeBatcher::count_work(BatchPlan& plan) const {
-  count_rows(*source_, plan);
+void MoleculeBatcher::count_work(plan::BatchPlan& plan) const {
+  plan::count_rows(*source_, plan);
   if (takes_kept_edges_) add_edge_work(*kept_, plan);
   if (!searches_edges()) return;
   for (MoleculeExtent& extent : plan.extents) extent.work += kSearchWork * extent.n_atoms;
@@ -79,21 +80,21 @@ void MoleculeBatcher::count_work(BatchPlan& plan) const {
 Batch MoleculeBatcher::collate(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism,
                                bool single) const {
   source_->prepare(indices);
-  BatchPlan plan;
+  plan::BatchPlan plan;
   plan.indices = std::move(indices);
   count_work(plan);
   if (parallelism == Parallelism::serial) return make_planned(plan, kind, single);
-  const int64_t work = total_work(plan);
+  const int64_t work = plan::total_work(plan);
   const int64_t max_threads = std::min(work / kMinWork, usable_threads(request_->max_threads));
-  return run_adaptively(adaptive_, work, max_threads, [&](int64_t n_threads) {
+  return threads::run_adaptively(adaptive_, work, max_threads, [&](int64_t n_threads) {
     plan.max_ranges = n_threads;
     return make_planned(plan, kind, single);
   });
 }
 
-Batch MoleculeBatcher::make_planned(BatchPlan& plan, ArenaKind kind, bool single) const {
+Batch MoleculeBatcher::make_planned(plan::BatchPlan& plan, ArenaKind kind, bool single) const {
   std::vector<int32_t> touched = touched_schemas(plan.indices);
-  if (can_plan_by_schema(touched) && (single || request_->missing != Missing::drop)) {
+  if (can_plan_by_schema(touched) && (single || request_->missing != plan::Missing::drop)) {
     try {
       return make_by_schema(plan, touched, kind, single);
     } catch (const PlanMismatch&) {
@@ -103,18 +104,18 @@ Batch MoleculeBatcher::make_planned(BatchPlan& plan, ArenaKind kind, bool single
   return make_by_survey(plan, std::move(touched), kind, single);
 }
 
-Batch MoleculeBatcher::make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind,
+Batch MoleculeBatcher::make_by_schema(plan::BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind,
                                       bool single) const {
   plan.table = fields_.table();
   plan.fields = schema_plans_[static_cast<size_t>(touched.front())];
-  for (FieldPlan& field : plan.fields) {
+  for (plan::FieldPlan& field : plan.fields) {
     if (field.ragged) field.rows.resize(plan.indices.size());
   }
-  plan.positions = resolve_positions(source_->schemas(), *request_);
+  plan.positions = plan::resolve_positions(source_->schemas(), *request_);
   std::optional<StagedRecords> staged;
   if (takes_kept_edges_) plan.edges = take_edges(*kept_, *request_->neighbors, plan);
   if (searches_edges()) {
-    staged = stage_records(*source_, plan, split_by_work(plan));
+    staged = stage_records(*source_, plan, plan::split_by_work(plan));
     plan.edges = find_edges(*source_, *request_->neighbors, plan, *staged);
   }
   place_outputs(plan);
@@ -122,12 +123,12 @@ Batch MoleculeBatcher::make_by_schema(BatchPlan& plan, std::span<const int32_t> 
               {.tolerant = single, .schema = touched.front(), .all_fields = !request_->fields});
 }
 
-Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind,
+Batch MoleculeBatcher::make_by_survey(plan::BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind,
                                       bool single) const {
-  const std::vector<int64_t> borders = split_by_work(plan);
+  const std::vector<int64_t> borders = plan::split_by_work(plan);
   StagedRecords staged = stage_records(*source_, plan, borders);
   Survey survey = survey_records(*source_, fields_, *request_, plan, staged, borders, single);
-  if (request_->missing == Missing::drop && !single) {
+  if (request_->missing == plan::Missing::drop && !single) {
     drop_incomplete(fields_, plan, staged, survey);
     touched = touched_schemas(plan.indices);
   }
@@ -145,22 +146,23 @@ Batch MoleculeBatcher::make_by_survey(BatchPlan& plan, std::vector<int32_t> touc
   }
 }
 
-void MoleculeBatcher::plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const {
-  auto table = std::make_shared<FieldTable>(*fields_.table());
-  for (const FieldEntry& entry : survey.unlisted.fields()) table->add(entry);
-  std::vector<std::vector<const Observation*>> observed(table->fields().size());
-  for (const Observation& seen : survey.observations) observed[static_cast<size_t>(seen.field)].push_back(&seen);
+void MoleculeBatcher::plan_by_survey(plan::BatchPlan& plan, std::span<const int32_t> touched,
+                                     const Survey& survey) const {
+  auto table = std::make_shared<plan::FieldTable>(*fields_.table());
+  for (const plan::FieldEntry& entry : survey.unlisted.fields()) table->add(entry);
+  std::vector<std::vector<const plan::Observation*>> observed(table->fields().size());
+  for (const plan::Observation& seen : survey.observations) observed[static_cast<size_t>(seen.field)].push_back(&seen);
   plan.fields.clear();
   for (size_t field = 0; field < table->fields().size(); ++field) {
     plan.fields.push_back(field < fields_.size() ? fields_.resolve(field, touched, observed[field], plan.n_molecules())
-                                                 : resolve_unlisted(table->fields()[field], observed[field],
-                                                                    plan.n_molecules(), *request_));
+                                                 : plan::resolve_unlisted(table->fields()[field], observed[field],
+                                                                          plan.n_molecules(), *request_));
   }
   plan.table = survey.unlisted.fields().empty() ? fields_.table() : std::move(table);
-  plan.positions = resolve_positions(source_->schemas(), *request_);
+  plan.positions = plan::resolve_positions(source_->schemas(), *request_);
 }
 
-Batch MoleculeBatcher::fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
+Batch MoleculeBatcher::fill(const plan::BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
                             const FillOptions& options) const {
   Batch batch = fill_batch(*source_, fields_, plan, options, staged, allocate_arena(plan.arena_bytes, kind));
   if (!request_->outputs.empty()) add_outputs(*source_, request_->outputs, plan, batch);

@@ -19,15 +19,15 @@ namespace atompack::collate {
 class MoleculeBatcher final : public Batcher {
  public:
   // `kept`: edges of all molecules, which are not searched again if they serve the request; nullptr: none.
-  MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
-                  std::shared_ptr<const PrecomputedEdges> kept = nullptr);
+  MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const plan::Request> request,
+                  std::shared_ptr<const plan::PrecomputedEdges> kept = nullptr);
 
   const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
 
-  const std::shared_ptr<const Request>& request() const { return request_; }
+  const std::shared_ptr<const plan::Request>& request() const { return request_; }
 
   // Fields of every batch, without those that only a survey finds.
-  const std::shared_ptr<const FieldTable>& table() const { return fields_.table(); }
+  const std::shared_ptr<const plan::FieldTable>& table() const { return fields_.table(); }
 
   int64_t size() const override { return source_->size(); }
   std::string_view item() const override { return "molecule"; }
@@ -45,25 +45,26 @@ class MoleculeBatcher final : public Batcher {
 
  private:
   Batch collate(std::vector<int64_t> indices, ArenaKind kind, Parallelism parallelism, bool single) const;
-  Batch make_planned(BatchPlan& plan, ArenaKind kind, bool single) const;
-  Batch make_by_schema(BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const;
-  Batch make_by_survey(BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const;
-  void plan_by_survey(BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const;
+  Batch make_planned(plan::BatchPlan& plan, ArenaKind kind, bool single) const;
+  Batch make_by_schema(plan::BatchPlan& plan, std::span<const int32_t> touched, ArenaKind kind, bool single) const;
+  Batch make_by_survey(plan::BatchPlan& plan, std::vector<int32_t> touched, ArenaKind kind, bool single) const;
+  void plan_by_survey(plan::BatchPlan& plan, std::span<const int32_t> touched, const Survey& survey) const;
 
   std::vector<int32_t> touched_schemas(std::span<const int64_t> indices) const;
-  void count_work(BatchPlan& plan) const;
+  void count_work(plan::BatchPlan& plan) const;
   bool searches_edges() const { return request_->neighbors && !takes_kept_edges_; }
-  void place_outputs(BatchPlan& plan) const;
+  void place_outputs(plan::BatchPlan& plan) const;
   bool can_plan_by_schema(std::span<const int32_t> touched) const;
-  Batch fill(const BatchPlan& plan, const StagedRecords* staged, ArenaKind kind, const FillOptions& options) const;
+  Batch fill(const plan::BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
+             const FillOptions& options) const;
 
   std::shared_ptr<const MoleculeSource> source_;
-  std::shared_ptr<const Request> request_;
-  std::shared_ptr<const PrecomputedEdges> kept_;
-  FieldSet fields_;
+  std::shared_ptr<const plan::Request> request_;
+  std::shared_ptr<const plan::PrecomputedEdges> kept_;
+  plan::FieldSet fields_;
   bool takes_kept_edges_ = false;
-  std::vector<std::vector<FieldPlan>> schema_plans_;  // by schema; empty if its fields need a survey
-  mutable AdaptiveParallelism adaptive_;
+  std::vector<std::vector<plan::FieldPlan>> schema_plans_;  // by schema; empty if its fields need a survey
+  mutable threads::AdaptiveParallelism adaptive_;
 };
 
 }  // namespace atompack::collate

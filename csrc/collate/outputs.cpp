@@ -15,34 +15,34 @@
 namespace atompack::collate {
 namespace {
 
-void write_output(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
+void write_output(const plan::Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
   switch (output.kind) {
-    case OutputKind::value:
-    case OutputKind::voigt:
+    case plan::OutputKind::value:
+    case plan::OutputKind::voigt:
       return write_values(output, field, part, to);
-    case OutputKind::constant:
+    case plan::OutputKind::constant:
       return write_constants(output, part, to);
-    case OutputKind::weight:
+    case plan::OutputKind::weight:
       return write_weights(output, field, part, to);
-    case OutputKind::one_hot:
-    case OutputKind::element_index:
+    case plan::OutputKind::one_hot:
+    case plan::OutputKind::element_index:
       return write_elements(output, part, to);
-    case OutputKind::edge_shift:
-    case OutputKind::edge_offset:
-    case OutputKind::edge_vector:
-    case OutputKind::edge_reversed:
-    case OutputKind::edge_pairs:
-    case OutputKind::edge_count:
-    case OutputKind::wrapped_shift:
+    case plan::OutputKind::edge_shift:
+    case plan::OutputKind::edge_offset:
+    case plan::OutputKind::edge_vector:
+    case plan::OutputKind::edge_reversed:
+    case plan::OutputKind::edge_pairs:
+    case plan::OutputKind::edge_count:
+    case plan::OutputKind::wrapped_shift:
       return write_edge_output(output, part, to);
-    case OutputKind::wrapped_positions:
+    case plan::OutputKind::wrapped_positions:
       return write_wrapped_positions(output, part, to);
-    case OutputKind::fractional_positions:
+    case plan::OutputKind::fractional_positions:
       return write_fractional_positions(output, part, to);
-    case OutputKind::cell:
-    case OutputKind::lattice:
-    case OutputKind::reciprocal_cell:
-    case OutputKind::volume:
+    case plan::OutputKind::cell:
+    case plan::OutputKind::lattice:
+    case plan::OutputKind::reciprocal_cell:
+    case plan::OutputKind::volume:
       return write_cells(output, part, to);
   }
   throw InternalError("kind of an output out of range");
@@ -63,7 +63,7 @@ void load(const Values& values, int64_t first, std::span<double> to) {
   copy_values(reinterpret_cast<std::byte*>(to.data()), DType::float64, data, from, to.size());
 }
 
-void write_outputs(std::span<const Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
+void write_outputs(std::span<const plan::Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
                    std::span<std::byte* const> to, const std::function<void(DataError&, int64_t row)>& locate) {
   for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
     const int64_t first = borders[static_cast<size_t>(range)];
@@ -91,15 +91,15 @@ std::span<const int64_t> integers_in(const at::Tensor& tensor) {
 }
 
 // Returns the values of a builtin field of a batch; no values if the batch lacks it.
-Values builtin_in(const BatchPlan& plan, const Batch& batch, std::string_view key) {
+Values builtin_in(const plan::BatchPlan& plan, const Batch& batch, std::string_view key) {
   const int32_t number = plan.table->find(Scope::builtin, key);
   if (number < 0) return {};
   const auto* const tensor = std::get_if<at::Tensor>(&batch.values[static_cast<size_t>(number)]);
   return tensor == nullptr ? Values{} : values_in(*tensor);
 }
 
-FieldValues field_in(const BatchPlan& plan, const Batch& batch, const Output& output) {
-  const std::optional<SourceField> described = field_of(plan, output);
+FieldValues field_in(const plan::BatchPlan& plan, const Batch& batch, const plan::Output& output) {
+  const std::optional<plan::SourceField> described = plan::field_of(plan, output);
   if (!described) return {};
   FieldValues field;
   field.level = described->level;
@@ -136,7 +136,8 @@ void check_edges(const OutputInputs& inputs) {
 
 }  // namespace
 
-void add_outputs(const MoleculeSource& source, std::span<const Output> outputs, const BatchPlan& plan, Batch& batch) {
+void add_outputs(const MoleculeSource& source, std::span<const plan::Output> outputs, const plan::BatchPlan& plan,
+                 Batch& batch) {
   OutputInputs inputs;
   inputs.dims = {plan.n_molecules(), plan.n_atoms(), plan.edges ? plan.edges->count() : 0};
   inputs.ptr = plan.ptr;
@@ -156,11 +157,11 @@ void add_outputs(const MoleculeSource& source, std::span<const Output> outputs, 
     batch.outputs.push_back(view_arena(batch.arena, outputs[i].dtype, offset, shape));
     places.push_back(is_shared ? nullptr : arena + offset);
   }
-  write_outputs(outputs, inputs, split_by_work(plan), places,
+  write_outputs(outputs, inputs, plan::split_by_work(plan), places,
                 [&](DataError& error, int64_t row) { source.locate(error, plan.indices[static_cast<size_t>(row)]); });
 }
 
-std::vector<at::Tensor> make_outputs(std::span<const Output> outputs, const BatchTensors& tensors,
+std::vector<at::Tensor> make_outputs(std::span<const plan::Output> outputs, const BatchTensors& tensors,
                                      std::span<const std::optional<FieldTensor>> fields) {
   const int64_t atoms = tensors.positions.size(0), molecules = tensors.ptr.numel() - 1;
   expect_ptr(tensors.ptr, atoms);
@@ -198,10 +199,10 @@ std::vector<at::Tensor> make_outputs(std::span<const Output> outputs, const Batc
   std::vector<TensorSpec> specs;
   for (size_t i = 0; i < outputs.size(); ++i) {
     FieldValues& field = inputs.fields.emplace_back();
-    std::optional<SourceField> described;
+    std::optional<plan::SourceField> described;
     if (fields[i]) {
       const auto& [level, row_shape, values, mask] = *fields[i];
-      described = SourceField{level, row_shape};
+      described = plan::SourceField{level, row_shape};
       field.level = level;
       for (const int64_t dim : row_shape) field.row_elements *= dim;
       if (values) {
@@ -215,7 +216,7 @@ std::vector<at::Tensor> make_outputs(std::span<const Output> outputs, const Batc
         field.mask = reinterpret_cast<const bool*>(plain(*mask).data);
       }
     }
-    specs.push_back({outputs[i].dtype, output_shape(outputs[i], inputs.dims, described)});
+    specs.push_back({outputs[i].dtype, plan::output_shape(outputs[i], inputs.dims, described)});
   }
   ArenaTensors made = allocate_tensors(specs, ArenaKind::heap);
   std::vector<std::byte*> places;
@@ -229,7 +230,7 @@ std::vector<at::Tensor> make_outputs(std::span<const Output> outputs, const Batc
 
 namespace {
 
-[[noreturn]] void refuse_element(int64_t number, int64_t molecule, const Output& output, const OutputPart& part) {
+[[noreturn]] void refuse_element(int64_t number, int64_t molecule, const plan::Output& output, const OutputPart& part) {
   std::string known;
   for (size_t element = 0; element < output.columns.size(); ++element) {
     if (output.columns[element] < 0 || element > kLastElement) continue;
@@ -242,7 +243,7 @@ namespace {
 }
 
 // Returns the column of each atom of a part.
-std::vector<int64_t> columns_of(const Output& output, const OutputPart& part) {
+std::vector<int64_t> columns_of(const plan::Output& output, const OutputPart& part) {
   std::vector<int64_t> columns;
   columns.reserve(static_cast<size_t>(part.last_atom() - part.first_atom()));
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
@@ -260,19 +261,19 @@ std::vector<int64_t> columns_of(const Output& output, const OutputPart& part) {
 
 }  // namespace
 
-void write_elements(const Output& output, const OutputPart& part, std::byte* to) {
+void write_elements(const plan::Output& output, const OutputPart& part, std::byte* to) {
   const std::vector<int64_t> columns = columns_of(output, part);
   const size_t item = item_bytes(output.dtype);
   const auto first = static_cast<size_t>(part.first_atom());
-  if (output.kind == OutputKind::element_index) {
+  if (output.kind == plan::OutputKind::element_index) {
     const auto* const from = reinterpret_cast<const std::byte*>(columns.data());
     return copy_values(to + first * item, output.dtype, from, DType::int64, columns.size());
   }
   const int64_t one = 1;
   std::array<std::byte, 8> set{};
   copy_values(set.data(), output.dtype, reinterpret_cast<const std::byte*>(&one), DType::int64, 1);
-  const OutputDims& dims = part.inputs.dims;
-  const auto width = static_cast<size_t>(output_shape(output, dims, std::nullopt)[1]);
+  const plan::OutputDims& dims = part.inputs.dims;
+  const auto width = static_cast<size_t>(plan::output_shape(output, dims, std::nullopt)[1]);
   std::byte* row = to + first * width * item;
   std::memset(row, 0, columns.size() * width * item);
   for (const int64_t column : columns) {
@@ -310,12 +311,12 @@ bool holds(DType dtype, double value) {
 // Writer of the values of one field.
 class ValueWriter {
  public:
-  ValueWriter(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to)
+  ValueWriter(const plan::Output& output, const FieldValues& field, const OutputPart& part, std::byte* to)
       : output_(output),
         field_(field),
         part_(part),
         to_(to),
-        row_elements_(output.kind == OutputKind::voigt ? 6 : field.row_elements),
+        row_elements_(output.kind == plan::OutputKind::voigt ? 6 : field.row_elements),
         fill_(std::isnan(output.fill) && !is_floating(output.dtype) ? 0 : output.fill) {}
 
   void write(int64_t molecule) {
@@ -349,11 +350,11 @@ class ValueWriter {
     const DType from = field_.values.dtype, to = output_.dtype;
     const bool fits = from == to || (from != DType::boolean && is_floating(to)) ||
                       (from == DType::uint8 && is_integer(to) && to != DType::int8);
-    return fits && output_.kind == OutputKind::value && output_.scale == 1 && output_.references.empty();
+    return fits && output_.kind == plan::OutputKind::value && output_.scale == 1 && output_.references.empty();
   }
 
   void read(int64_t first, int64_t count) {
-    if (output_.kind != OutputKind::voigt) {
+    if (output_.kind != plan::OutputKind::voigt) {
       values_.resize(static_cast<size_t>(count));
       return load(field_.values, first * row_elements_, values_);
     }
@@ -383,7 +384,7 @@ class ValueWriter {
     part_.fail(error.at_field(output_.field->key), molecule);
   }
 
-  const Output& output_;
+  const plan::Output& output_;
   const FieldValues& field_;
   const OutputPart& part_;
   std::byte* to_;
@@ -394,12 +395,12 @@ class ValueWriter {
 
 }  // namespace
 
-void write_values(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
+void write_values(const plan::Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
   ValueWriter writer(output, field, part, to);
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) writer.write(molecule);
 }
 
-void write_constants(const Output& output, const OutputPart& part, std::byte* to) {
+void write_constants(const plan::Output& output, const OutputPart& part, std::byte* to) {
   const bool is_of_atoms = output.level == Level::atom;
   const int64_t first = is_of_atoms ? part.first_atom() : part.first_molecule;
   const int64_t last = is_of_atoms ? part.last_atom() : part.last_molecule;
@@ -414,7 +415,7 @@ void write_constants(const Output& output, const OutputPart& part, std::byte* to
   }
 }
 
-void write_weights(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
+void write_weights(const plan::Output& output, const FieldValues& field, const OutputPart& part, std::byte* to) {
   for (int64_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
     const bool is_present = field.values && (field.mask == nullptr || field.mask[molecule]);
     store(std::array{is_present ? output.scale : 0.0}, output.dtype, place(to, output.dtype, molecule));

@@ -41,7 +41,7 @@ struct FieldValues {
 
 // The tensors of a batch.
 struct OutputInputs {
-  OutputDims dims;
+  plan::OutputDims dims;
   std::span<const int64_t> ptr, atomic_numbers;
   Values positions;
   Values cell;                          // (molecules, 3, 3)
@@ -70,14 +70,14 @@ struct OutputPart {
 };
 
 // Writes an output for the molecules of a part. `to` is the whole output, of the shape that output_shape() returns.
-void write_values(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to);
-void write_constants(const Output& output, const OutputPart& part, std::byte* to);
-void write_weights(const Output& output, const FieldValues& field, const OutputPart& part, std::byte* to);
-void write_elements(const Output& output, const OutputPart& part, std::byte* to);
-void write_edge_output(const Output& output, const OutputPart& part, std::byte* to);
-void write_wrapped_positions(const Output& output, const OutputPart& part, std::byte* to);
-void write_fractional_positions(const Output& output, const OutputPart& part, std::byte* to);
-void write_cells(const Output& output, const OutputPart& part, std::byte* to);
+void write_values(const plan::Output& output, const FieldValues& field, const OutputPart& part, std::byte* to);
+void write_constants(const plan::Output& output, const OutputPart& part, std::byte* to);
+void write_weights(const plan::Output& output, const FieldValues& field, const OutputPart& part, std::byte* to);
+void write_elements(const plan::Output& output, const OutputPart& part, std::byte* to);
+void write_edge_output(const plan::Output& output, const OutputPart& part, std::byte* to);
+void write_wrapped_positions(const plan::Output& output, const OutputPart& part, std::byte* to);
+void write_fractional_positions(const plan::Output& output, const OutputPart& part, std::byte* to);
+void write_cells(const plan::Output& output, const OutputPart& part, std::byte* to);
 
 // Returns how many cell vectors each atom of a molecule is outside of its cell, along periodic directions: (atoms, 3).
 // Throws FieldError for a singular cell.
@@ -93,14 +93,15 @@ std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule);
 // Writes all outputs but those without a place, with a thread for each range of molecules between two borders. Throws
 // FieldError, located by `locate`, for elements that are not in the table, fractions where integers are wanted, and
 // singular cells.
-void write_outputs(std::span<const Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
+void write_outputs(std::span<const plan::Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
                    std::span<std::byte* const> to, const std::function<void(DataError&, int64_t row)>& locate);
 
 // Outputs of a batch: made with it, in its arena, or later from its tensors.
 
 // Makes the outputs of a filled batch at their places in its arena. Throws as write_outputs() does, with file and
 // molecule.
-void add_outputs(const MoleculeSource& source, std::span<const Output> outputs, const BatchPlan& plan, Batch& batch);
+void add_outputs(const MoleculeSource& source, std::span<const plan::Output> outputs, const plan::BatchPlan& plan,
+                 Batch& batch);
 
 // Tensors of a batch that is not in an arena, or no longer.
 struct BatchTensors {
@@ -117,7 +118,7 @@ struct FieldTensor {
 
 // Makes outputs in an arena of their own; `fields` are those of each output, or nullopt. Throws as write_outputs()
 // does, with the row of the molecule, and FieldError for tensors that do not belong together.
-std::vector<at::Tensor> make_outputs(std::span<const Output> outputs, const BatchTensors& tensors,
+std::vector<at::Tensor> make_outputs(std::span<const plan::Output> outputs, const BatchTensors& tensors,
                                      std::span<const std::optional<FieldTensor>> fields);
 
 }  // namespace atompack::collate

@@ -38,7 +38,7 @@ void widen_shifts(std::span<const int8_t> from, Out* to) {
   for (size_t i = 0; i < from.size(); ++i) to[i] = static_cast<Out>(from[i]);
 }
 
-void write_shifts(const PrecomputedEdges& kept, int64_t first, int64_t n, DType out, std::byte* to) {
+void write_shifts(const plan::PrecomputedEdges& kept, int64_t first, int64_t n, DType out, std::byte* to) {
   const auto begin = static_cast<size_t>(3 * first), count = static_cast<size_t>(3 * n);
   if (kept.shift == DType::float32) {
     return copy_values(to, out, kept.shifts.data() + begin * sizeof(float), DType::float32, count);
@@ -52,14 +52,14 @@ void write_shifts(const PrecomputedEdges& kept, int64_t first, int64_t n, DType 
 }
 
 // Copies the triplets of one molecule, whose edges are in the arena.
-void write_molecule_triplets(const Edges& edges, int64_t molecule, int64_t first_edge, int64_t place, int64_t n,
+void write_molecule_triplets(const plan::Edges& edges, int64_t molecule, int64_t first_edge, int64_t place, int64_t n,
                              std::byte* arena) {
   const auto* const index = reinterpret_cast<const int64_t*>(arena + edges.index);
   auto* const atoms = reinterpret_cast<int64_t*>(arena + edges.triplet_index);
   auto* const sides = reinterpret_cast<int64_t*>(arena + edges.triplet_edges);
   const int64_t n_edges = edges.count();
   const auto n_triplets = static_cast<int64_t>(edges.count_triplets());
-  const PrecomputedEdges& kept = *edges.kept;
+  const plan::PrecomputedEdges& kept = *edges.kept;
   const auto from = static_cast<size_t>(kept.triplet_ptr[static_cast<size_t>(molecule)]);
   for (int64_t i = 0; i < n; ++i, ++place) {
     const int64_t edge_j = first_edge + kept.edge_j[from + static_cast<size_t>(i)];
@@ -73,9 +73,9 @@ void write_molecule_triplets(const Edges& edges, int64_t molecule, int64_t first
 }
 
 // Copies the edges of the molecule in this row of the batch.
-void write_molecule_edges(const BatchPlan& plan, size_t row, std::byte* arena) {
-  const Edges& edges = *plan.edges;
-  const PrecomputedEdges& kept = *edges.kept;
+void write_molecule_edges(const plan::BatchPlan& plan, size_t row, std::byte* arena) {
+  const plan::Edges& edges = *plan.edges;
+  const plan::PrecomputedEdges& kept = *edges.kept;
   const int64_t molecule = plan.indices[row];
   const int64_t from = kept.edge_ptr[static_cast<size_t>(molecule)];
   const int64_t place = edges.kept_ptr[row], n = edges.kept_ptr[row + 1] - place;
@@ -96,7 +96,7 @@ void write_molecule_edges(const BatchPlan& plan, size_t row, std::byte* arena) {
   write_molecule_triplets(edges, molecule, place, first, edges.kept_triplet_ptr[row + 1] - first, arena);
 }
 
-std::vector<int64_t> starts_in_batch(std::span<const int64_t> starts, const BatchPlan& plan) {
+std::vector<int64_t> starts_in_batch(std::span<const int64_t> starts, const plan::BatchPlan& plan) {
   std::vector<int64_t> found{0};
   found.reserve(plan.indices.size() + 1);
   for (const int64_t index : plan.indices) {
@@ -108,9 +108,9 @@ std::vector<int64_t> starts_in_batch(std::span<const int64_t> starts, const Batc
 
 }  // namespace
 
-std::shared_ptr<const PrecomputedEdges> keep_edges(const physics::NeighborOptions& options,
-                                                   const EdgeTensors& tensors) {
-  auto kept = std::make_shared<PrecomputedEdges>();
+std::shared_ptr<const plan::PrecomputedEdges> keep_edges(const physics::NeighborOptions& options,
+                                                         const EdgeTensors& tensors) {
+  auto kept = std::make_shared<plan::PrecomputedEdges>();
   kept->options = options;
   kept->owner = std::make_shared<EdgeTensors>(tensors);
   kept->edge_ptr = values_of<int64_t>(tensors.edge_ptr);
@@ -138,7 +138,7 @@ std::shared_ptr<const PrecomputedEdges> keep_edges(const physics::NeighborOption
   return kept;
 }
 
-void add_edge_work(const PrecomputedEdges& kept, BatchPlan& plan) {
+void add_edge_work(const plan::PrecomputedEdges& kept, plan::BatchPlan& plan) {
   constexpr int64_t kEdgeBytes = 40;
   for (size_t row = 0; row < plan.indices.size(); ++row) {
     const auto molecule = static_cast<size_t>(plan.indices[row]);
@@ -146,8 +146,9 @@ void add_edge_work(const PrecomputedEdges& kept, BatchPlan& plan) {
   }
 }
 
-Edges take_edges(const PrecomputedEdges& kept, const physics::NeighborOptions& options, const BatchPlan& plan) {
-  Edges edges;
+plan::Edges take_edges(const plan::PrecomputedEdges& kept, const physics::NeighborOptions& options,
+                       const plan::BatchPlan& plan) {
+  plan::Edges edges;
   edges.kept = &kept;
   edges.has_vectors = options.vectors;
   edges.takes_triplets = options.triplet_cutoff.has_value();
@@ -156,8 +157,8 @@ Edges take_edges(const PrecomputedEdges& kept, const physics::NeighborOptions& o
   return edges;
 }
 
-void write_kept_edges(const BatchPlan& plan, std::byte* arena) {
-  const std::vector<int64_t> borders = split_by_work(plan);
+void write_kept_edges(const plan::BatchPlan& plan, std::byte* arena) {
+  const std::vector<int64_t> borders = plan::split_by_work(plan);
   for_each_range(std::ssize(borders) - 1, [&](int64_t range) {
     const auto end = static_cast<size_t>(borders[static_cast<size_t>(range) + 1]);
     for (auto row = static_cast<size_t>(borders[static_cast<size_t>(range)]); row < end; ++row) {

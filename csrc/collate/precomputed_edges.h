@@ -21,15 +21,17 @@ struct EdgeTensors {
 };
 
 // Keeps the tensors alive. Throws FieldError for tensors that do not belong together.
-std::shared_ptr<const PrecomputedEdges> keep_edges(const physics::NeighborOptions& options, const EdgeTensors& tensors);
+std::shared_ptr<const plan::PrecomputedEdges> keep_edges(const physics::NeighborOptions& options,
+                                                         const EdgeTensors& tensors);
 
 // Adds the copy of the edges to the work of each molecule of the plan.
-void add_edge_work(const PrecomputedEdges& kept, BatchPlan& plan);
+void add_edge_work(const plan::PrecomputedEdges& kept, plan::BatchPlan& plan);
 
 // Returns the edges of the plan's molecules, for a batch with these options.
-Edges take_edges(const PrecomputedEdges& kept, const physics::NeighborOptions& options, const BatchPlan& plan);
+plan::Edges take_edges(const plan::PrecomputedEdges& kept, const physics::NeighborOptions& options,
+                       const plan::BatchPlan& plan);
 
 // Writes the edges and triplets of the plan to their offsets in the arena.
-void write_kept_edges(const BatchPlan& plan, std::byte* arena);
+void write_kept_edges(const plan::BatchPlan& plan, std::byte* arena);
 
 }  // namespace atompack::collate

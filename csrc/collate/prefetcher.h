@@ -83,11 +83,11 @@ class Prefetcher {
   std::shared_ptr<const Batcher> batcher_;
   size_t max_ready_;
   uint64_t n_submitted_ = 0;
-  std::atomic<uint64_t> n_announced_{0};  // number of the last request that was announced, plus one
-  std::deque<size_t> sizes_;              // of the requests, and some that were taken
-  size_t n_items_ = 0;                    // their sum
-  OrderedPipeline<Task> batches_;         // last members: their threads use the others
-  OrderedPipeline<Announcement> announcements_;
+  std::atomic<uint64_t> n_announced_{0};    // number of the last request that was announced, plus one
+  std::deque<size_t> sizes_;                // of the requests, and some that were taken
+  size_t n_items_ = 0;                      // their sum
+  threads::OrderedPipeline<Task> batches_;  // last members: their threads use the others
+  threads::OrderedPipeline<Announcement> announcements_;
 };
 
 }  // namespace atompack::collate

@@ -122,7 +122,7 @@ class ResidentBuilder::Recorder final : public MoleculeVisitor {
 };
 
 ResidentBuilder::ResidentBuilder(std::shared_ptr<const MoleculeSource> source, std::vector<int64_t> numbers,
-                                 std::vector<std::shared_ptr<const Request>> requests, std::string path)
+                                 std::vector<std::shared_ptr<const plan::Request>> requests, std::string path)
     : source_(std::move(source)),
       numbers_(std::move(numbers)),
       requests_(std::move(requests)),
@@ -141,7 +141,7 @@ ResidentBuilder::ResidentBuilder(std::shared_ptr<const MoleculeSource> source, s
 
 bool ResidentBuilder::is_selected(int32_t schema, const FieldView& view) const {
   if (view.declaration >= 0) return selected_[static_cast<size_t>(schema)][static_cast<size_t>(view.declaration)];
-  const FieldId id{view.scope, std::string(view.key)};
+  const plan::FieldId id{view.scope, std::string(view.key)};
   return std::ranges::any_of(requests_, [&](const auto& request) { return request->selects(id); });
 }
 

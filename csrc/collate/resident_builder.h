@@ -21,7 +21,7 @@ class ResidentBuilder {
   // `numbers` in the source, in any order and with repeats. Of each molecule, the fields are kept that any request
   // selects. `path` is for errors.
   ResidentBuilder(std::shared_ptr<const MoleculeSource> source, std::vector<int64_t> numbers,
-                  std::vector<std::shared_ptr<const Request>> requests, std::string path);
+                  std::vector<std::shared_ptr<const plan::Request>> requests, std::string path);
 
   int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
 
@@ -52,7 +52,7 @@ class ResidentBuilder {
 
   std::shared_ptr<const MoleculeSource> source_;
   std::vector<int64_t> numbers_;
-  std::vector<std::shared_ptr<const Request>> requests_;
+  std::vector<std::shared_ptr<const plan::Request>> requests_;
   std::vector<std::vector<bool>> selected_;  // by schema and declaration
   std::vector<ResidentEntry> entries_;       // offset: bytes of the record
   std::shared_ptr<ResidentTables> tables_;

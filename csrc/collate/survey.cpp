@@ -14,8 +14,8 @@ class Surveyor final : public MoleculeVisitor {
  public:
   static constexpr int32_t kUnlisted = -2;
 
-  Surveyor(const MoleculeSource& source, const FieldSet& fields, const Request& request, const BatchPlan& plan,
-           bool tolerant)
+  Surveyor(const MoleculeSource& source, const plan::FieldSet& fields, const plan::Request& request,
+           const plan::BatchPlan& plan, bool tolerant)
       : source_(source), fields_(fields), request_(request), plan_(plan), tolerant_(tolerant) {}
 
   void survey(int64_t molecule, Bytes record) {
@@ -30,10 +30,10 @@ class Surveyor final : public MoleculeVisitor {
 
   void field(const FieldView& view, Bytes) override {
     const int32_t number = find(view);
-    if (number == FieldSet::kSkip) return;
+    if (number == plan::FieldSet::kSkip) return;
     if (view.fault != nullptr) return add_fault(number, *view.fault);
     const bool has_rows = plan_.n_rows(view.type.level, static_cast<size_t>(molecule_)) > 0;
-    const Observation seen{molecule_, number, view.type, view.row_shape, has_rows};
+    const plan::Observation seen{molecule_, number, view.type, view.row_shape, has_rows};
     const auto [earlier, is_first] = observed_.try_emplace(number, found.observations.size());
     if (is_first) {
       found.observations.push_back(seen);
@@ -52,8 +52,8 @@ class Surveyor final : public MoleculeVisitor {
   int32_t find(const FieldView& view) {
     if (view.declaration >= 0) return fields_.field_of(schema_, view.declaration);
     if (const int32_t known = fields_.table()->find(view.scope, view.key); known >= 0) return known;
-    FieldId id{view.scope, std::string(view.key)};
-    if (!request_.selects(id)) return FieldSet::kSkip;
+    plan::FieldId id{view.scope, std::string(view.key)};
+    if (!request_.selects(id)) return plan::FieldSet::kSkip;
     return kUnlisted - found.unlisted.add({std::move(id), view.type.level, view.type.kind});
   }
 
@@ -64,9 +64,9 @@ class Surveyor final : public MoleculeVisitor {
   }
 
   const MoleculeSource& source_;
-  const FieldSet& fields_;
-  const Request& request_;
-  const BatchPlan& plan_;
+  const plan::FieldSet& fields_;
+  const plan::Request& request_;
+  const plan::BatchPlan& plan_;
   bool tolerant_;
   int64_t molecule_ = 0;
   std::unordered_map<int32_t, size_t> observed_;  // field -> observation of this molecule
@@ -76,13 +76,13 @@ class Surveyor final : public MoleculeVisitor {
 // Appends the results of a thread to those of the threads before it.
 void join(Survey& all, Survey&& part, size_t n_listed) {
   std::vector<int32_t> numbers;
-  for (const FieldEntry& entry : part.unlisted.fields()) {
+  for (const plan::FieldEntry& entry : part.unlisted.fields()) {
     numbers.push_back(static_cast<int32_t>(n_listed) + all.unlisted.add(entry));
   }
   const auto renumber = [&](int32_t& field) {
     if (field <= Surveyor::kUnlisted) field = numbers[static_cast<size_t>(Surveyor::kUnlisted - field)];
   };
-  for (Observation& seen : part.observations) {
+  for (plan::Observation& seen : part.observations) {
     renumber(seen.field);
     all.observations.push_back(seen);
   }
@@ -94,7 +94,8 @@ void join(Survey& all, Survey&& part, size_t n_listed) {
 
 }  // namespace
 
-StagedRecords stage_records(const MoleculeSource& source, const BatchPlan& plan, std::span<const int64_t> borders) {
+StagedRecords stage_records(const MoleculeSource& source, const plan::BatchPlan& plan,
+                            std::span<const int64_t> borders) {
   const size_t n = plan.indices.size();
   std::vector<size_t> starts{0};
   for (size_t i = 0; i < n; ++i) {
@@ -110,8 +111,8 @@ StagedRecords stage_records(const MoleculeSource& source, const BatchPlan& plan,
   return staged;
 }
 
-Survey survey_records(const MoleculeSource& source, const FieldSet& fields, const Request& request,
-                      const BatchPlan& plan, const StagedRecords& staged, std::span<const int64_t> borders,
+Survey survey_records(const MoleculeSource& source, const plan::FieldSet& fields, const plan::Request& request,
+                      const plan::BatchPlan& plan, const StagedRecords& staged, std::span<const int64_t> borders,
                       bool tolerant) {
   const auto n_ranges = std::ssize(borders) - 1;
   std::vector<Surveyor> surveyors(static_cast<size_t>(n_ranges), Surveyor(source, fields, request, plan, tolerant));
@@ -126,9 +127,9 @@ Survey survey_records(const MoleculeSource& source, const FieldSet& fields, cons
   return all;
 }
 
-void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& staged, Survey& survey) {
+void drop_incomplete(const plan::FieldSet& fields, plan::BatchPlan& plan, StagedRecords& staged, Survey& survey) {
   const auto is_required = [&](size_t field) {
-    const FieldId& id = fields.table()->fields()[field].id;
+    const plan::FieldId& id = fields.table()->fields()[field].id;
     return !is_geometry(id.scope, id.key);
   };
   size_t n_required = 0;
@@ -141,7 +142,7 @@ void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& sta
   std::ranges::for_each(survey.observations, count);
 
   std::vector<int64_t> new_index(plan.indices.size(), -1);
-  BatchPlan kept;
+  plan::BatchPlan kept;
   kept.ptr = kept.edge_ptr = kept.triplet_ptr = {0};
   kept.max_ranges = plan.max_ranges;
   std::vector<Bytes> records;
@@ -149,12 +150,12 @@ void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& sta
     if (present[i] < n_required) continue;
     new_index[i] = std::ssize(kept.indices);
     kept.indices.push_back(plan.indices[i]);
-    append_rows(kept, plan.extents[i]);
+    plan::append_rows(kept, plan.extents[i]);
     records.push_back(staged.records[i]);
   }
   std::erase_if(survey.observations,
                 [&](const auto& seen) { return new_index[static_cast<size_t>(seen.molecule)] < 0; });
-  for (Observation& seen : survey.observations) seen.molecule = new_index[static_cast<size_t>(seen.molecule)];
+  for (plan::Observation& seen : survey.observations) seen.molecule = new_index[static_cast<size_t>(seen.molecule)];
   plan = std::move(kept);
   staged.records = std::move(records);
 }

@@ -19,7 +19,8 @@ struct StagedRecords {
 };
 
 // Decodes all records. `borders` divides the batch into ranges, one per thread.
-StagedRecords stage_records(const MoleculeSource& source, const BatchPlan& plan, std::span<const int64_t> borders);
+StagedRecords stage_records(const MoleculeSource& source, const plan::BatchPlan& plan,
+                            std::span<const int64_t> borders);
 
 struct SurveyFault {
   int64_t molecule;
@@ -28,17 +29,17 @@ struct SurveyFault {
 };
 
 struct Survey {
-  FieldTable unlisted;                    // fields that no schema lists, numbered after those of the set
-  std::vector<Observation> observations;  // sorted by molecule; damaged values are left out
-  std::vector<SurveyFault> faults;        // only if tolerated; otherwise they are thrown
+  plan::FieldTable unlisted;                    // fields that no schema lists, numbered after those of the set
+  std::vector<plan::Observation> observations;  // sorted by molecule; damaged values are left out
+  std::vector<SurveyFault> faults;              // only if tolerated; otherwise they are thrown
 };
 
 // Surveys all records. With `tolerant`, damaged values are collected, not thrown.
-Survey survey_records(const MoleculeSource& source, const FieldSet& fields, const Request& request,
-                      const BatchPlan& plan, const StagedRecords& staged, std::span<const int64_t> borders,
+Survey survey_records(const MoleculeSource& source, const plan::FieldSet& fields, const plan::Request& request,
+                      const plan::BatchPlan& plan, const StagedRecords& staged, std::span<const int64_t> borders,
                       bool tolerant);
 
 // Removes molecules that lack one of the set's fields from the plan, the records and the survey.
-void drop_incomplete(const FieldSet& fields, BatchPlan& plan, StagedRecords& staged, Survey& survey);
+void drop_incomplete(const plan::FieldSet& fields, plan::BatchPlan& plan, StagedRecords& staged, Survey& survey);
 
 }  // namespace atompack::collate

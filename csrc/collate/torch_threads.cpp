@@ -16,7 +16,7 @@ std::vector<int64_t> parallel_thread_ids() {
   std::set<int64_t> seen;
   for_each_range(64 * usable_threads(0), [&](int64_t) {
     const std::lock_guard lock(mutex);
-    seen.insert(io::thread_id());
+    seen.insert(threads::thread_id());
   });
   return {seen.begin(), seen.end()};
 }

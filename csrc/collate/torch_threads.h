@@ -18,7 +18,7 @@ void use_one_thread();
 // Returns the number of threads that a kernel may use; `wanted` 0: the number that torch uses. Always 1 in a forked
 // child, where a parallel region can hang if the parent has run one (libgomp does not survive a fork).
 inline int64_t usable_threads(int wanted) {
-  if (io::is_forked_child()) return 1;
+  if (threads::is_forked_child()) return 1;
   const int available = at::get_num_threads();
   return wanted > 0 && wanted < available ? wanted : available;
 }

@@ -44,7 +44,7 @@ class SharedReads {
 };
 
 SharedReads& shared_reads() {
-  static const PerProcess<SharedReads> reads([] { return std::make_unique<SharedReads>(); });
+  static const threads::PerProcess<SharedReads> reads([] { return std::make_unique<SharedReads>(); });
   return reads.get();
 }
 

@@ -92,7 +92,7 @@ void exchange_names(const std::string& one, const std::string& other) {
 }
 
 LockedFolder::LockedFolder(const std::string& path)
-    : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), owner_(process_id()) {
+    : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), owner_(threads::process_id()) {
   if (!fd_) throw IoError(errno, std::strerror(errno), path);
   while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer has this folder open"));
@@ -101,7 +101,7 @@ LockedFolder::LockedFolder(const std::string& path)
 }
 
 LockedFolder::~LockedFolder() {
-  if (owner_ == process_id()) ::flock(fd_.get(), LOCK_UN);
+  if (owner_ == threads::process_id()) ::flock(fd_.get(), LOCK_UN);
 }
 
 namespace {
@@ -146,7 +146,7 @@ UniqueFd make_and_lock(const std::string& at, const std::string& path) {
 }  // namespace
 
 UnpublishedFolder::UnpublishedFolder(std::string path, Existing existing)
-    : path_(std::move(path)), present_path_(unpublished_path(path_)), owner_(process_id()) {
+    : path_(std::move(path)), present_path_(unpublished_path(path_)), owner_(threads::process_id()) {
   const bool is_there = exists(path_);
   if (is_there && existing == Existing::refuse) throw IoError(EEXIST, std::strerror(EEXIST), path_);
   fd_ = make_and_lock(present_path_, path_);
@@ -155,7 +155,7 @@ UnpublishedFolder::UnpublishedFolder(std::string path, Existing existing)
 }
 
 UnpublishedFolder::~UnpublishedFolder() {
-  if (is_published_ || owner_ != process_id()) return;
+  if (is_published_ || owner_ != threads::process_id()) return;
   // What cannot be removed stays under the hidden name, where the next writer of this path tries again.
   std::error_code ignored;
   fs::remove_all(present_path_, ignored);

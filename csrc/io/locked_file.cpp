@@ -79,7 +79,7 @@ LockedFile::LockedFile(UniqueFd fd, std::string path, std::string present_path, 
       present_path_(std::move(present_path)),
       published_(published),
       name_is_durable_(published),
-      owner_(process_id()) {}
+      owner_(threads::process_id()) {}
 
 LockedFile::LockedFile(LockedFile&& other) noexcept = default;
 
@@ -104,7 +104,7 @@ LockedFile LockedFile::resume_unpublished(const std::string& path) {
 }
 
 LockedFile::~LockedFile() {
-  if (!fd_ || owner_ != process_id()) return;
+  if (!fd_ || owner_ != threads::process_id()) return;
   if (!published_ && !stays_) ::unlink(present_path_.c_str());
   unlock();
 }

@@ -49,7 +49,8 @@ std::vector<std::string> names_among(const Location& folder, std::span<const std
   if (auto listed = list_names(folder)) return std::move(*listed);
   std::vector<uint8_t> are_there(candidates.size());
   const auto look = [&](size_t i) { are_there[i] = exists(folder / candidates[i]); };
-  parallel_for_each(candidates.size(), static_cast<unsigned>(candidates.size()), look);  // they wait for requests
+  threads::parallel_for_each(candidates.size(), static_cast<unsigned>(candidates.size()),
+                             look);  // they wait for requests
   std::vector<std::string> names;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (are_there[i] != 0) names.push_back(candidates[i]);

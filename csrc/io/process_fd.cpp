@@ -41,7 +41,7 @@ std::atomic<int>* keep(int fd) {
 
 ProcessFd::ProcessFd(UniqueFd fd) {
   if (!fd || process_fd_handler_error != 0) return;
-  owner_ = process_id();
+  owner_ = threads::process_id();
   slot_ = keep(fd.get());
   if (slot_ != nullptr) fd_ = fd.release();
 }
@@ -49,7 +49,7 @@ ProcessFd::ProcessFd(UniqueFd fd) {
 // The slot first: a fork in between leaves the descriptor open in the child, while the other order could close one that
 // another thread has just opened under the same number.
 ProcessFd::~ProcessFd() {
-  if (slot_ == nullptr || owner_ != process_id()) return;
+  if (slot_ == nullptr || owner_ != threads::process_id()) return;
   slot_->store(kFree);
   ::close(fd_);
 }

@@ -57,7 +57,7 @@ SharedRing::SharedRing(UniqueFd fd, const RingAddress& address, uint64_t slot_by
       address_(address),
       slot_bytes_(slot_bytes),
       length_(kHeadBytes + kSlots * slot_bytes),
-      process_(process_id()) {
+      process_(threads::process_id()) {
   static_assert(sizeof(Head) <= kHeadBytes);
   memory_ = ::mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (memory_ == MAP_FAILED) throw IoError(errno, cat("mmap: ", std::strerror(errno)), "shared memory");
@@ -67,7 +67,7 @@ SharedRing::~SharedRing() { ::munmap(memory_, length_); }
 
 std::shared_ptr<SharedRing> SharedRing::create(uint64_t slot_bytes) {
   UniqueFd fd = create_shared_memory(kHeadBytes + kSlots * slot_bytes);  // zero-filled: all slots are free
-  const RingAddress address{process_id(), fd.get(), random_number()};
+  const RingAddress address{threads::process_id(), fd.get(), random_number()};
   const std::shared_ptr<SharedRing> ring(new SharedRing(std::move(fd), address, slot_bytes));
   Head& head = ring->head();
   head.magic = kMagic;
@@ -126,7 +126,7 @@ bool SharedRing::redeem(const RingTicket& ticket) {
 }
 
 void SharedRing::release(uint32_t slot) {
-  if (process_ == process_id()) head().holds[slot].fetch_sub(1, std::memory_order_release);
+  if (process_ == threads::process_id()) head().holds[slot].fetch_sub(1, std::memory_order_release);
 }
 
 }  // namespace atompack::io

@@ -12,7 +12,7 @@
 #include "physics/chebyshev/contract.h"
 #include "threads/adaptive_parallelism.h"
 
-namespace atompack::collate {
+namespace atompack::ops {
 namespace {
 
 using physics::DerivativeView;
@@ -158,10 +158,10 @@ int64_t bytes_of(const DerivativeTensors& rows) {
 // Calls body(range) for ranges that share no atom.
 template <typename Body>
 void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t n_atoms, const Body& body) {
-  static AdaptiveParallelism pace;
+  static threads::AdaptiveParallelism pace;
   const int64_t bytes = bytes_of(rows);
   const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kMinBytes, int64_t{1}));
-  run_adaptively(pace, bytes, max_threads, [&](int64_t n_threads) {
+  threads::run_adaptively(pace, bytes, max_threads, [&](int64_t n_threads) {
     const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
     for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
   });
@@ -217,4 +217,4 @@ at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors
   return as(in_plain_memory(forces), all, ptr);
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace atompack::collate {
+namespace atompack::ops {
 
 // The derivative fields of a batch, on the CPU: E edges, T triplets, all float32 or all float64. Rows refer to atoms of
 // their center's molecule; rows in ascending order of centers are the fast case.
@@ -26,4 +26,4 @@ at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, co
 // The transpose of that linear map: (N, F) from (N, 3).
 at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr);
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops

@@ -10,7 +10,7 @@
 #include "collate/torch_threads.h"
 #include "threads/adaptive_parallelism.h"
 
-namespace atompack::collate {
+namespace atompack::ops {
 namespace {
 
 using physics::CenterTask;
@@ -242,12 +242,12 @@ std::vector<int32_t> Featurizer::species_of(const Structures& structures) const 
 }
 
 Features Featurizer::compute(const Structures& given, bool derivatives, DType dtype) const {
-  static AdaptiveParallelism pace;
+  static threads::AdaptiveParallelism pace;
   const Structures structures = check_tensors(given);
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
   const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kMinAtoms, int64_t{1}));
-  return run_adaptively(pace, n_atoms, max_threads, [&](int64_t n_threads) {
+  return threads::run_adaptively(pace, n_atoms, max_threads, [&](int64_t n_threads) {
     std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
     for_each_range(std::ssize(parts),
                    [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
@@ -257,4 +257,4 @@ Features Featurizer::compute(const Structures& given, bool derivatives, DType dt
   });
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops

@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "physics/chebyshev/chebyshev.h"
 
-namespace atompack::collate {
+namespace atompack::ops {
 
 // Inputs of the features: contiguous CPU tensors of B molecules and N atoms.
 struct Structures {
@@ -47,4 +47,4 @@ class Featurizer {
   std::vector<int64_t> atomic_numbers_;
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops

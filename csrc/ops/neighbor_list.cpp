@@ -17,7 +17,7 @@
 #include "threads/adaptive_parallelism.h"
 #include "threads/chunked_loops.h"
 
-namespace atompack::collate {
+namespace atompack::ops {
 namespace {
 
 using physics::Lattice;
@@ -100,7 +100,7 @@ at::Tensor made_from_pool(DType dtype, std::vector<int64_t> shape) {
   return allocate_tensors({{{dtype, std::move(shape)}}}, ArenaKind::heap).views.front();
 }
 
-ChunkedLoops chunked_loops(int64_t n_threads) {
+threads::ChunkedLoops chunked_loops(int64_t n_threads) {
   return {static_cast<size_t>(n_threads), [n_threads](size_t n_tasks, const std::function<void(size_t)>& task) {
             for_each_task(n_threads, n_tasks, task);
           }};
@@ -308,7 +308,7 @@ class PairFinder {
 }  // namespace
 
 PairTensors find_neighbors(const StructureTensors& structures, const NeighborOptions& options) {
-  static AdaptiveParallelism pace;
+  static threads::AdaptiveParallelism pace;
   PairFinder finder(structures, options);
   const int64_t n_atoms = structures.positions.size(0);
   const auto find = [&](int64_t n_threads) {
@@ -316,7 +316,7 @@ PairTensors find_neighbors(const StructureTensors& structures, const NeighborOpt
     return finder.write(structures.positions, n_threads);
   };
   if (n_atoms >= kWorthThreads) return find(usable_threads(0));
-  return run_adaptively(pace, n_atoms, usable_threads(0), find);
+  return threads::run_adaptively(pace, n_atoms, usable_threads(0), find);
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops

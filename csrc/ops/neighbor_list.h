@@ -7,7 +7,7 @@
 
 #include "physics/neighbors/neighbors.h"
 
-namespace atompack::collate {
+namespace atompack::ops {
 
 // B structures with N atoms: tensors on the CPU.
 struct StructureTensors {
@@ -26,4 +26,4 @@ struct PairTensors {
 // FieldError for mismatched types or shapes, and for errors of the search with the number of the structure.
 PairTensors find_neighbors(const StructureTensors& structures, const physics::NeighborOptions& options);
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops

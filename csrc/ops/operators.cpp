@@ -20,7 +20,7 @@
 #include "ops/features.h"
 #include "ops/neighbor_list.h"
 
-namespace atompack::collate {
+namespace atompack::ops {
 namespace {
 
 // Errors of operators.
@@ -232,7 +232,7 @@ at::Tensor changes_sizes(const at::Tensor& directions, ATOMPACK_DESCRIBED) { ret
 
 }  // namespace
 
-}  // namespace atompack::collate
+}  // namespace atompack::ops
 
 TORCH_LIBRARY(atompack_torch, library) {
   const std::string rows =

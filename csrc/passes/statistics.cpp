@@ -2,7 +2,7 @@
 
 #include "plan/structure.h"
 
-namespace atompack::collate {
+namespace atompack::passes {
 
 void NormalEquations::add(std::span<const ElementCount> composition, double energy, double weight) {
   for (const ElementCount& element : composition) {
@@ -119,7 +119,7 @@ void check_width(size_t width, size_t expected) {
 // are added at the end of the record.
 class Adder final : public MoleculeVisitor {
  public:
-  Adder(const MoleculeSource& source, const Request& request, const FieldSet& fields,
+  Adder(const MoleculeSource& source, const plan::Request& request, const plan::FieldSet& fields,
         const StatisticsPass::References& references, std::optional<double> cutoff, bool with_features)
       : source_(source),
         request_(request),
@@ -140,7 +140,7 @@ class Adder final : public MoleculeVisitor {
     features_.reset();
     structure_.clear();
     visit_molecule(source_, index, scratch, *this);
-    if (request_.missing != Missing::nan && !is_complete()) return;
+    if (request_.missing != plan::Missing::nan && !is_complete()) return;
     add_composition();
     if (counts_pairs_) add_pairs();
     if (energy_) add_energy();
@@ -158,7 +158,7 @@ class Adder final : public MoleculeVisitor {
       n_features_ = static_cast<size_t>(view.row_shape.numel());
     }
     const int32_t number = find(view);
-    if (number == FieldSet::kSkip) return;
+    if (number == plan::FieldSet::kSkip) return;
     if (view.fault != nullptr) throw *view.fault;
     const bool is_first = at_field(last_seen_, number) != serial_;
     at_field(last_seen_, number) = serial_;
@@ -189,8 +189,8 @@ class Adder final : public MoleculeVisitor {
   int32_t find(const FieldView& view) {
     if (view.declaration >= 0) return fields_.field_of(schema_, view.declaration);
     if (const int32_t known = fields_.table()->find(view.scope, view.key); known >= 0) return known;
-    FieldId id{view.scope, std::string(view.key)};
-    if (!request_.selects(id)) return FieldSet::kSkip;
+    plan::FieldId id{view.scope, std::string(view.key)};
+    if (!request_.selects(id)) return plan::FieldSet::kSkip;
     return static_cast<int32_t>(fields_.size()) + sums.unlisted.add({std::move(id), view.type.level, view.type.kind});
   }
 
@@ -198,9 +198,9 @@ class Adder final : public MoleculeVisitor {
   bool is_complete() {
     const auto n_listed = static_cast<int32_t>(fields_.size());
     for (int32_t field = 0; field < n_listed; ++field) {
-      const FieldId& id = fields_.table()->fields()[static_cast<size_t>(field)].id;
+      const plan::FieldId& id = fields_.table()->fields()[static_cast<size_t>(field)].id;
       if (at_field(last_seen_, field) == serial_ || is_geometry(id.scope, id.key)) continue;
-      if (request_.missing == Missing::drop) return false;
+      if (request_.missing == plan::Missing::drop) return false;
       FieldError error = request_.absent(id);
       source_.locate(error, index_);
       throw error;
@@ -293,8 +293,8 @@ class Adder final : public MoleculeVisitor {
   }
 
   const MoleculeSource& source_;
-  const Request& request_;
-  const FieldSet& fields_;
+  const plan::Request& request_;
+  const plan::FieldSet& fields_;
   const StatisticsPass::References& references_;
   bool counts_pairs_, with_features_;
   NeighborSearch search_, isolation_;
@@ -305,7 +305,7 @@ class Adder final : public MoleculeVisitor {
   std::optional<double> energy_;
   std::optional<Vectors> forces_, features_;
   size_t n_features_ = 0;
-  Structure structure_;
+  plan::Structure structure_;
   PairList pairs_;
   std::vector<int32_t> present_;
   std::vector<int64_t> last_seen_;  // per field: the last molecule that had it
@@ -358,4 +358,4 @@ int64_t StatisticsPass::advance() {
   return sweep_.advance(Adder(sweep_.source(), *request_, fields_, references_, cutoff_, with_features_), look, join);
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::passes

@@ -15,7 +15,7 @@
 #include "passes/sweep.h"
 #include "plan/field_set.h"
 
-namespace atompack::collate {
+namespace atompack::passes {
 
 // Running sums from which mean and standard deviation follow.
 
@@ -98,7 +98,7 @@ struct Statistics {
   int64_t n_pairs = 0;                                // neighbors within the cutoff, both (i, j, S) and (j, i, -S)
   NormalEquations equations;                          // molecules with atoms and a finite energy
   NormalEquations equations_per_atom;                 // the same, each divided by its number of atoms
-  FieldTable unlisted;           // fields in records that no schema lists, numbered after those of the dataset
+  plan::FieldTable unlisted;     // fields in records that no schema lists, numbered after those of the dataset
   std::vector<int64_t> present;  // per field: the number of molecules that have it
 
   // For equal lengths, the earlier call's molecule is kept.
@@ -115,7 +115,7 @@ class StatisticsPass {
   // `references` by atomic number are subtracted from the energies before these enter the equations: with a good guess,
   // no large term remains that could swamp the residual. `cutoff` nullopt: neighbors are not counted. `features`: adds
   // up stored features too, selected or not.
-  StatisticsPass(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const Request> request,
+  StatisticsPass(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const plan::Request> request,
                  std::optional<Selection> selection, const References& references, std::optional<double> cutoff,
                  bool features, int n_threads)
       : request_(std::move(request)),
@@ -131,12 +131,12 @@ class StatisticsPass {
   // including those of the neighbor search.
   int64_t advance();
 
-  const FieldSet& fields() const { return fields_; }
+  const plan::FieldSet& fields() const { return fields_; }
   const Statistics& found() const { return found_; }
 
  private:
-  std::shared_ptr<const Request> request_;
-  FieldSet fields_;
+  std::shared_ptr<const plan::Request> request_;
+  plan::FieldSet fields_;
   Sweep sweep_;
   References references_;
   std::optional<double> cutoff_;
@@ -144,4 +144,4 @@ class StatisticsPass {
   Statistics found_;
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::passes

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-namespace atompack::collate {
+namespace atompack::passes {
 
 void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch,
                     MoleculeVisitor& visitor) {
@@ -25,4 +25,4 @@ std::vector<int64_t> Sweep::numbers(int64_t first, int64_t last) const {
   return all;
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::passes

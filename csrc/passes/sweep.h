@@ -15,7 +15,7 @@
 #include "plan/batch_plan.h"
 #include "threads/parallel_for_each.h"
 
-namespace atompack::collate {
+namespace atompack::passes {
 
 // Decodes one record and passes it to the visitor; `scratch` grows as needed.
 void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch,
@@ -67,13 +67,14 @@ class Sweep {
     std::vector<Part> parts(n_chunks, empty);
     std::vector<std::exception_ptr> thrown(n_chunks);
     // All chunks are processed even after an error, so that the first molecule's error is known.
-    parallel_for_each(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
+    threads::parallel_for_each(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
       std::vector<std::byte> scratch;
       try {
         const auto first_of_chunk = chunk * kChunk;
         const auto last_of_chunk = std::min(first_of_chunk + kChunk, indices.size());
         for (size_t i = first_of_chunk; i < last_of_chunk; ++i) {
-          if (selection_ && i + kPrefetchDistance < indices.size()) source_->prefetch(indices[i + kPrefetchDistance]);
+          if (selection_ && i + plan::kPrefetchDistance < indices.size())
+            source_->prefetch(indices[i + plan::kPrefetchDistance]);
           look(parts[chunk], indices[i], scratch);
         }
       } catch (...) {
@@ -93,4 +94,4 @@ class Sweep {
   int64_t done_ = 0;
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::passes

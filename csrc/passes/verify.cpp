@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace atompack::collate {
+namespace atompack::passes {
 namespace {
 
 constexpr int64_t kMaxListed = 100;  // a record of 64 kB can hold ten thousand damaged values
@@ -99,4 +99,4 @@ int64_t Verifier::advance() {
                         [&](Checker&& checker) { found_.join(std::move(checker.found)); });
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::passes

@@ -10,7 +10,7 @@
 #include "passes/sweep.h"
 #include "plan/request.h"
 
-namespace atompack::collate {
+namespace atompack::passes {
 
 struct MoleculeFault {
   int64_t molecule;
@@ -23,7 +23,7 @@ struct Findings {
   int64_t decoded_bytes = 0;
   // Number of molecules that store NaN or infinity, by field: valid, but rarely intended. Positions are a builtin
   // field.
-  std::map<FieldId, int64_t> non_finite;
+  std::map<plan::FieldId, int64_t> non_finite;
 
   void join(Findings&& other);
 };
@@ -48,4 +48,4 @@ class Verifier {
   Findings found_;
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::passes

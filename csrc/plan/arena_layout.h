@@ -8,7 +8,7 @@
 #include "base/checked_math.h"
 #include "base/dtype.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Assigns aligned offsets in ascending order. Sizes may come from a file, so an overflow throws CorruptFileError.
 class ArenaLayout {
@@ -42,4 +42,4 @@ class ArenaLayout {
   size_t size_ = 0;
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

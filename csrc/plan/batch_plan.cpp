@@ -5,7 +5,7 @@
 
 #include "model/fields.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 std::string lookup_name(Scope scope, std::string_view key) {
@@ -216,4 +216,4 @@ std::vector<int64_t> split_by_work(const BatchPlan& plan) {
   return borders;
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

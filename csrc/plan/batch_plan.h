@@ -19,7 +19,7 @@
 #include "plan/arena_layout.h"
 #include "plan/request.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Neighbor lists of all molecules of a source, found once and kept in memory.
 
@@ -198,4 +198,4 @@ int64_t total_work(const BatchPlan& plan);
 // Splits the batch into at most max_ranges ranges of about equal work; returns their borders.
 std::vector<int64_t> split_by_work(const BatchPlan& plan);
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "plan/type_rules.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 uint64_t n_elements(std::span<const uint64_t> shape) {
@@ -132,4 +132,4 @@ ColumnPlan plan_column(std::unique_ptr<const ColumnSlice> slice, std::string nam
   return plan;
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -11,7 +11,7 @@
 #include "model/column_source.h"
 #include "plan/arena_layout.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // stacked: (rows, *shape), all of the same shape; jagged: concatenated along the first axis; list: one tensor per row.
 enum class Layout : uint8_t { stacked, jagged, list };
@@ -42,4 +42,4 @@ struct ColumnPlan {
 ColumnPlan plan_column(std::unique_ptr<const ColumnSlice> slice, std::string name, const ColumnType& type_if_absent,
                        Layout layout, std::optional<DType> dtype, ArenaLayout& arena);
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

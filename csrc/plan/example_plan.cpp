@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 const Request kAllFields;
@@ -247,7 +247,7 @@ ExampleNode ExamplePlanner::plan_list(std::span<const Value> column) {
 }
 
 ExampleNode ExamplePlanner::plan_molecules(std::span<const Value> column) {
-  std::optional<MoleculesPlan> molecules = collate::plan_molecules(column, numbers_, levels_, plan_.arena);
+  std::optional<MoleculesPlan> molecules = plan::plan_molecules(column, numbers_, levels_, plan_.arena);
   if (!molecules) throw Incompatible();
   plan_.molecules.push_back(std::move(*molecules));
   return {.form = Form::molecules, .molecules = plan_.molecules.size() - 1};
@@ -273,4 +273,4 @@ std::optional<ExamplePlan> plan_examples(std::span<const Value> examples, std::s
   return plan;
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

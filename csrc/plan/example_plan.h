@@ -16,7 +16,7 @@
 #include "plan/batch_plan.h"
 #include "plan/field_set.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Plan of the molecules among the values of examples: one batch in the arena of the whole batch.
 
@@ -87,4 +87,4 @@ struct ExamplePlan {
 std::optional<ExamplePlan> plan_examples(std::span<const Value> examples, std::span<const int64_t> numbers,
                                          const KeyLevels& levels, bool jagged);
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -1,6 +1,6 @@
 #include "plan/field_set.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 FieldType widen_field(const FieldType& a, const FieldType& b, const FieldId& id) {
@@ -144,4 +144,4 @@ DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& 
   return request.output_dtype({Scope::builtin, "positions"}, stored.value_or(DType::float32));
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -11,7 +11,7 @@
 #include "plan/request.h"
 #include "plan/type_rules.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Selected fields of all schemas of a source.
 class FieldSet {
@@ -71,4 +71,4 @@ FieldPlan resolve_unlisted(const FieldEntry& entry, std::span<const Observation*
 // Returns the dtype of positions in every batch of these schemas.
 DType resolve_positions(std::span<const MoleculeSchema> schemas, const Request& request);
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

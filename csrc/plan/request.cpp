@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "plan/type_rules.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 const SourceField& checked_field(const Output& output, const std::optional<SourceField>& field) {
@@ -95,4 +95,4 @@ FieldError Request::absent(const FieldId& id) const {
   return error;
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

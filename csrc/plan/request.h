@@ -17,7 +17,7 @@
 #include "model/molecule_source.h"
 #include "physics/neighbors/neighbors.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Outputs: tensors that a batch gets beside its fields, in the form that a trainer takes.
 
@@ -105,4 +105,4 @@ struct Request {
   FieldError absent(const FieldId& id) const;
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -9,7 +9,7 @@
 #include "model/molecule_source.h"
 #include "physics/neighbors/neighbors.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Positions, cell and periodic directions in float64, read even if they are not selected for the batch.
 class Structure {
@@ -51,4 +51,4 @@ class Structure {
   std::array<bool, 3> periodic_{};
 };
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 constexpr uint16_t kNanFloat16 = 0x7e00, kNanBfloat16 = 0x7fc0;
@@ -107,4 +107,4 @@ void fill_missing(std::byte* to, DType dtype, size_t count) {
   }
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

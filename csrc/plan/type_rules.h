@@ -10,7 +10,7 @@
 #include "base/shape.h"
 #include "model/molecule_source.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 
 // Stored value found in a batch. `molecule` is the index within the batch.
 struct Observation {
@@ -48,4 +48,4 @@ std::optional<Shape> common_row_shape(std::span<const Observation* const> observ
 // Writes `count` missing values: NaN for floating and complex types, 0 for all others.
 void fill_missing(std::byte* to, DType dtype, size_t count);
 
-}  // namespace atompack::collate
+}  // namespace atompack::plan

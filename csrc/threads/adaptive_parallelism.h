@@ -8,7 +8,7 @@
 #include <ctime>
 #include <type_traits>
 
-namespace atompack::collate {
+namespace atompack::threads {
 
 struct ElapsedTime {
   double wall = 0, cpu = 0;  // nanoseconds; cpu: of the calling thread
@@ -128,4 +128,4 @@ auto run_adaptively(AdaptiveParallelism& pace, int64_t work, int64_t max_threads
   }
 }
 
-}  // namespace atompack::collate
+}  // namespace atompack::threads

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-namespace atompack {
+namespace atompack::threads {
 
 // By default one chunk, on the calling thread.
 class ChunkedLoops {
@@ -30,4 +30,4 @@ class ChunkedLoops {
   Run run_;
 };
 
-}  // namespace atompack
+}  // namespace atompack::threads

@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "threads/process.h"
 
-namespace atompack {
+namespace atompack::threads {
 
 // Runs `work` for several tasks at once on its own threads. Then either
 // - `finish` runs on the same threads for one task at a time, in the order of push(). The first failure of a step stops
@@ -112,7 +112,7 @@ class OrderedPipeline {
   OrderedPipeline(unsigned n_threads, Step work, Step finish, uint64_t capacity, size_t max_ready)
       : shared_(
             std::make_unique<Shared>(std::max(n_threads, 1U), std::move(work), std::move(finish), capacity, max_ready)),
-        owner_(io::process_id()) {}
+        owner_(threads::process_id()) {}
   Shared& shared() const;
 
   std::unique_ptr<Shared> shared_;
@@ -121,7 +121,7 @@ class OrderedPipeline {
 
 template <typename Task>
 OrderedPipeline<Task>::~OrderedPipeline() {
-  if (owner_ != io::process_id()) {
+  if (owner_ != threads::process_id()) {
     static_cast<void>(shared_.release());  // its locks may be held for ever
     return;
   }
@@ -135,7 +135,7 @@ OrderedPipeline<Task>::~OrderedPipeline() {
 
 template <typename Task>
 typename OrderedPipeline<Task>::Shared& OrderedPipeline<Task>::shared() const {
-  if (owner_ != io::process_id()) {
+  if (owner_ != threads::process_id()) {
     throw std::runtime_error(
         "these threads belong to the process that started them, this is a fork: iterate or open anew");
   }
@@ -289,4 +289,4 @@ void OrderedPipeline<Task>::Shared::recycle_front() {
   slots.pop_front();
 }
 
-}  // namespace atompack
+}  // namespace atompack::threads

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace atompack {
+namespace atompack::threads {
 
 // Calls body(i) for each i < n, on this thread and up to n_threads - 1 others. After a failure no more calls are
 // started, and the first failure is thrown once all have ended.
@@ -36,4 +36,4 @@ void parallel_for_each(size_t n, unsigned n_threads, const Body& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace atompack
+}  // namespace atompack::threads

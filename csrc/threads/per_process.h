@@ -8,7 +8,7 @@
 
 #include "threads/process.h"
 
-namespace atompack::io {
+namespace atompack::threads {
 
 // A fork must not use its parent's value: locks may be held by threads that it does not have, and an update may be half
 // done. So it creates its own, and the inherited value stays untouched until the process ends. Thread-safe except for
@@ -43,4 +43,4 @@ class PerProcess {
   mutable std::atomic<ProcessValue*> kept_;
 };
 
-}  // namespace atompack::io
+}  // namespace atompack::threads

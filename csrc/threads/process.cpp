@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace atompack::io {
+namespace atompack::threads {
 namespace {
 
 std::atomic<bool> forked{false};
@@ -74,4 +74,4 @@ std::mutex& library_mutex() {
 ForkLock::ForkLock() { library_mutex().lock(); }
 ForkLock::~ForkLock() { library_mutex().unlock(); }
 
-}  // namespace atompack::io
+}  // namespace atompack::threads

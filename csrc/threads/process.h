@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace atompack::io {
+namespace atompack::threads {
 
 // True if this process is, or may be, a fork of the one that loaded the library.
 bool is_forked_child();
@@ -38,4 +38,4 @@ class ForkLock {
   ~ForkLock();
 };
 
-}  // namespace atompack::io
+}  // namespace atompack::threads

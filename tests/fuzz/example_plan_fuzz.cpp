@@ -10,9 +10,9 @@
 namespace atompack::fuzz {
 namespace {
 
-using collate::ExampleNode;
-using collate::ExamplePlan;
-using collate::Leaf;
+using plan::ExampleNode;
+using plan::ExamplePlan;
+using plan::Leaf;
 using Form = ExampleNode::Form;
 
 constexpr pickle::Limits kLimits = {.max_depth = 32, .max_values = 1 << 14, .max_bytes = 1 << 16};
@@ -34,7 +34,7 @@ void check_parts(const Leaf& leaf) {
 
 class FieldCheck final : public MoleculeVisitor {
  public:
-  FieldCheck(const collate::BatchPlan& plan, size_t molecule) : plan_(plan), molecule_(molecule) {}
+  FieldCheck(const plan::BatchPlan& plan, size_t molecule) : plan_(plan), molecule_(molecule) {}
 
   void geometry(const Geometry& geometry) override {
     require(geometry.n_atoms == plan_.n_rows(Level::atom, molecule_), "the plan knows the atoms");
@@ -46,7 +46,7 @@ class FieldCheck final : public MoleculeVisitor {
   }
   void field(const FieldView& view, Bytes data) override {
     touch(data);
-    const collate::FieldPlan& field = plan_.fields.at(static_cast<size_t>(view.declaration));
+    const plan::FieldPlan& field = plan_.fields.at(static_cast<size_t>(view.declaration));
     require(view.type.kind == field.type.kind, "kinds do not mix");
     if (view.type.kind != ValueKind::numeric) return;
     const int64_t rows = plan_.n_rows(view.type.level, molecule_);
@@ -66,7 +66,7 @@ class FieldCheck final : public MoleculeVisitor {
     static_cast<void>(seen);
   }
 
-  const collate::BatchPlan& plan_;
+  const plan::BatchPlan& plan_;
   size_t molecule_;
 };
 
@@ -115,7 +115,7 @@ class PlanCheck {
   }
 
   // Every value has the rows that its field has in the plan.
-  void check_molecules(const collate::MoleculesPlan& plan) const {
+  void check_molecules(const plan::MoleculesPlan& plan) const {
     require(plan.batch.indices.size() == n_, "each example is a molecule");
     require(plan.batch.core.masks + plan.batch.fields.size() * n_ <= plan_.arena.size(), "outputs lie in the arena");
     std::vector<std::byte> scratch;
@@ -150,7 +150,7 @@ void plan_list(const Value& list, bool jagged, bool learns) {
   }
   KeyLevels levels;
   if (learns) learn_levels(examples, levels);
-  const auto plan = collate::plan_examples(examples, numbers, levels, jagged);
+  const auto plan = plan::plan_examples(examples, numbers, levels, jagged);
   if (plan) PlanCheck(*plan, examples.size()).run();
 }
 

@@ -209,7 +209,8 @@ void Reader::open_together(const BlocksByShard& wanted) const {
   if (!root_.is_remote()) return;
   std::vector<uint64_t> shards;
   for (const auto& [shard, blocks] : wanted) shards.push_back(shard);
-  parallel_for_each(shards.size(), kRemoteThreads, [&](size_t i) { static_cast<void>(find_readable(shards[i])); });
+  threads::parallel_for_each(shards.size(), kRemoteThreads,
+                             [&](size_t i) { static_cast<void>(find_readable(shards[i])); });
 }
 
 // Blocks that are too large are left out; reading them reports the error.

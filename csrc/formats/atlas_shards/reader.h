@@ -100,7 +100,7 @@ class Reader {
   std::vector<ShardFiles> files_;  // of each shard, if they take no descriptors
   uint64_t size_ = 0;
   std::shared_ptr<const codec::ZstdDictionary> shared_dictionary_;
-  io::PerProcess<Opened> opened_;
+  threads::PerProcess<Opened> opened_;
   mutable std::atomic<int64_t> window_{1};  // of the shards that were announced or sampled last
 };
 

@@ -135,8 +135,8 @@ class Lister {
   ShardList list() {
     const std::vector<std::string> names = folders();
     std::vector<std::optional<Found>> found(names.size());
-    parallel_for_each(names.size(), root_.is_remote() ? kRemoteThreads : 1,
-                      [&](size_t i) { found[i] = look_at(names[i]); });
+    threads::parallel_for_each(names.size(), root_.is_remote() ? kRemoteThreads : 1,
+                               [&](size_t i) { found[i] = look_at(names[i]); });
     std::vector<Found> shards;
     for (std::optional<Found>& one : found) {
       if (one) shards.push_back(std::move(*one));

@@ -157,7 +157,7 @@ void Writer::begin_shard() {
 }
 
 pickle::Writer& Writer::begin_example() {
-  io::check_writer_of(folder_.owner(), root());
+  threads::check_writer_of(folder_.owner(), root());
   if (!block_) {
     block_ = std::make_unique<OpenBlock>();
     block_->pickle.begin_list();
@@ -227,7 +227,7 @@ void Writer::end_shard() {
 }
 
 void Writer::close() {
-  io::check_writer_of(folder_.owner(), root());
+  threads::check_writer_of(folder_.owner(), root());
   if (failed_) throw IoError(EIO, "an earlier example could not be written", root());
   if (options_.appends && size_ == 0) return;  // nothing changes
   failed_ = true;

@@ -57,7 +57,7 @@ class ShardBuilder {
   uint64_t open_bytes_ = 0;
   std::optional<io::OutputFile> data_;  // from the first block on
   std::vector<uint64_t> offsets_{0};
-  OrderedPipeline<Blocks> pipeline_;  // last member: its threads use the others
+  threads::OrderedPipeline<Blocks> pipeline_;  // last member: its threads use the others
 };
 
 struct WriterOptions {

@@ -274,7 +274,7 @@ Flush::Flush(std::string store, io::FileSystem& files, Form form, std::optional<
 
 void Flush::prepare(const std::vector<ChangedVariable>& variables, Bytes document) {
   intent_.layers.resize(variables.size());
-  parallel_for_each(variables.size(), n_threads_, [&](size_t i) {
+  threads::parallel_for_each(variables.size(), n_threads_, [&](size_t i) {
     const auto& [variable, writer] = variables[i];
     writer->stage();
     intent_.layers[i] = {variable, writer->staged_number(), writer->staged_digest()};
@@ -300,7 +300,7 @@ void Flush::write_intent() {
 
 // Metadata is published last, since it marks the flush as complete. If it did not change, the record marks it.
 void Flush::publish() {
-  parallel_for_each(staged_.size(), n_threads_, [&](size_t i) {
+  threads::parallel_for_each(staged_.size(), n_threads_, [&](size_t i) {
     if (!staged_[i].published) staged_[i].writer->publish();
     staged_[i].published = true;
   });
@@ -313,7 +313,7 @@ void Flush::publish() {
 }
 
 void Flush::clean_up() {
-  parallel_for_each(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
+  threads::parallel_for_each(staged_.size(), n_threads_, [&](size_t i) { staged_[i].writer->write_statistics(); });
   files_.remove(intent_path(store_));
   for (size_t i = 0; i < kFileNames.size(); ++i) {
     const std::string other = path_of(store_, static_cast<Form>(i));

@@ -79,7 +79,7 @@ class SnapshotAttempt {
     if (snapshot.intent_file && (!is_kept || store_.is_remote()))
       snapshot.version.intent = snapshot.intent_file->version();
     snapshot.variables.resize(snapshot.metadata.n_variables());
-    parallel_for_each(snapshot.variables.size(), store_.is_remote() ? kRemoteThreads : 1, [&](size_t i) {
+    threads::parallel_for_each(snapshot.variables.size(), store_.is_remote() ? kRemoteThreads : 1, [&](size_t i) {
       const std::string_view name = snapshot.metadata.variable_name(static_cast<uint32_t>(i));
       VariableFiles& files = snapshot.variables[i];
       files.layers = layers_of(store_, name);
@@ -257,7 +257,8 @@ std::string Store::base_path(uint32_t variable) const {
 void Store::prepare(std::span<const uint32_t> variables) const {
   constexpr unsigned kThreads = 16;  // that wait for requests to a remote store
   if (!place_.is_remote()) return;
-  parallel_for_each(variables.size(), kThreads, [&](size_t i) { static_cast<void>(load_variable(variables[i])); });
+  threads::parallel_for_each(variables.size(), kThreads,
+                             [&](size_t i) { static_cast<void>(load_variable(variables[i])); });
 }
 
 const Store::Variable& Store::load_variable(uint32_t variable) const {

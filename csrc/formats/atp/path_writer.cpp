@@ -63,7 +63,7 @@ std::unique_ptr<io::LockedFile> open_if_there(const std::string& path) {
 
 PathWriter::PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level,
                        unsigned n_threads)
-    : path_(path), owner_(io::process_id()), n_threads_(n_threads) {
+    : path_(path), owner_(threads::process_id()), n_threads_(n_threads) {
   const codec::Codec fresh = codec.value_or(codec::Codec::none);
   switch (mode) {
     case OpenMode::create:
@@ -81,7 +81,7 @@ PathWriter::PathWriter(const std::string& path, OpenMode mode, std::optional<cod
 }
 
 PathWriter::~PathWriter() {
-  if (owner_ == io::process_id()) return;
+  if (owner_ == threads::process_id()) return;
   // In a forked child there are no threads to stop, and locks may be held for ever.
   static_cast<void>(writer_.release());
 }
@@ -121,7 +121,7 @@ void PathWriter::start(WriterState state, int level) {
 }
 
 std::unique_lock<std::mutex> PathWriter::use() const {
-  io::check_writer_of(owner_, path_);
+  threads::check_writer_of(owner_, path_);
   std::unique_lock lock(mutex_);
   if (!writer_) throw IoError(EBADF, "the writer is closed", path_);
   return lock;

@@ -73,7 +73,7 @@ class AppendQueue {
   // Entries of appended records: used by the pipeline while tasks are in it, otherwise by the caller.
   std::vector<IndexEntry> entries_;
   uint64_t end_;
-  OrderedPipeline<Block> pipeline_;  // last member: its threads use the others
+  threads::OrderedPipeline<Block> pipeline_;  // last member: its threads use the others
 };
 
 class Reader;

@@ -154,7 +154,7 @@ class FrameScanner::Impl {
   void parse_group() {
     const size_t n_tasks = (group_.frames.size() + scanning::kTaskFrames - 1) / scanning::kTaskFrames;
     std::vector<scanning::ParsedFrames> parts(n_tasks);
-    parallel_for_each(n_tasks, n_threads_, [&](size_t i) {
+    threads::parallel_for_each(n_tasks, n_threads_, [&](size_t i) {
       scanning::parse_frames(group_, i * scanning::kTaskFrames,
                              std::min((i + 1) * scanning::kTaskFrames, group_.frames.size()), parts[i]);
     });

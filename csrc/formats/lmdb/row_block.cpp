@@ -18,7 +18,7 @@ RowBlock::RowBlock(const RowList& list, std::string path, int64_t first, int64_t
     : path_(std::move(path)), first_(first), pool_(std::move(pool)), rows_(pool_->take()) {
   rows_.resize(static_cast<size_t>(last - first));
   std::vector<parsed::Survey> surveys(static_cast<size_t>((last - first + kBlockTaskRows - 1) / kBlockTaskRows));
-  parallel_for_each(surveys.size(), n_threads, [&](size_t task) {
+  threads::parallel_for_each(surveys.size(), n_threads, [&](size_t task) {
     RowMemory memory;
     const int64_t begin = static_cast<int64_t>(task) * kBlockTaskRows;
     for (int64_t i = begin; i < std::min(begin + kBlockTaskRows, last - first); ++i) {

@@ -24,7 +24,7 @@ bool RowScanner::advance() {
   const int64_t first = std::ssize(index_.entries), last = std::min(first + kGroupRows, rows_.size());
   if (first == last) return false;
   std::vector<ParsedRows> parts(static_cast<size_t>((last - first + kTaskRows - 1) / kTaskRows));
-  parallel_for_each(parts.size(), n_threads_, [&](size_t i) {
+  threads::parallel_for_each(parts.size(), n_threads_, [&](size_t i) {
     const int64_t begin = first + static_cast<int64_t>(i) * kTaskRows;
     parse_rows(begin, std::min(begin + kTaskRows, last), parts[i]);
   });

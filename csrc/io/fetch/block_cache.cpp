@@ -285,7 +285,7 @@ struct BlockCache::Shared {
 
   const std::string folder;
   const uint64_t max_bytes;
-  const PerProcess<CacheOfProcess> process;
+  const threads::PerProcess<CacheOfProcess> process;
 };
 
 BlockCache::BlockCache(std::string folder, uint64_t max_bytes, const BlockCacheOptions& options) {

@@ -460,7 +460,7 @@ void PageCache::Shared::read(const std::shared_ptr<Shared>& self, const PagedFil
         arrived.wait_until(lock, next_check);
         if (std::chrono::steady_clock::now() < next_check) continue;
         lock.unlock();
-        check_for_interruption();
+        threads::check_for_interruption();
         next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
         lock.lock();
       }

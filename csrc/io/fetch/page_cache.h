@@ -64,7 +64,7 @@ class PageCache {
   struct Shared;
   uint64_t max_pages_;
   std::atomic<uint64_t> n_files_ = 0;
-  PerProcess<std::shared_ptr<Shared>> shared_;
+  threads::PerProcess<std::shared_ptr<Shared>> shared_;
 };
 
 }  // namespace atompack::io::fetch

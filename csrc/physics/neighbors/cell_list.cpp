@@ -39,7 +39,7 @@ Boxes::Boxes(const std::array<Side, 3>& sides) {
   }
 }
 
-void BoxOrder::sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops) {
+void BoxOrder::sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const threads::ChunkedLoops& loops) {
   places_.resize(numbers.size());
   is_dense_ = n_numbers <= 4096 + 4 * numbers.size();
   if (is_dense_) {
@@ -49,7 +49,7 @@ void BoxOrder::sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const
   }
 }
 
-void BoxOrder::count(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops) {
+void BoxOrder::count(std::span<const uint64_t> numbers, uint64_t n_numbers, const threads::ChunkedLoops& loops) {
   next_.resize(loops.n_chunks() * n_numbers);
   const auto next = [&](size_t chunk) { return next_.data() + chunk * n_numbers; };
   loops.for_each(numbers.size(), [&](size_t chunk, size_t first, size_t last) {

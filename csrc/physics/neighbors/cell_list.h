@@ -56,7 +56,7 @@ class Boxes {
 class BoxOrder {
  public:
   // All numbers are below `n_numbers`. Items of one box stay in order.
-  void sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops = {});
+  void sort(std::span<const uint64_t> numbers, uint64_t n_numbers, const threads::ChunkedLoops& loops = {});
 
   // The place of each item in the order.
   std::span<const uint32_t> places() const { return places_; }
@@ -65,7 +65,7 @@ class BoxOrder {
   size_t first(uint64_t number) const { return is_dense_ ? firsts_[number] : search(number); }
 
  private:
-  void count(std::span<const uint64_t> numbers, uint64_t n_numbers, const ChunkedLoops& loops);
+  void count(std::span<const uint64_t> numbers, uint64_t n_numbers, const threads::ChunkedLoops& loops);
   void compare(std::span<const uint64_t> numbers);
   size_t search(uint64_t number) const;
 

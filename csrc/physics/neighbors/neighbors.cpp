@@ -225,7 +225,8 @@ void NeighborSearch::find(std::span<const double> positions, const Lattice& latt
   if (options_.max_neighbors) nearest_.keep(positions, cell_, pairs);
 }
 
-void NeighborSearch::prepare(std::span<const double> positions, const Lattice& lattice, const ChunkedLoops& loops) {
+void NeighborSearch::prepare(std::span<const double> positions, const Lattice& lattice,
+                             const threads::ChunkedLoops& loops) {
   if (positions.empty()) return;
   const Survey all = survey(positions, lattice, loops);
   if (!all.in_range) refuse_range(positions);
@@ -237,7 +238,7 @@ void NeighborSearch::prepare(std::span<const double> positions, const Lattice& l
 }
 
 NeighborSearch::Survey NeighborSearch::survey(std::span<const double> positions, const Lattice& lattice,
-                                              const ChunkedLoops& loops) {
+                                              const threads::ChunkedLoops& loops) {
   surveys_.clear();
   surveys_.resize(loops.n_chunks(), {true, 0, {}});
   loops.for_each(positions.size() / 3, [&](size_t chunk, size_t first, size_t last) {

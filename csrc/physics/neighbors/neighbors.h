@@ -77,7 +77,7 @@ class NeighborSearch {
   // are known by their places among the images, of which consecutive ones are near each other. For each place of the
   // range that is an atom's, the places of the images that make pairs with it are put into `near`; each thread brings
   // working memory of its own.
-  void prepare(std::span<const double> positions, const Lattice& lattice, const ChunkedLoops& loops = {});
+  void prepare(std::span<const double> positions, const Lattice& lattice, const threads::ChunkedLoops& loops = {});
   size_t n_places() const { return images_.size(); }
   bool is_atom(size_t place) const { return images_.is_atom(place); }
   uint32_t atom_at(size_t place) const { return images_.image(place).atom; }
@@ -110,7 +110,7 @@ class NeighborSearch {
     double farthest;
     Extents extents;
   };
-  Survey survey(std::span<const double> positions, const Lattice& lattice, const ChunkedLoops& loops);
+  Survey survey(std::span<const double> positions, const Lattice& lattice, const threads::ChunkedLoops& loops);
 
   NeighborOptions options_;
   Images images_;

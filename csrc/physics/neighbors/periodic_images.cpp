@@ -54,7 +54,7 @@ double skew(const Lattice& lattice, size_t direction) {
 }  // namespace
 
 void Images::gather(std::span<const double> positions, const Lattice& lattice, double cutoff,
-                    const ChunkedLoops& loops) {
+                    const threads::ChunkedLoops& loops) {
   atoms_.resize(positions.size() / 3);
   measured_.resize(loops.n_chunks());
   loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {
@@ -111,7 +111,7 @@ Images::Span Images::span(const WrappedAtom& atom, const Lattice& lattice, size_
 }
 
 // Returns the number of all; `counts_` has the numbers before each chunk.
-size_t Images::count_images(const Lattice& lattice, const ChunkedLoops& loops) {
+size_t Images::count_images(const Lattice& lattice, const threads::ChunkedLoops& loops) {
   counts_.resize(loops.n_chunks());
   loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {
     double n = 0;
@@ -132,7 +132,7 @@ size_t Images::count_images(const Lattice& lattice, const ChunkedLoops& loops) {
   return static_cast<size_t>(n);
 }
 
-void Images::stage(const Lattice& lattice, size_t n_images, const ChunkedLoops& loops) {
+void Images::stage(const Lattice& lattice, size_t n_images, const threads::ChunkedLoops& loops) {
   std::array<Boxes::Side, 3> sides;
   for (size_t direction = 0; direction < 3; ++direction) {
     const double beyond = lattice.periodic()[direction] ? reach_[direction] : 0;
@@ -196,7 +196,7 @@ size_t Images::stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& bo
   return next;
 }
 
-void Images::put_in_order(uint64_t n_numbers, const ChunkedLoops& loops) {
+void Images::put_in_order(uint64_t n_numbers, const threads::ChunkedLoops& loops) {
   order_.sort(numbers_, n_numbers, loops);
   images_.resize(staged_.size());
   is_atom_.resize(staged_.size());
@@ -225,7 +225,7 @@ void Images::set_limits(double cutoff) {
   square_limits_ = {sure > 0 ? static_cast<float>(sure * sure) : -1, static_cast<float>(possible * possible)};
 }
 
-void Images::check_candidates(const ChunkedLoops& loops) {
+void Images::check_candidates(const threads::ChunkedLoops& loops) {
   const double limit = max_candidates(atoms_.size());
   if (static_cast<double>(atoms_.size()) * static_cast<double>(images_.size()) <= limit) return;
   loops.for_each(atoms_.size(), [&](size_t chunk, size_t first, size_t last) {

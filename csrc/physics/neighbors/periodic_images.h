@@ -45,7 +45,8 @@ class Images {
   static double max_candidates(size_t n_atoms) { return 1048576.0 + 8192.0 * static_cast<double>(n_atoms); }
 
   // Requires at least one atom. Throws FieldError for too many images or too many of them near the atoms.
-  void gather(std::span<const double> positions, const Lattice& lattice, double cutoff, const ChunkedLoops& loops = {});
+  void gather(std::span<const double> positions, const Lattice& lattice, double cutoff,
+              const threads::ChunkedLoops& loops = {});
 
   // Images in the order of their boxes. The coordinates are followed by room for kLanes more.
   static constexpr size_t kLanes = 8;
@@ -99,12 +100,12 @@ class Images {
   Measured wrap(std::span<const double> positions, const Lattice& lattice, size_t first, size_t last);
   void measure(const Lattice& lattice, double cutoff);
   Span span(const WrappedAtom& atom, const Lattice& lattice, size_t direction) const;
-  size_t count_images(const Lattice& lattice, const ChunkedLoops& loops);
-  void stage(const Lattice& lattice, size_t n_images, const ChunkedLoops& loops);
+  size_t count_images(const Lattice& lattice, const threads::ChunkedLoops& loops);
+  void stage(const Lattice& lattice, size_t n_images, const threads::ChunkedLoops& loops);
   size_t stage_atom(uint32_t atom, const Lattice& lattice, const Boxes& boxes, size_t next);
-  void put_in_order(uint64_t n_numbers, const ChunkedLoops& loops);
+  void put_in_order(uint64_t n_numbers, const threads::ChunkedLoops& loops);
   void set_limits(double cutoff);
-  void check_candidates(const ChunkedLoops& loops);
+  void check_candidates(const threads::ChunkedLoops& loops);
 
   Column<WrappedAtom> atoms_;
   Extents extents_{};  // of the wrapped atoms

@@ -6,7 +6,7 @@
 
 #include "message_of.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 TEST(ArenaLayout, OffsetsAreAlignedAndDoNotOverlap) {
@@ -38,4 +38,4 @@ TEST(ArenaLayout, OverflowIsAnError) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::plan

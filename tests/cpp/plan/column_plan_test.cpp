@@ -5,7 +5,7 @@
 #include "message_of.h"
 #include "plan/type_rules.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 struct ColumnRow {
@@ -108,4 +108,4 @@ TEST(ColumnPlan, ATensorLargerThanMemoryIsAnError) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::plan

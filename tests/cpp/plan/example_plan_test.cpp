@@ -9,7 +9,7 @@
 #include "serial/pickle/machine.h"
 #include "serial/pickle/writer.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 using Form = ExampleNode::Form;
@@ -311,4 +311,4 @@ TEST(ExampleMolecules, LabelsOfNoAtomsAreOneTensor) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -6,7 +6,7 @@
 
 #include "message_of.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 FieldDeclaration declared(const std::string& key, DType dtype, std::optional<Shape> shape,
@@ -70,4 +70,4 @@ TEST(FieldSet, EnergiesAndGeometry) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::plan

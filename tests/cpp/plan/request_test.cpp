@@ -5,7 +5,7 @@
 #include "message_of.h"
 #include "plan/batch_plan.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 constexpr OutputDims kDims{.molecules = 2, .atoms = 5, .edges = 7};
@@ -101,4 +101,4 @@ TEST(Output, WhatEqualsAFieldSharesItsPlaceOnce) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -8,7 +8,7 @@
 
 #include "message_of.h"
 
-namespace atompack::collate {
+namespace atompack::plan {
 namespace {
 
 FieldType of(DType dtype) { return {.dtype = dtype}; }
@@ -100,4 +100,4 @@ TEST(TypeRules, MissingValues) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::plan

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace atompack::collate {
+namespace atompack::threads {
 namespace {
 
 constexpr int64_t kWork = 1000;
@@ -107,4 +107,4 @@ TEST(AdaptiveParallelism, RunsAreTimed) {
 }
 
 }  // namespace
-}  // namespace atompack::collate
+}  // namespace atompack::threads

@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-namespace atompack {
+namespace atompack::threads {
 namespace {
 
 using namespace std::chrono_literals;
@@ -339,4 +339,4 @@ TEST(ForkedPipeline, AChildGetsErrorsAndLeavesTheParentAlone) {
 }
 
 }  // namespace
-}  // namespace atompack
+}  // namespace atompack::threads

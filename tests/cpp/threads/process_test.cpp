@@ -13,7 +13,7 @@
 
 #include "threads/per_process.h"
 
-namespace atompack::io {
+namespace atompack::threads {
 namespace {
 
 TEST(Process, AForkKnowsThatItIsOne) {
@@ -143,4 +143,4 @@ TEST_F(OfEachProcess, ThreadsOfAForkShareOne) {
 }
 
 }  // namespace
-}  // namespace atompack::io
+}  // namespace atompack::threads

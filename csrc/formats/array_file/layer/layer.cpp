@@ -121,7 +121,7 @@ class FileNumbers {
   size_t max_size_ = kMinSize;
 };
 
-const io::PerProcess<FileNumbers> numbers([] { return std::make_unique<FileNumbers>(); });
+const threads::PerProcess<FileNumbers> numbers([] { return std::make_unique<FileNumbers>(); });
 
 // Returns a number of this process that no other file has had. Files of equal version have the same one as long as one
 // of the results is alive: its owner has the file open, so no other file can get its inode. nullopt: shares none.

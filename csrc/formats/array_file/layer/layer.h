@@ -105,7 +105,7 @@ class BlockCache {
   Content& content() { return content_.get(); }
 
   uint64_t limit_;
-  io::PerProcess<Content> content_;
+  threads::PerProcess<Content> content_;
 };
 
 inline constexpr uint64_t kWholeBlock = ~uint64_t{0};

@@ -67,7 +67,7 @@ class BlockQueue {
   // Appended blocks: used by the pipeline while tasks are in it, otherwise by the caller.
   std::vector<StoredBlock> stored_;
   uint64_t end_ = 0;
-  OrderedPipeline<Block> pipeline_;  // last member: its threads use the others
+  threads::OrderedPipeline<Block> pipeline_;  // last member: its threads use the others
 };
 
 struct LayerOptions {

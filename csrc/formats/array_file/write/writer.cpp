@@ -441,16 +441,16 @@ auto with_context(const std::string& path, std::string_view name, const Action& 
 }  // namespace
 
 Writer::Writer(const std::string& path, WriterOptions options, io::FileSystem& files)
-    : path_(path), owner_(io::process_id()), impl_(std::make_unique<Impl>(path, std::move(options), files)) {}
+    : path_(path), owner_(threads::process_id()), impl_(std::make_unique<Impl>(path, std::move(options), files)) {}
 
 Writer::~Writer() {
-  if (owner_ == io::process_id()) return;
+  if (owner_ == threads::process_id()) return;
   // In a forked child there are no threads to stop, and locks may be held for ever.
   static_cast<void>(impl_.release());
 }
 
 Writer::Impl& Writer::use() const {
-  io::check_writer_of(owner_, path_);
+  threads::check_writer_of(owner_, path_);
   return *impl_;
 }
 

@@ -82,7 +82,7 @@ OpenForm open_first_form(const io::Location& store) {
   const auto names = store.is_remote() ? io::list_names(store) : std::nullopt;
   if (store.is_remote() && !names) {
     std::array<std::shared_ptr<const io::OpenFile>, std::size(kForms)> files;
-    parallel_for_each(files.size(), files.size(), [&](size_t i) { files[i] = open(kForms[i]); });
+    threads::parallel_for_each(files.size(), files.size(), [&](size_t i) { files[i] = open(kForms[i]); });
     const auto found = std::ranges::find_if(files, [](const auto& file) { return file != nullptr; });
     return found == files.end() ? OpenForm() : OpenForm{kForms[found - files.begin()], *found};
   }

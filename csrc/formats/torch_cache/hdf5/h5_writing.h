@@ -30,7 +30,7 @@ class H5Session {
   ~H5Session();
 
  private:
-  io::ForkLock lock_;
+  threads::ForkLock lock_;
   H5E_auto2_t report_ = nullptr;
   void* report_data_ = nullptr;
 };

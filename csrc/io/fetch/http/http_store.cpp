@@ -67,10 +67,10 @@ std::shared_ptr<Scheduler> make_scheduler(HttpOptions options) {
 }  // namespace
 
 TransferLoop::TransferLoop(HttpOptions options)
-    : scheduler_(make_scheduler(std::move(options))), owner_(process_id()) {}
+    : scheduler_(make_scheduler(std::move(options))), owner_(threads::process_id()) {}
 
 TransferLoop::~TransferLoop() {
-  if (owner_ != process_id() || is_gate_closed()) {
+  if (owner_ != threads::process_id() || is_gate_closed()) {
     static_cast<void>(new std::shared_ptr<Scheduler>(std::move(scheduler_)));  // its locks may be held for ever
     return;
   }
@@ -92,7 +92,7 @@ void TransferLoop::submit(CallPtr call) {
 void TransferLoop::cancel(const CallPtr& call) { scheduler_->cancel(call); }
 
 void TransferLoop::check_process() const {
-  if (owner_ != process_id()) {
+  if (owner_ != threads::process_id()) {
     throw std::runtime_error(
         "these threads belong to the process that started them, this is a fork: iterate or open anew");
   }

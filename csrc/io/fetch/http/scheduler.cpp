@@ -23,7 +23,7 @@ std::atomic<bool> is_closed{false};
 // thread that the fork does not have.
 std::shared_mutex& gate() {
   static const auto* const made =
-      new PerProcess<std::shared_mutex>([] { return std::make_unique<std::shared_mutex>(); });
+      new threads::PerProcess<std::shared_mutex>([] { return std::make_unique<std::shared_mutex>(); });
   return made->get();
 }
 

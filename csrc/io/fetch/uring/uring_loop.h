@@ -57,7 +57,7 @@ class UringLoop {
 
  private:
   class Ring;
-  PerProcess<Ring> ring_;
+  threads::PerProcess<Ring> ring_;
 };
 
 }  // namespace atompack::io::fetch

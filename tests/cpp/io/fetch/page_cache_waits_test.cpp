@@ -95,9 +95,9 @@ void throw_if_interrupted() {
 
 class PageCacheInterruption : public testing::Test {
  protected:
-  PageCacheInterruption() { set_interruption_check(&throw_if_interrupted); }
+  PageCacheInterruption() { threads::set_interruption_check(&throw_if_interrupted); }
   ~PageCacheInterruption() override {
-    set_interruption_check(nullptr);
+    threads::set_interruption_check(nullptr);
     is_interrupted = false;
   }
 };
