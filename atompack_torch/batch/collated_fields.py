@@ -9,16 +9,19 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch import storage
+from atompack_torch.batch.field_setting import check_name, check_value, field_id
 from atompack_torch.batch.storage import Structure, Value
-from atompack_torch.errors import UnknownFieldError
+from atompack_torch.errors import FieldError, UnknownFieldError
 from atompack_torch.fields import (
     ALIASES,
     ATOM_INDICES,
     BUILTIN,
+    BUILTINS,
     CANONICAL,
     COLUMNS,
     MASKS,
     NEIGHBORS,
+    RESERVED,
     TRIPLETS,
     FieldInfo,
     Level,
@@ -26,6 +29,7 @@ from atompack_torch.fields import (
     prefixed_id,
     similar_names,
 )
+from atompack_torch.options import check_choice
 
 _MAX_SHOWN = 20
 
@@ -294,6 +298,67 @@ class CollatedFields(FieldMapping[Value]):
         if name == "triplet_edges":
             return self._first_rows("edge_index")[:-1]
         return self.ptr[:-1] if name in ATOM_INDICES else None
+
+    def __setattr__(self, name: str, value: Tensor | Sequence[storage.Entry]) -> None:
+        self[name] = value
+
+    def __setitem__(self, name: str, value: Tensor | Sequence[storage.Entry]) -> None:
+        """Sets a field; the level of a new one follows from its first dimension.
+
+        Args:
+            name: as for ``set_field``.
+            value: as for ``set_field``.
+
+        Raises:
+            TypeError: the value is neither a tensor nor a list of strings.
+            FieldError: the first dimension is neither B nor N, or B equals N (``set_field`` takes
+                the level then), or the name belongs to something else.
+        """
+        check_name(name)
+        found = self._find(name)
+        if found is not None:
+            return self.set_field(found, value, self._infos[found].level)
+        if name in BUILTINS:
+            return self.set_field(name, value, BUILTINS[name].level)
+        n_atoms = len(self._fields["positions"])
+        rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
+        if n_atoms == len(self) == rows:
+            raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
+        return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
+
+    def set_field(self, name: str, value: Tensor | Sequence[storage.Entry], level: Level) -> None:
+        """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
+
+        Args:
+            name: a field of the batch, a label, or a new name (``properties/KEY`` and
+                ``atom_properties/KEY`` for keys that mean something else by themselves).
+            value: a tensor on the batch's device with B rows (level ``"molecule"``) or N rows
+                (``"atom"``), for labels of their shape; or a list of B strings or None. Fields of
+                edges and triplets can be replaced by others of the same shape.
+            level: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
+
+        Raises:
+            TypeError: the name is not a string, or the value neither a tensor nor a list of
+                strings.
+            ValueError: there is no such level.
+            FieldError: the length, shape, dtype, device or level is not that of the field, or the
+                name belongs to the batch itself.
+        """
+        check_name(name)
+        check_choice("level", level, ("molecule", "atom", "edge", "triplet"))
+        name = self._find(name) or name
+        known = self._infos.get(name)
+        expected = known.level if known else BUILTINS[name].level if name in BUILTINS else level
+        if known is None and name in RESERVED - BUILTINS.keys():
+            raise FieldError(f"field {name!r}: the name belongs to the batch itself")
+        if level != expected:
+            raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
+        if known is None and level in ("edge", "triplet"):
+            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
+        checked = check_value(self, name, value, level)
+        info = known or FieldInfo(*field_id(name, level), level)
+        set_infos(self, self._infos | {name: info})
+        self._fields[name] = checked
 
     def _disassemble(self) -> tuple[Structure, list[Tensor]]:
         structure, tensors = storage.disassemble(self._fields, self._infos, self._mask_rows)

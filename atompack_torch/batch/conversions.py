@@ -1,4 +1,4 @@
-"""Conversion of batches and structures to and from ASE and torch-geometric."""
+"""Conversion of molecules to and from ASE."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
-from atompack_torch.batch.presets import to_dict
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldInfo
 
@@ -22,25 +19,6 @@ _RESULTS = ("energy", "forces", "stress", "charges")
 _ROUNDING = 1e-9
 # Arrays that every ase.Atoms has.
 _OWN_ARRAYS = {"positions", "numbers", "momenta"}
-
-
-def to_pyg(batch: CollatedFields) -> Any:
-    """Returns a torch-geometric batch over the same tensors, which it can separate again."""
-    from torch_geometric.data import Batch, Data
-
-    fields = to_dict(batch, "pyg")
-    structure = {name: fields.pop(name) for name in ("batch", "ptr")}
-    if isinstance(edges := fields.get("triplet_edges"), Tensor):
-        fields["triplet_edges"] = edges.t()  # torch-geometric separates it along the first axis
-    data = Batch(_base_cls=Data, **fields, **structure)
-    data._num_graphs = len(batch)
-    data._slice_dict, data._inc_dict = {}, {}
-    for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
-        data._slice_dict[name] = batch._first_rows(listed)
-        first_targets = batch._first_targets(listed)
-        none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = none if first_targets is None else first_targets
-    return data
 
 
 class Parts(NamedTuple):

@@ -1,14 +1,12 @@
-"""Setting fields: checks of their names and values, and the base of batches."""
+"""Checks of the names and values of fields that are set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.collated_fields import CollatedFields, set_infos
 from atompack_torch.batch.storage import Entry, Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -19,15 +17,15 @@ from atompack_torch.fields import (
     EDGES,
     MOLECULE_PROPERTY,
     PREFIXES,
-    RESERVED,
     STRUCTURE,
     FieldId,
-    FieldInfo,
     Level,
     prefixed_id,
     squeeze_hint,
 )
-from atompack_torch.options import check_choice
+
+if TYPE_CHECKING:
+    from atompack_torch.batch.collated_fields import CollatedFields
 
 
 def check_name(name: Any) -> None:
@@ -152,70 +150,3 @@ def _check_dtype(batch: CollatedFields, name: str, value: Tensor) -> None:
     whole = name in STRUCTURE or name in COLUMNS
     if whole and name != "positions" and value.dtype != torch.int64:
         raise FieldError(f"field {name!r}: expected int64, got {kind}")
-
-
-class SettableFields(CollatedFields):
-    """Base of ``MoleculeBatch``: fields that can be set."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
-        self[name] = value
-
-    def __setitem__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
-        """Sets a field; the level of a new one follows from its first dimension.
-
-        Args:
-            name: as for ``set_field``.
-            value: as for ``set_field``.
-
-        Raises:
-            TypeError: the value is neither a tensor nor a list of strings.
-            FieldError: the first dimension is neither B nor N, or B equals N (``set_field`` takes
-                the level then), or the name belongs to something else.
-        """
-        check_name(name)
-        found = self._find(name)
-        if found is not None:
-            return self.set_field(found, value, self._infos[found].level)
-        if name in BUILTINS:
-            return self.set_field(name, value, BUILTINS[name].level)
-        n_atoms = len(self._fields["positions"])
-        rows = value.shape[0] if isinstance(value, Tensor) and value.dim() else None
-        if n_atoms == len(self) == rows:
-            raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
-        return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
-
-    def set_field(self, name: str, value: Tensor | Sequence[Entry], level: Level) -> None:
-        """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
-
-        Args:
-            name: a field of the batch, a label, or a new name (``properties/KEY`` and
-                ``atom_properties/KEY`` for keys that mean something else by themselves).
-            value: a tensor on the batch's device with B rows (level ``"molecule"``) or N rows
-                (``"atom"``), for labels of their shape; or a list of B strings or None. Fields of
-                edges and triplets can be replaced by others of the same shape.
-            level: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.
-
-        Raises:
-            TypeError: the name is not a string, or the value neither a tensor nor a list of
-                strings.
-            ValueError: there is no such level.
-            FieldError: the length, shape, dtype, device or level is not that of the field, or the
-                name belongs to the batch itself.
-        """
-        check_name(name)
-        check_choice("level", level, ("molecule", "atom", "edge", "triplet"))
-        name = self._find(name) or name
-        known = self._infos.get(name)
-        expected = known.level if known else BUILTINS[name].level if name in BUILTINS else level
-        if known is None and name in RESERVED - BUILTINS.keys():
-            raise FieldError(f"field {name!r}: the name belongs to the batch itself")
-        if level != expected:
-            raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
-        if known is None and level in ("edge", "triplet"):
-            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
-        checked = check_value(self, name, value, level)
-        info = known or FieldInfo(*field_id(name, level), level)
-        set_infos(self, self._infos | {name: info})
-        self._fields[name] = checked

@@ -10,8 +10,8 @@ from torch.utils import _pytree as pytree
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from atompack_torch._core import view_arena
-from atompack_torch.batch import conversions, html, joining, presets, storage
-from atompack_torch.batch.exports import ExportableFields
+from atompack_torch.batch import conversions, html, interop, joining, padding, storage
+from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.molecule_fields import fields_from_values
 from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
 from atompack_torch.batch.storage import Place, Structure, Value
@@ -25,6 +25,7 @@ from atompack_torch.options import check_choice
 
 if TYPE_CHECKING:
     import ase
+    import jraph
     from torch_geometric.data import Batch
 
 
@@ -118,7 +119,7 @@ class Molecule(MoleculeView):
         return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
 
 
-class MoleculeBatch(ExportableFields):
+class MoleculeBatch(CollatedFields):
     """B molecules with N atoms in total, collated into tensors.
 
     Fields are attributes and items: ``batch.forces``, ``batch["forces"]``. Every batch has
@@ -198,7 +199,7 @@ class MoleculeBatch(ExportableFields):
             ValueError: there is no such preset.
             FieldError: a property cannot be converted as the preset requires.
         """
-        return presets.to_dict(self, preset)
+        return interop.to_dict(self, preset)
 
     def to_pyg(self) -> Batch:
         """Returns a ``torch_geometric.data.Batch`` over the same tensors.
@@ -206,7 +207,64 @@ class MoleculeBatch(ExportableFields):
         Returns:
             The batch, with the names of torch-geometric; ``triplet_edges`` is (T, 2).
         """
-        return conversions.to_pyg(self)
+        return interop.to_pyg(self)
+
+    def padded_to(self, molecules: int, atoms: int, edges: int | None = None) -> MoleculeBatch:
+        """Pads the batch to a static shape, for CUDA graphs and compilers.
+
+            padded = batch.padded_to(**sampler.shape_of(batch)._asdict())
+            loss = (padded.molecule_mask * (energy - padded.energy) ** 2).sum()
+
+        All padding belongs to one dummy structure, which follows the molecules: its atoms lie on a
+        line, 1 apart, with the element of the first atom; its edges lead from its first atom to its
+        second, so that no distance is 0; its cell is the identity, ``index`` is -1. Labels of the
+        padding are 0 and masked, not NaN: products with ``atom_mask`` and the other masks, and
+        their gradients, stay finite. Further molecules are empty. A batch that has this shape
+        already is not padded, but gets the masks.
+
+        Args:
+            molecules: number of molecules of the result.
+            atoms: number of its atoms.
+            edges: number of its edges; required if the batch has ``edge_index``.
+
+        Returns:
+            A new batch with the fields ``molecule_mask`` (molecules,), ``atom_mask`` (atoms,) and
+            ``edge_mask`` (edges,) bool, False for the padding. Batches without padding have them
+            too, as attributes.
+
+        Raises:
+            TypeError: a number is not an integer.
+            FieldError: the batch is larger, there is no room for a dummy structure of two atoms,
+                or a field cannot be padded: triplets, derivatives, and fields whose shape differs
+                between molecules.
+        """
+        return MoleculeBatch(*padding.padded(self, molecules, atoms, edges))
+
+    def to_dlpack(self) -> dict[str, Tensor]:
+        """Returns the tensors by name, for ``from_dlpack`` of another library, without a copy.
+
+            arrays = {name: jax.dlpack.from_dlpack(x) for name, x in batch.to_dlpack().items()}
+
+        Returns:
+            Name to tensor, each without gradients, so that it has ``__dlpack__``. They share the
+            memory of the batch. Strings and fields whose shape differs between molecules are left
+            out.
+        """
+        return interop.to_dlpack(self)
+
+    def to_jraph(self) -> jraph.GraphsTuple:
+        """Returns the batch as a ``jraph.GraphsTuple`` of NumPy arrays.
+
+        Returns:
+            ``nodes``, ``edges`` and ``globals`` are dicts of the fields of atoms, edges and
+            molecules, which share the memory of the batch. Messages go from neighbors
+            (``senders``, row 1 of ``edge_index``) to centers (``receivers``, row 0); both are
+            copies.
+
+        Raises:
+            FieldError: the batch has no ``edge_index``, or is not on the CPU.
+        """
+        return interop.to_jraph(self)
 
     def to_ase(self) -> list[ase.Atoms]:
         """Converts the molecules to ``ase.Atoms``.

@@ -1,8 +1,8 @@
-"""Batches as plain dicts in the names and conventions of other libraries."""
+"""Batches for other libraries: dicts in their names, torch-geometric, DLPack, jraph."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,12 @@ from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+
+if TYPE_CHECKING:
+    import jraph
+
+# Fields of a batch's structure that a jraph.GraphsTuple holds in other ways.
+_STRUCTURE = ("ptr", "batch", "n_atoms", "edge_index")
 
 # Field -> name in the other library, where they differ.
 PRESETS: dict[str, dict[str, str]] = {
@@ -125,3 +131,53 @@ def _to_integers(name: str, value: Value, rows: int) -> Tensor:
 def _to_strings(values: Any) -> list[Any]:
     entries = values.tolist() if isinstance(values, Tensor) else values
     return ["" if entry is None else str(entry) for entry in entries]
+
+
+def to_pyg(batch: CollatedFields) -> Any:
+    """Returns a torch-geometric batch over the same tensors, which it can separate again."""
+    from torch_geometric.data import Batch, Data
+
+    fields = to_dict(batch, "pyg")
+    structure = {name: fields.pop(name) for name in ("batch", "ptr")}
+    if isinstance(edges := fields.get("triplet_edges"), Tensor):
+        fields["triplet_edges"] = edges.t()  # torch-geometric separates it along the first axis
+    data = Batch(_base_cls=Data, **fields, **structure)
+    data._num_graphs = len(batch)
+    data._slice_dict, data._inc_dict = {}, {}
+    for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
+        data._slice_dict[name] = batch._first_rows(listed)
+        first_targets = batch._first_targets(listed)
+        none = torch.zeros(len(batch), dtype=torch.int64)
+        data._inc_dict[name] = none if first_targets is None else first_targets
+    return data
+
+
+def to_dlpack(batch: CollatedFields) -> dict[str, Tensor]:
+    """Implements ``MoleculeBatch.to_dlpack``."""
+    return {name: value.detach() for name, value in batch.items() if isinstance(value, Tensor)}
+
+
+def to_jraph(batch: CollatedFields) -> jraph.GraphsTuple:
+    """Implements ``MoleculeBatch.to_jraph``."""
+    import jraph
+
+    if "edge_index" not in batch:
+        raise FieldError("to_jraph: expected a batch with edge_index, as neighbors= makes it")
+    if batch.ptr.device.type != "cpu":
+        raise FieldError(f"to_jraph: expected a batch on cpu, got {batch.ptr.device}")
+    rows: dict[str, dict[str, Any]] = {"atom": {}, "edge": {}, "molecule": {}}
+    for name, tensor in to_dlpack(batch).items():
+        level = batch.level(name)
+        if name not in _STRUCTURE and level in rows:
+            rows[level][name] = tensor.numpy()
+    centers, neighbors = batch.edge_index.detach().unbind(0)
+    n_edges = torch.bincount(batch.batch[centers], minlength=len(batch))
+    return jraph.GraphsTuple(
+        nodes=rows["atom"],
+        edges=rows["edge"],
+        senders=neighbors.numpy().copy(),  # jraph.unbatch_np changes them in place
+        receivers=centers.numpy().copy(),
+        globals=rows["molecule"],
+        n_node=batch.n_atoms.numpy(),
+        n_edge=n_edges.numpy(),
+    )
