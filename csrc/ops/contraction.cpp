@@ -32,27 +32,27 @@ DerivativeTensors check_tensors(const DerivativeTensors& rows, at::ScalarType ty
   const int64_t n_edges = rows.radial_center.numel(), n_triplets = rows.angular_center.numel();
   const int64_t n_radial = order_of(rows.radial_grads, "radial_dG_drij");
   const int64_t n_angular = order_of(rows.grads_i, "angular_grads_i");
-  expect_tensor(rows.radial_center, "radial_center_idx", at::kLong, {n_edges});
-  expect_tensor(rows.radial_neighbor, "radial_neighbor_idx", at::kLong, {n_edges});
-  expect_tensor(rows.radial_grads, "radial_dG_drij", type, {n_edges, n_radial, 3});
-  expect_tensor(rows.angular_center, "angular_center_idx", at::kLong, {n_triplets});
-  expect_tensor(rows.angular_j, "angular_neighbor_j_idx", at::kLong, {n_triplets});
-  expect_tensor(rows.angular_k, "angular_neighbor_k_idx", at::kLong, {n_triplets});
-  expect_tensor(rows.grads_i, "angular_grads_i", type, {n_triplets, n_angular, 3});
-  expect_tensor(rows.grads_j, "angular_grads_j", type, {n_triplets, n_angular, 3});
-  expect_tensor(rows.grads_k, "angular_grads_k", type, {n_triplets, n_angular, 3});
+  collate::expect_tensor(rows.radial_center, "radial_center_idx", at::kLong, {n_edges});
+  collate::expect_tensor(rows.radial_neighbor, "radial_neighbor_idx", at::kLong, {n_edges});
+  collate::expect_tensor(rows.radial_grads, "radial_dG_drij", type, {n_edges, n_radial, 3});
+  collate::expect_tensor(rows.angular_center, "angular_center_idx", at::kLong, {n_triplets});
+  collate::expect_tensor(rows.angular_j, "angular_neighbor_j_idx", at::kLong, {n_triplets});
+  collate::expect_tensor(rows.angular_k, "angular_neighbor_k_idx", at::kLong, {n_triplets});
+  collate::expect_tensor(rows.grads_i, "angular_grads_i", type, {n_triplets, n_angular, 3});
+  collate::expect_tensor(rows.grads_j, "angular_grads_j", type, {n_triplets, n_angular, 3});
+  collate::expect_tensor(rows.grads_k, "angular_grads_k", type, {n_triplets, n_angular, 3});
   if (rows.radial_spin.has_value() != rows.angular_spin.has_value()) {
     throw FieldError("typespin: expected both edge and triplet fields, or neither, got one");
   }
-  if (rows.radial_spin) expect_tensor(*rows.radial_spin, "radial_neighbor_typespin", type, {n_edges});
-  if (rows.angular_spin) expect_tensor(*rows.angular_spin, "angular_triplet_typespin", type, {n_triplets});
+  if (rows.radial_spin) collate::expect_tensor(*rows.radial_spin, "radial_neighbor_typespin", type, {n_edges});
+  if (rows.angular_spin) collate::expect_tensor(*rows.angular_spin, "angular_triplet_typespin", type, {n_triplets});
   DerivativeTensors all = rows;
   for (at::Tensor* tensor : {&all.radial_center, &all.radial_neighbor, &all.radial_grads, &all.angular_center,
                              &all.angular_j, &all.angular_k, &all.grads_i, &all.grads_j, &all.grads_k}) {
-    *tensor = in_plain_memory(*tensor);
+    *tensor = collate::in_plain_memory(*tensor);
   }
-  if (all.radial_spin) all.radial_spin = in_plain_memory(*all.radial_spin);
-  if (all.angular_spin) all.angular_spin = in_plain_memory(*all.angular_spin);
+  if (all.radial_spin) all.radial_spin = collate::in_plain_memory(*all.radial_spin);
+  if (all.angular_spin) all.angular_spin = collate::in_plain_memory(*all.angular_spin);
   return all;
 }
 
@@ -160,10 +160,11 @@ template <typename Body>
 void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t n_atoms, const Body& body) {
   static threads::AdaptiveParallelism pace;
   const int64_t bytes = bytes_of(rows);
-  const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(bytes / kMinBytes, int64_t{1}));
+  const int64_t max_threads =
+      std::clamp(collate::usable_threads(0), int64_t{1}, std::max(bytes / kMinBytes, int64_t{1}));
   threads::run_adaptively(pace, bytes, max_threads, [&](int64_t n_threads) {
     const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
-    for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
+    collate::for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
   });
 }
 
@@ -202,19 +203,19 @@ at::Tensor transpose_as(const at::Tensor& forces, const DerivativeTensors& rows,
 at::Tensor contract(const at::Tensor& weights, const DerivativeTensors& rows, const at::Tensor& ptr) {
   check_type(weights, "dE_dfeatures");
   const DerivativeTensors all = check_tensors(rows, weights.scalar_type());
-  expect_tensor(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
-  expect_ptr(ptr, weights.size(0));
+  collate::expect_tensor(weights, "dE_dfeatures", weights.scalar_type(), {weights.size(0), n_features_of(all)});
+  collate::expect_ptr(ptr, weights.size(0));
   const auto as = weights.scalar_type() == at::kFloat ? contract_as<float> : contract_as<double>;
-  return as(in_plain_memory(weights), all, ptr);
+  return as(collate::in_plain_memory(weights), all, ptr);
 }
 
 at::Tensor contract_transposed(const at::Tensor& forces, const DerivativeTensors& rows, const at::Tensor& ptr) {
   check_type(forces, "forces");
   const DerivativeTensors all = check_tensors(rows, forces.scalar_type());
-  expect_tensor(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
-  expect_ptr(ptr, forces.size(0));
+  collate::expect_tensor(forces, "forces", forces.scalar_type(), {forces.size(0), 3});
+  collate::expect_ptr(ptr, forces.size(0));
   const auto as = forces.scalar_type() == at::kFloat ? transpose_as<float> : transpose_as<double>;
-  return as(in_plain_memory(forces), all, ptr);
+  return as(collate::in_plain_memory(forces), all, ptr);
 }
 
 }  // namespace atompack::ops

@@ -31,15 +31,16 @@ std::span<const T> values_of(const at::Tensor& tensor) {
 // Requires matching types and shapes; returns dense CPU tensors.
 Structures check_tensors(const Structures& structures) {
   const int64_t n_atoms = structures.atomic_numbers.numel();
-  expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
-  expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
-  expect_ptr(structures.ptr, n_atoms);
+  collate::expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
+  collate::expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
+  collate::expect_ptr(structures.ptr, n_atoms);
   const int64_t n_molecules = structures.ptr.numel() - 1;
-  if (structures.cell) expect_tensor(*structures.cell, "cell", at::kDouble, {n_molecules, 3, 3});
-  expect_tensor(structures.periodic, "pbc", at::kBool, {n_molecules, 3});
+  if (structures.cell) collate::expect_tensor(*structures.cell, "cell", at::kDouble, {n_molecules, 3, 3});
+  collate::expect_tensor(structures.periodic, "pbc", at::kBool, {n_molecules, 3});
   Structures all = structures;
-  for (at::Tensor* tensor : {&all.positions, &all.atomic_numbers, &all.periodic}) *tensor = in_plain_memory(*tensor);
-  if (all.cell) all.cell = in_plain_memory(*all.cell);
+  for (at::Tensor* tensor : {&all.positions, &all.atomic_numbers, &all.periodic})
+    *tensor = collate::in_plain_memory(*tensor);
+  if (all.cell) all.cell = collate::in_plain_memory(*all.cell);
   return all;
 }
 
@@ -172,7 +173,7 @@ Features allocate(const Chebyshev& descriptor, std::vector<Part>& parts, bool de
     n_edges += part.near.n_edges();
     n_triplets += part.near.n_triplets();
   }
-  std::vector<TensorSpec> specs;
+  std::vector<collate::TensorSpec> specs;
   const auto add = [&](DType type, std::vector<int64_t> shape) { specs.push_back({type, std::move(shape)}); };
   add(dtype, {parts.back().last_atom, static_cast<int64_t>(descriptor.n_features())});
   if (derivatives) {
@@ -184,7 +185,7 @@ Features allocate(const Chebyshev& descriptor, std::vector<Part>& parts, bool de
     for (int i = 0; i < 3; ++i) add(dtype, {triplets, static_cast<int64_t>(descriptor.n_angular()), 3});
     if (descriptor.multi()) add(dtype, {triplets});
   }
-  const std::vector<at::Tensor> tensors = allocate_tensors(specs, ArenaKind::heap).views;
+  const std::vector<at::Tensor> tensors = collate::allocate_tensors(specs, collate::ArenaKind::heap).views;
   Features made{.features = tensors.front(), .derivatives = {}};
   made.derivatives.assign(tensors.begin() + 1, tensors.end());
   return made;
@@ -198,7 +199,7 @@ void fill(const Chebyshev& descriptor, const std::vector<Part>& parts, std::span
       has_rows ? rows_in<Real>(features.derivatives, descriptor.multi()) : DerivativeRows<Real>{};
   auto* const first = features.features.mutable_data_ptr<Real>();
   const auto shares = split_work(parts, parts.size());
-  for_each_range(std::ssize(shares), [&](int64_t number) {
+  collate::for_each_range(std::ssize(shares), [&](int64_t number) {
     physics::ChebyshevScratch scratch = descriptor.scratch();
     for (const PartCenters& range : shares[static_cast<size_t>(number)]) {
       const Part& part = *range.part;
@@ -246,11 +247,12 @@ Features Featurizer::compute(const Structures& given, bool derivatives, DType dt
   const Structures structures = check_tensors(given);
   const std::vector<int32_t> species = species_of(structures);
   const int64_t n_atoms = structures.positions.size(0);
-  const int64_t max_threads = std::clamp(usable_threads(0), int64_t{1}, std::max(n_atoms / kMinAtoms, int64_t{1}));
+  const int64_t max_threads =
+      std::clamp(collate::usable_threads(0), int64_t{1}, std::max(n_atoms / kMinAtoms, int64_t{1}));
   return threads::run_adaptively(pace, n_atoms, max_threads, [&](int64_t n_threads) {
     std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
-    for_each_range(std::ssize(parts),
-                   [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
+    collate::for_each_range(std::ssize(parts),
+                            [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
     Features made = allocate(descriptor_, parts, derivatives, dtype);
     (dtype == DType::float32 ? fill<float> : fill<double>)(descriptor_, parts, species, made);
     return made;

@@ -54,19 +54,19 @@ class Structures64 {
           .at_field("positions");
     }
     const int64_t n_atoms = given.positions.size(0);
-    expect_tensor(given.positions, "positions", type, {n_atoms, 3});
-    expect_ptr(given.ptr, n_atoms);
+    collate::expect_tensor(given.positions, "positions", type, {n_atoms, 3});
+    collate::expect_ptr(given.ptr, n_atoms);
     const int64_t n = given.ptr.numel() - 1;
-    positions_ = in_plain_memory(given.positions).to(at::kDouble);
+    positions_ = collate::in_plain_memory(given.positions).to(at::kDouble);
     ptr_ = given.ptr;
     if (given.cell) {
-      expect_tensor(*given.cell, "cell", type, {n, 3, 3});
-      cell_ = in_plain_memory(*given.cell).to(at::kDouble);
+      collate::expect_tensor(*given.cell, "cell", type, {n, 3, 3});
+      cell_ = collate::in_plain_memory(*given.cell).to(at::kDouble);
     }
     if (given.periodic) {
       if (!given.cell) throw FieldError("pbc: expected a cell too").at_field("pbc");
-      expect_tensor(*given.periodic, "pbc", at::kBool, {n, 3});
-      periodic_ = in_plain_memory(*given.periodic);
+      collate::expect_tensor(*given.periodic, "pbc", at::kBool, {n, 3});
+      periodic_ = collate::in_plain_memory(*given.periodic);
     }
   }
 
@@ -97,12 +97,12 @@ class Structures64 {
 
 // Memory that was used before costs less than fresh one.
 at::Tensor made_from_pool(DType dtype, std::vector<int64_t> shape) {
-  return allocate_tensors({{{dtype, std::move(shape)}}}, ArenaKind::heap).views.front();
+  return collate::allocate_tensors({{{dtype, std::move(shape)}}}, collate::ArenaKind::heap).views.front();
 }
 
 threads::ChunkedLoops chunked_loops(int64_t n_threads) {
   return {static_cast<size_t>(n_threads), [n_threads](size_t n_tasks, const std::function<void(size_t)>& task) {
-            for_each_task(n_threads, n_tasks, task);
+            collate::for_each_task(n_threads, n_tasks, task);
           }};
 }
 
@@ -116,7 +116,7 @@ class LargeStructure {
     search_.prepare(positions, lattice, chunked_loops(std::min(n_threads, kMaxChunks)));
     runs_.resize(positions.size() / 3 + 1);
     pieces_.resize((search_.n_places() + kPiece - 1) / kPiece);
-    for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(number, positions); });
+    collate::for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(number, positions); });
     runs_.back() = {};
     for (Run& run : runs_) n_pairs_ += std::exchange(run.row, n_pairs_);
   }
@@ -127,7 +127,7 @@ class LargeStructure {
   template <typename Real>
   void write(int64_t first_atom, int64_t* i, int64_t* j, Real* shift) const {
     const size_t n_atoms = runs_.size() - 1;
-    for_each_task(n_threads_, (n_atoms + kPiece - 1) / kPiece, [&](size_t number) {
+    collate::for_each_task(n_threads_, (n_atoms + kPiece - 1) / kPiece, [&](size_t number) {
       for (size_t atom = kPiece * number; atom < std::min(kPiece * (number + 1), n_atoms); ++atom) {
         const Run& run = runs_[atom];
         const auto count = static_cast<size_t>(runs_[atom + 1].row - run.row);
@@ -207,7 +207,7 @@ class PairFinder {
     for (const PairPart& part : parts_) firsts.push_back(firsts.back() + part.size());
     const int64_t count = firsts.back();
     const PairTensors made{made_from_pool(DType::int64, {2, count}),
-                           made_from_pool(dtype_of(positions.scalar_type()), {count, 3})};
+                           made_from_pool(collate::dtype_of(positions.scalar_type()), {count, 3})};
     if (positions.scalar_type() == at::kFloat) {
       write_as<float>(made, firsts, n_threads);
     } else {
@@ -234,7 +234,7 @@ class PairFinder {
       parts_.push_back({first, next});
       first = next;
     }
-    for_each_task(n_threads, parts_.size() - first_part, [&](size_t number) {
+    collate::for_each_task(n_threads, parts_.size() - first_part, [&](size_t number) {
       PairPart& part = parts_[first_part + number];
       NeighborSearch search(options_);
       for (size_t structure = part.first; structure < part.last; ++structure) {
@@ -257,7 +257,7 @@ class PairFinder {
     const int64_t count = firsts.back();
     auto* const index = made.index.mutable_data_ptr<int64_t>();
     auto* const shift = made.shift.mutable_data_ptr<Real>();
-    for_each_task(n_threads, parts_.size(), [&](size_t number) {
+    collate::for_each_task(n_threads, parts_.size(), [&](size_t number) {
       if (parts_[number].large) return;
       write_index(parts_[number], firsts[number], count, index);
       write_shift(*parts_[number].pairs, shift + 3 * firsts[number]);
@@ -315,8 +315,8 @@ PairTensors find_neighbors(const StructureTensors& structures, const NeighborOpt
     finder.find(n_threads);
     return finder.write(structures.positions, n_threads);
   };
-  if (n_atoms >= kWorthThreads) return find(usable_threads(0));
-  return threads::run_adaptively(pace, n_atoms, usable_threads(0), find);
+  if (n_atoms >= kWorthThreads) return find(collate::usable_threads(0));
+  return threads::run_adaptively(pace, n_atoms, collate::usable_threads(0), find);
 }
 
 }  // namespace atompack::ops

@@ -172,20 +172,20 @@ Structures structures_of(const at::Tensor& positions, const at::Tensor& atomic_n
   }
   if (pbc && !cell) throw FieldError("pbc: expected a cell too").at_field("pbc");
   const int64_t n = std::max<int64_t>(ptr.numel() - 1, 0);
-  Structures all{.positions = in_plain_memory(positions).to(at::kDouble),
-                 .atomic_numbers = in_plain_memory(atomic_numbers),
+  Structures all{.positions = collate::in_plain_memory(positions).to(at::kDouble),
+                 .atomic_numbers = collate::in_plain_memory(atomic_numbers),
                  .ptr = ptr.contiguous(),
                  .cell = std::nullopt,
-                 .periodic = pbc ? in_plain_memory(*pbc)
+                 .periodic = pbc ? collate::in_plain_memory(*pbc)
                                  : at::full({n, 3}, cell.has_value(), positions.options().dtype(at::kBool))};
-  if (cell) all.cell = in_plain_memory(*cell).to(at::kDouble);
+  if (cell) all.cell = collate::in_plain_memory(*cell).to(at::kDouble);
   return all;
 }
 
 Features computed(bool derivatives, ATOMPACK_DESCRIBED) {
   const Featurizer featurizer = featurizer_of(species, rad_order, rad_cutoff, ang_order, ang_cutoff, min_cutoff);
   return featurizer.compute(structures_of(positions, atomic_numbers, ptr, cell, pbc), derivatives,
-                            dtype_of(positions.scalar_type()));
+                            collate::dtype_of(positions.scalar_type()));
 }
 
 // The columns of the derivatives that were made; none of spins for one species.
@@ -253,23 +253,23 @@ TORCH_LIBRARY(atompack_torch, library) {
 }
 
 TORCH_LIBRARY_IMPL(atompack_torch, CPU, library) {
-  library.impl("contract_forces", atompack::collate::contract_on_cpu);
-  library.impl("contract_forces_transposed", atompack::collate::transpose_on_cpu);
-  library.impl("neighbor_list", atompack::collate::neighbors_on_cpu);
-  library.impl("chebyshev_features", atompack::collate::features_on_cpu);
-  library.impl("chebyshev_gradient", atompack::collate::gradient_on_cpu);
-  library.impl("chebyshev_changes", atompack::collate::changes_on_cpu);
+  library.impl("contract_forces", atompack::ops::contract_on_cpu);
+  library.impl("contract_forces_transposed", atompack::ops::transpose_on_cpu);
+  library.impl("neighbor_list", atompack::ops::neighbors_on_cpu);
+  library.impl("chebyshev_features", atompack::ops::features_on_cpu);
+  library.impl("chebyshev_gradient", atompack::ops::gradient_on_cpu);
+  library.impl("chebyshev_changes", atompack::ops::changes_on_cpu);
 }
 
 TORCH_LIBRARY_IMPL(atompack_torch, CUDA, library) {
-  library.impl("contract_forces", atompack::collate::contract_anywhere);
-  library.impl("contract_forces_transposed", atompack::collate::transpose_anywhere);
+  library.impl("contract_forces", atompack::ops::contract_anywhere);
+  library.impl("contract_forces_transposed", atompack::ops::transpose_anywhere);
 }
 
 TORCH_LIBRARY_IMPL(atompack_torch, Meta, library) {
-  library.impl("contract_forces", atompack::collate::contract_sizes);
-  library.impl("contract_forces_transposed", atompack::collate::transpose_sizes);
-  library.impl("chebyshev_features", atompack::collate::features_sizes);
-  library.impl("chebyshev_gradient", atompack::collate::gradient_sizes);
-  library.impl("chebyshev_changes", atompack::collate::changes_sizes);
+  library.impl("contract_forces", atompack::ops::contract_sizes);
+  library.impl("contract_forces_transposed", atompack::ops::transpose_sizes);
+  library.impl("chebyshev_features", atompack::ops::features_sizes);
+  library.impl("chebyshev_gradient", atompack::ops::gradient_sizes);
+  library.impl("chebyshev_changes", atompack::ops::changes_sizes);
 }

@@ -59,6 +59,8 @@ OWN = {
         "ops",
     },
 }
+# Folders whose namespace is `atompack` itself.
+PLAIN = {"base", "model"}
 # Single headers from other layers: memory as the system gives it, and checksums.
 EXTRA = {
     "collate": {"io/shared_ring.h", "io/huge_pages.h"},
@@ -118,6 +120,20 @@ def include_breaches(folder: Path, layer: str, text: str) -> list[str]:
         if not ours and not (STANDARD.fullmatch(name) or _matches(OUTSIDE.get(layer, []), name)):
             found.append(f"{line}: {layer} includes <{name}>")
     return found
+
+
+def namespace_breaches(path: str, text: str) -> Iterator[str]:
+    """The namespaces of ours that a C++ file opens and that no folder of its path is named after.
+
+    Args:
+        path: of the file below csrc.
+        text: its content.
+    """
+    folders = path.split("/")[:-1]
+    for match in re.finditer(r"^namespace atompack(?:::(\w+))?[\w:]* \{", text, re.MULTILINE):
+        if match[1] not in ([None] if folders[0] in PLAIN else folders):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{line}: expected a namespace named after a folder, got atompack::{match[1]}"
 
 
 def _may_include(layer: str, name: str) -> bool:
@@ -314,6 +330,7 @@ def find_breaches() -> list[str]:
 
     for source in SOURCES:
         layer, text = layer_of(source.relative_to(CSRC).as_posix()), source.read_text()
+        add(source, namespace_breaches(source.relative_to(CSRC).as_posix(), text))
         if layer in OWN:
             add(source, include_breaches(source.parent, layer, text))
         else:

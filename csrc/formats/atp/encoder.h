@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "formats/atp/columns.h"
 #include "formats/atp/reader.h"
 #include "formats/atp/schema.h"
-#include "model/columns.h"
 
 namespace atompack::atp {
 

@@ -8,11 +8,11 @@
 
 #include "base/bytes.h"
 #include "codec/codec.h"
+#include "formats/atp/columns.h"
 #include "formats/atp/encoder.h"
 #include "formats/atp/header.h"
 #include "formats/atp/index.h"
 #include "io/file_system.h"
-#include "model/columns.h"
 #include "threads/ordered_pipeline.h"
 
 namespace atompack::atp {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/columns.h"
+#include "formats/atp/columns.h"
 
 namespace atompack::test {
 
