@@ -126,7 +126,7 @@ class Server {
     }
   }
 
-  // Reads requests, and goes on with an answer that did not fit into the socket.
+  // Reads requests, and continues with an answer that did not fit into the socket.
   void serve(int fd) {
     Connection* const connection = connections_[fd].get();
     if (connection == nullptr) return;

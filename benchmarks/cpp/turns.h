@@ -15,7 +15,7 @@ struct Way {
   std::function<void()> run;
 };
 
-// Keeps the compiler from leaving out the computation of a value.
+// Keeps the compiler from omitting the computation of a value.
 template <typename T>
 void keep(const T& value) {
   asm volatile("" : : "r"(&value) : "memory");

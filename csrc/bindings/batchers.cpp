@@ -212,7 +212,7 @@ int64_t SubsetView::number(py::handle item) const {
   if (is_tensor(item)) {
     const at::Tensor& tensor = as_tensor(item);
     check_memory(tensor);
-    if (tensor.dim() != 0) refuse(cat("a tensor of ", shape_of(tensor), " in place of a number"));
+    if (tensor.dim() != 0) refuse(cat("a tensor of ", shape_of(tensor), " instead of a number"));
     Numbers found;
     add_integers(tensor, found);
     return found.front();

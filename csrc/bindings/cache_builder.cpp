@@ -22,7 +22,7 @@ using torch_cache::EntryColumns;
 using torch_cache::LabelColumn;
 using torch_cache::ValueColumn;
 
-// Tensors by name, contiguous on the CPU; missing ones are None or left out.
+// Tensors by name, contiguous on the CPU; missing ones are None or omitted.
 using Columns = std::map<std::string, std::optional<at::Tensor>>;
 
 void check_plain(const Columns& columns) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // bits reversed
 
-// Tables to process 8 bytes at once: entry [k][b] is the remainder of byte b followed by k zero bytes.
+// Tables to process 8 bytes at a time: entry [k][b] is the remainder of byte b followed by k zero bytes.
 constexpr auto kTables = [] {
   std::array<std::array<uint32_t, 256>, 8> tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -40,7 +40,8 @@ uint32_t add_byte(uint32_t crc, std::byte byte) {
 
 #if defined(__x86_64__)
 
-// The instruction takes three cycles, and one can start in each: three runs of bytes are computed at once and joined.
+// The instruction takes three cycles, and one can start in each: three runs of bytes are computed in parallel and
+// joined.
 constexpr size_t kRun = 1360;  // three of them fit into 4,096 bytes
 
 // Remainders of a byte of the checksum, for each of its four places, followed by kRun zero bytes.

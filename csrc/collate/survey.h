@@ -30,7 +30,7 @@ struct SurveyFault {
 
 struct Survey {
   plan::FieldTable unlisted;                    // fields that no schema lists, numbered after those of the set
-  std::vector<plan::Observation> observations;  // sorted by molecule; damaged values are left out
+  std::vector<plan::Observation> observations;  // sorted by molecule; damaged values are omitted
   std::vector<SurveyFault> faults;              // only if tolerated; otherwise they are thrown
 };
 

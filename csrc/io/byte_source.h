@@ -42,7 +42,7 @@ class ByteSource {
   Bytes whole() const { return {first_, is_mapped_ ? static_cast<size_t>(length_) : 0}; }
 
   // Bytes inside of length(): a view of the mapping, or of the buffer that `buffer()` returns, which is valid until
-  // that is used again. Up to `ahead` bytes are read at once, for small ranges that follow each other. Throws
+  // that is used again. Up to `ahead` bytes are read together, for small ranges that follow each other. Throws
   // CorruptFileError if the file was truncated.
   template <typename BufferOf>
   Bytes bytes(uint64_t offset, uint64_t n, const BufferOf& buffer, uint64_t ahead = 0) const {

@@ -35,7 +35,7 @@ class WritableFile : public ReadableFile {
   virtual void sync() = 0;
 };
 
-// A locked file under a hidden name beside its final path, invisible there until publish(). The lock is kept after
+// A locked file under a hidden name next to its final path, invisible there until publish(). The lock is kept after
 // publish(); an unpublished file is removed on destruction.
 class NewFile : public WritableFile {
  public:
@@ -57,7 +57,7 @@ class FileSystem {
 
   // Creates an empty file; one left by a writer that died is emptied and reused.
   virtual std::unique_ptr<NewFile> create(const std::string& path) = 0;
-  // Opens and locks an existing file. IoError (ENOENT) if there is none.
+  // Opens and locks an existing file. IoError (ENOENT) if missing.
   virtual std::unique_ptr<WritableFile> lock(const std::string& path) = 0;
   // Removes the file if it exists; durable, like all methods below.
   virtual void remove(const std::string& path) = 0;

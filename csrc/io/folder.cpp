@@ -185,7 +185,7 @@ void UnpublishedFolder::exchange() {
   if (::stat(path_.c_str(), &old) != 0 || ::chmod(present_path_.c_str(), old.st_mode & 07777) != 0) throw_errno(path_);
   exchange_names(present_path_, path_);
   is_published_ = true;
-  ::flock(fd_.get(), LOCK_UN);  // at once, even if a forked child still holds the descriptor
+  ::flock(fd_.get(), LOCK_UN);  // immediately, even if a forked child still holds the descriptor
   sync_folder_of(path_);
   // What cannot be removed stays under the hidden name, where the next writer of this path tries again.
   std::error_code ignored;

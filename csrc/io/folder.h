@@ -29,7 +29,7 @@ void sync_folder_of(const std::string& path);
 // Suffix of files and folders that are not published yet.
 inline constexpr std::string_view kStagingSuffix = ".new";
 
-// Hidden name beside the path, the same for every writer of it, so that its lock excludes them from each other.
+// Hidden name next to the path, the same for every writer of it, so that its lock excludes them from each other.
 std::string unpublished_path(const std::string& path);
 
 // Throws IoError (EEXIST) if the target exists; returns false if the file system has no exclusive rename.
@@ -47,7 +47,7 @@ class LockedFolder {
   explicit LockedFolder(const std::string& path);
   LockedFolder(const LockedFolder&) = delete;
   LockedFolder& operator=(const LockedFolder&) = delete;
-  // Releases the lock at once, even if a forked child still holds the descriptor; does nothing in that child.
+  // Releases the lock immediately, even if a forked child still holds the descriptor; does nothing in that child.
   ~LockedFolder();
 
  private:
@@ -61,7 +61,7 @@ enum class Existing : uint8_t { refuse, replace };
 // For one thread at a time. Every failure is an IoError that names the path.
 class UnpublishedFolder {
  public:
-  // Creates an empty folder beside `path`, after removing what a writer that died left there. Throws IoError (EEXIST)
+  // Creates an empty folder next to `path`, after removing what a writer that died left there. Throws IoError (EEXIST)
   // if `path` exists and is not to be replaced, LockedError if another writer is creating or replacing it.
   explicit UnpublishedFolder(std::string path, Existing existing = Existing::refuse);
   UnpublishedFolder(const UnpublishedFolder&) = delete;

@@ -41,7 +41,7 @@ class LocalFile final : public OpenFile {
 // Keeps the file open, so that truncation is detected before the mapping is touched.
 class MappedFile final : public ByteSource {
  public:
-  // Maps the first `length` bytes, which the file has. `populate` reads them into memory at once.
+  // Maps the first `length` bytes, which the file has. `populate` reads them into memory immediately.
   MappedFile(std::shared_ptr<const LocalFile> file, uint64_t length, Access access, bool populate);
   ~MappedFile() override;
 

@@ -23,7 +23,7 @@ SharedLock::SharedLock(const std::string& path, const FileIdentity& identity) : 
   }
 }
 
-// At once, even if a forked child holds the descriptor.
+// Immediately, even if a forked child holds the descriptor.
 SharedLock::~SharedLock() { ::flock(fd_.get(), LOCK_UN); }
 
 namespace {

@@ -28,11 +28,11 @@ class SharedLock {
 // The lock belongs to the descriptor and ends with the process. Not thread-safe beyond the guarantees of WritableFile.
 class LockedFile final : public WritableFile {
  public:
-  // Opens an existing file. Throws LockedError if another writer has it open, IoError (ENOENT) if there is none.
+  // Opens an existing file. Throws LockedError if another writer has it open, IoError (ENOENT) if missing.
   static LockedFile open(const std::string& path);
 
-  // Creates an empty file under a hidden name beside `path`; publish() renames it. A file left by a writer that died is
-  // emptied and reused. Throws LockedError if another writer is creating a file for this path.
+  // Creates an empty file under a hidden name next to `path`; publish() renames it. A file left by a writer that died
+  // is emptied and reused. Throws LockedError if another writer is creating a file for this path.
   static LockedFile create_unpublished(const std::string& path);
 
   // Like create_unpublished(), but keeps the content of a leftover file, to resume long work; a new file is empty.
@@ -67,7 +67,7 @@ class LockedFile final : public WritableFile {
   // Keeps the unpublished file on destruction, for resume_unpublished().
   void leave(bool stays = true) { stays_ = stays; }
 
-  // Releases the lock at once, even if a forked child still holds the descriptor.
+  // Releases the lock immediately, even if a forked child still holds the descriptor.
   void unlock();
 
  private:

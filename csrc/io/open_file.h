@@ -51,7 +51,7 @@ class OpenFile : public ReadableFile, public std::enable_shared_from_this<OpenFi
   FileIdentity identity() const { return {version().device, version().inode, version().size}; }
 
   // Its first `length` bytes, which it has. Local files are mapped, unless Access::read or direct says otherwise.
-  // `populate` reads a mapping into memory at once.
+  // `populate` reads a mapping into memory immediately.
   virtual std::unique_ptr<const ByteSource> bytes(uint64_t length, Access access, bool populate = false) const = 0;
 
   // Reading ahead; see ByteSource.
@@ -67,7 +67,7 @@ class Store {
   virtual ~Store() = default;
 
   virtual std::shared_ptr<const OpenFile> open(const std::string& url) const = 0;
-  // The version of the file now; nullopt if there is none.
+  // The version of the file now; nullopt if missing.
   virtual std::optional<FileVersion> version_of(const std::string& url) const = 0;
   // Like names_in() of folder.h. A store has no empty folders: a URL under which there is nothing is ENOENT. A store
   // that cannot list folders is EOPNOTSUPP.

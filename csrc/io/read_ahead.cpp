@@ -9,7 +9,7 @@
 namespace atompack::io {
 namespace {
 
-// Some file systems cannot say whether a read would wait; then the time of a read tells it.
+// Some file systems cannot say whether a read would wait; then the time of a read shows it.
 bool is_read_fast(int fd, uint64_t offset) {
   constexpr std::chrono::microseconds kFromMemory{30};
   std::byte byte{};

@@ -72,7 +72,7 @@ struct Geometry {
   DType numbers_dtype = DType::uint8;  // in every format
 };
 
-// One value of one molecule; its bytes are passed beside it. It is valid during the call that passes it.
+// One value of one molecule; its bytes are passed along with it. It is valid during the call that passes it.
 struct FieldView {
   Scope scope;
   std::string_view key;

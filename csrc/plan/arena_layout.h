@@ -16,7 +16,7 @@ class ArenaLayout {
   static constexpr size_t kAlignment = 64;
 
   ArenaLayout() = default;
-  // Goes on after `bytes`, a multiple of the alignment.
+  // Continues after `bytes`, a multiple of the alignment.
   explicit ArenaLayout(size_t bytes) : size_(bytes) {}
 
   // Reserves `count` items of `item_bytes` each; returns the offset of the first.

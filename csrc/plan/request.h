@@ -19,7 +19,7 @@
 
 namespace atompack::plan {
 
-// Outputs: tensors that a batch gets beside its fields, in the form that a trainer takes.
+// Outputs: tensors that a batch gets in addition to its fields, in the form that a trainer takes.
 
 struct FieldId {
   Scope scope;

@@ -26,7 +26,7 @@ struct Observation {
 std::optional<DType> common_dtype(DType a, DType b);
 std::optional<FieldType> common_type(const FieldType& a, const FieldType& b);
 
-// Returns the type of a field that holds both. Throws FieldError if there is none.
+// Returns the type of a field that holds both. Throws FieldError if it is missing.
 FieldType widen(const FieldType& a, const FieldType& b);
 
 // Returns the type of a scalar property that no schema declares, which is that of a Python number: float64 or int64.

@@ -97,7 +97,7 @@ class AdaptiveParallelism {
   static double load(const std::atomic<double>& value) { return value.load(std::memory_order_relaxed); }
   static void store(std::atomic<double>& value, double now) { value.store(now, std::memory_order_relaxed); }
 
-  // Falls at once and rises slowly: the first run opens files and any run may be interrupted, but none is too fast.
+  // Falls immediately and rises slowly: the first run opens files and any run may be interrupted, but none is too fast.
   static void approach(std::atomic<double>& pace, double now) {
     const double before = load(pace);
     if (before == 0) return store(pace, now);

@@ -23,7 +23,7 @@
 
 namespace atompack::threads {
 
-// Runs `work` for several tasks at once on its own threads. Then either
+// Runs `work` for several tasks in parallel on its own threads. Then either
 // - `finish` runs on the same threads for one task at a time, in the order of push(). The first failure of a step stops
 //   the pipeline: push() and drain() throw it until resume(), which runs the failed steps again. No task is lost.
 // - or, without `finish`, take() returns the tasks in the order of push(). A failure of `work` is thrown by the take()
@@ -136,8 +136,7 @@ OrderedPipeline<Task>::~OrderedPipeline() {
 template <typename Task>
 typename OrderedPipeline<Task>::Shared& OrderedPipeline<Task>::shared() const {
   if (owner_ != threads::process_id()) {
-    throw std::runtime_error(
-        "these threads belong to the process that started them, this is a fork: iterate or open anew");
+    throw std::runtime_error("threads do not survive fork(): reopen the file or start a new pass in the child");
   }
   return *shared_;
 }

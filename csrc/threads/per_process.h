@@ -1,4 +1,4 @@
-// Values that belong to one process and are created anew in a fork.
+// Values that belong to one process and are created again in a fork.
 #pragma once
 
 #include <atomic>

@@ -312,7 +312,7 @@ def pickle_seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def structure_seeds() -> Iterator[tuple[str, bytes]]:
-    """Structures with lists in place of arrays."""
+    """Structures with lists instead of arrays."""
     head = b"\x80\x05caenet.torch_training.config\nStructure\n)\x81}(\x8c\tpositions]"
     rows = b"(](K\x01K\x02K\x03e](K\x04K\x05\x88ee\x8c\x07species\x8c\x01H\x8c\x01H\x86"
     rest = b"\x8c\x03pbc\x88\x89K\x01\x87\x8c\x06energyK\x05\x8c\x04nameN"

@@ -26,7 +26,7 @@ seconds_each_input=5
 
 # merge FOLDER...: puts found inputs into the target's corpus, the smallest first, up to `most_files` and `most_corpus_bytes`.
 # Together they reach what the hand-made ones and those of the folders do not. Only found ones are named by their hash; those
-# of earlier merges are chosen anew.
+# of earlier merges are chosen again.
 most_files=64 most_corpus_bytes=16384 is_hash='^[0-9a-f]{40}$'
 merge() {
   work=$(mktemp -d)

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMaxDepth = 3;
 constexpr uint64_t kMostExamples = 100;
 
-// Examples are told in words as they are written, and again as they are read.
+// Examples are described in words as they are written, and again as they are read.
 class Teller {
  public:
   Teller(Choices& choices, pickle::Writer& out) : choices_(choices), out_(out) {}
@@ -183,7 +183,7 @@ class Play {
     const atlas_shards::Reader reader(root(), {.cache_blocks = 2});
     require(reader.size() == expected_.size(), "all examples are there");
     require(reader.shards().size() == n_shards(), "shards are as large as was asked for");
-    require(!reader.shard_sizes_warning(), "the sizes of the shards are told");
+    require(!reader.shard_sizes_warning(), "the sizes of the shards are reported");
     for (uint64_t i = 0; i < reader.size(); ++i) {
       const atlas_shards::Place place = reader.locate(i);
       const auto block = reader.block(place.shard, place.block);

@@ -213,7 +213,7 @@ void Reader::open_together(const BlocksByShard& wanted) const {
                              [&](size_t i) { static_cast<void>(find_readable(shards[i])); });
 }
 
-// Blocks that are too large are left out; reading them reports the error.
+// Blocks that are too large are omitted; reading them reports the error.
 std::vector<io::ByteRange> Reader::ranges_of(const OpenShard& shard, std::span<const uint64_t> blocks) const {
   std::vector<io::ByteRange> ranges;
   for (const uint64_t block : blocks) {

@@ -274,7 +274,7 @@ void Lister::check_lost(const ShardList& list) const {
       std::max(kMaxLostExamples, present > UINT64_MAX / kMaxLostShare ? UINT64_MAX : present * kMaxLostShare);
   if (lost <= limit) return;
   throw CorruptFileError(cat("shard_sizes: expected at most ", limit, " examples in lost shards, got ", lost,
-                             " beside ", present, " others"))
+                             " next to ", present, " others"))
       .in_file(root_.path());
 }
 
@@ -285,14 +285,14 @@ ShardList list_shards(const io::Location& root, const RootMeta& meta, MissingSha
 }
 
 std::optional<std::string> difference_of(const std::vector<Shard>& shards, const RootMeta& meta) {
-  const std::vector<uint64_t>& told = meta.shard_sizes;
-  if (told.size() != shards.size()) {
-    return cat("shard_sizes: expected ", told.size(), " shards, got ", shards.size());
+  const std::vector<uint64_t>& declared = meta.shard_sizes;
+  if (declared.size() != shards.size()) {
+    return cat("shard_sizes: expected ", declared.size(), " shards, got ", shards.size());
   }
-  for (size_t i = 0; i < told.size(); ++i) {
+  for (size_t i = 0; i < declared.size(); ++i) {
     const Shard& shard = shards[i];
-    if (shard.meta.stored_examples == told[i]) continue;
-    return cat("shard_sizes: expected ", told[i], " examples in shard ", excerpt(shard.name), ", got ",
+    if (shard.meta.stored_examples == declared[i]) continue;
+    return cat("shard_sizes: expected ", declared[i], " examples in shard ", excerpt(shard.name), ", got ",
                shard.meta.stored_examples);
   }
   return std::nullopt;

@@ -20,11 +20,11 @@ namespace atompack::atlas_shards {
 // is. No existing folder has to be renamed, so that open readers find their files.
 std::string successor_of(const std::string& name);
 
-// The names of `n` shards that were written at once, or whose first ones were and the others appended: numbers of
+// The names of `n` shards that were written in one run, or whose first ones were and the others appended: numbers of
 // `width` digits, continued by successor_of().
 std::vector<std::string> numbered_names(uint64_t n, size_t width);
 
-// The digits of the last number below `n`: the width of the names of shards that are written at once.
+// The digits of the last number below `n`: the width of the names of shards that are written in one run.
 size_t usual_width(uint64_t n);
 
 // The names of `n` shards of which those in `present` still exist, in this order; nullopt if they do not have the names

@@ -97,7 +97,7 @@ class Flush {
   void prepare(const std::vector<ChangedVariable>& variables, Bytes document);
   void run();
 
-  // True if the record that tells readers what to ignore exists.
+  // True if the record that lists what readers ignore exists.
   bool is_intent_written() const { return intent_written_; }
   const Fingerprint& after() const { return intent_.after; }
 

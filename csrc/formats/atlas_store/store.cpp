@@ -44,7 +44,7 @@ class SnapshotAttempt {
       : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
   // Returns nullopt if another program wrote meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
-  // "Reading beside a writer"): metadata, record, layers, and then the same files again in reverse order.
+  // "Reading next to a writer"): metadata, record, layers, and then the same files again in reverse order.
   std::optional<Snapshot> take() {
     Snapshot snapshot;
     const auto find_record = [&] { snapshot.intent_file = io::find_file(store_.at(intent_path(store_.path()))); };
@@ -108,7 +108,7 @@ class SnapshotAttempt {
 }  // namespace
 
 // The record is checked first: the metadata is replaced before the record is removed. Of a remote store one listing
-// shows at once whether there is a record, and which metadata file counts.
+// shows immediately whether there is a record, and which metadata file counts.
 bool is_current(const io::Location& store, const Snapshot& snapshot) {
   const io::Location record = store.at(intent_path(store.path()));
   std::optional<std::vector<std::string>> names;
@@ -282,8 +282,8 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
     const std::pair pair(schema, variable->column->layout_number(dataset));
     if (agreeing.contains(pair)) continue;
     const array_file::ColumnLayout& layout = variable->column->layout(dataset);
-    const Schema& told = metadata().schema(schema);
-    variable->disagrees[dataset] = told.dtype.type() != layout.type || told.shape != layout.shape;
+    const Schema& declared = metadata().schema(schema);
+    variable->disagrees[dataset] = declared.dtype.type() != layout.type || declared.shape != layout.shape;
     if (!variable->disagrees[dataset]) agreeing.insert(pair);
   }
   return variable;
@@ -316,15 +316,15 @@ void Store::fail_replaced() const {
 }
 
 void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
-  const Schema& told = metadata().schema(*metadata().schema_number(dataset, variable));
+  const Schema& declared = metadata().schema(*metadata().schema_number(dataset, variable));
   const array_file::ColumnLayout& layout = load_variable(variable).column->layout(dataset);
   const auto text = [](array_file::Type type, const std::vector<uint64_t>& shape) {
     std::string dims;
     for (const uint64_t extent : shape) dims += cat(dims.empty() ? "" : ", ", extent);
     return cat(name_of(type), " (", dims, ")");
   };
-  throw CorruptFileError(cat("array: expected ", text(told.dtype.type(), told.shape), " as in the metadata, got ",
-                             text(layout.type, layout.shape)))
+  throw CorruptFileError(cat("array: expected ", text(declared.dtype.type(), declared.shape),
+                             " as in the metadata, got ", text(layout.type, layout.shape)))
       .in_file(base_path(variable))
       .at_field(std::string(metadata().dataset_name(dataset)));
 }
@@ -346,8 +346,8 @@ void Verification::check(uint32_t variable, uint32_t dataset) {
   try {
     if (!reader->contains(name)) throw CorruptFileError("no such array");
     const array_file::Array array = reader->array(name);
-    const Schema& told = metadata.schema(*schema);
-    if (told.dtype.type() != array.type || told.shape != array.shape) {
+    const Schema& declared = metadata.schema(*schema);
+    if (declared.dtype.type() != array.type || declared.shape != array.shape) {
       throw CorruptFileError("array: expected type and shape as in the metadata, got others");
     }
     array_file::verify_array(*reader, name, last_);

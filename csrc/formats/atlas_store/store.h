@@ -48,7 +48,7 @@ struct Snapshot {
 Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
 
 // True if nobody has started a flush since the snapshot was taken. Layers that are opened later belong to the snapshot
-// if they can be opened and this is true afterwards (FORMAT.md, "Reading beside a writer").
+// if they can be opened and this is true afterwards (FORMAT.md, "Reading next to a writer").
 bool is_current(const io::Location& store, const Snapshot& snapshot);
 
 // Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
@@ -90,7 +90,7 @@ class Store final : public ColumnSource {
   array_file::Array array(uint32_t variable, uint32_t dataset) const;
   // The files of a variable.
   const array_file::Layers& layers(uint32_t variable) const;
-  // Opens the files of a variable anew.
+  // Reopens the files of a variable.
   std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
   // By dataset, including deleted ones.
   array_file::Statistics statistics(uint32_t variable) const;

@@ -16,7 +16,7 @@
 
 namespace atompack::atlas_store {
 
-// create: the store must not exist; an empty one is created at once. append: continues an existing store or creates
+// create: the store must not exist; an empty one is created immediately. append: continues an existing store or creates
 // one.
 enum class Mode : uint8_t { create, append };
 

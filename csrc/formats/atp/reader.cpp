@@ -103,7 +103,7 @@ void Reader::announce_entries(std::span<const int64_t> indices) const {
   if (!blocks.empty()) file_->announce(blocks);
 }
 
-// Records whose entries are damaged are left out; reading them reports the error.
+// Records whose entries are damaged are omitted; reading them reports the error.
 std::vector<io::ByteRange> Reader::record_ranges(std::span<const int64_t> indices) const {
   std::vector<io::ByteRange> ranges;
   ranges.reserve(indices.size());

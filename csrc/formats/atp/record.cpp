@@ -204,7 +204,7 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
   visitor.field(view, data);
 }
 
-// The number of the entry, or the number of entries if there is none.
+// The number of the entry, or the number of entries.
 size_t RecordDecoder::find(Scope scope, std::string_view key) const {
   const auto place = [](const SchemaEntry& entry) { return std::tuple(entry.scope, std::string_view(entry.key)); };
   const auto found = std::ranges::lower_bound(entries_, std::tuple(scope, key), {}, place);

@@ -28,8 +28,8 @@ struct TagTraits {
 constexpr int kTagCount = 18;
 const TagTraits& traits_of(uint8_t tag);  // tag < kTagCount
 
-// Returns the type of a section, or nullopt if this tag is not valid for this scope and key. is_builtin() tells unknown
-// builtin names from invalid tags.
+// Returns the type of a section, or nullopt if this tag is not valid for this scope and key. is_builtin() distinguishes
+// unknown builtin names from invalid tags.
 std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t tag);
 bool is_builtin(std::string_view key);
 

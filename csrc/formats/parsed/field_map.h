@@ -56,7 +56,7 @@ class FieldMap {
   FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan = false);
 
   const MoleculeSchema& schema() const { return schema_; }
-  // Leaves out the values of a key.
+  // Omits the values of a key.
   void ignore(Level level, const std::string& key);
   // Returns nullptr for a key that is not mapped. `guess` is the position of the next key in most molecules.
   const Rule* find(Level level, std::string_view key, size_t& guess) const;

@@ -12,7 +12,7 @@ namespace atompack::torch_cache {
 
 // Checks of the rows of sections: the entry of each row, and its length by the index.
 
-// Returns the row of each entry, -1 if there is none; of several the last one. Throws CorruptFileError unless row r has
+// Returns the row of each entry, -1 if it is missing; of several the last one. Throws CorruptFileError unless row r has
 // cache_row r and every entry exists.
 std::vector<int64_t> rows_by_entry(const std::string& section, std::span<const int64_t> cache_row,
                                    std::span<const int64_t> entry_idx, int64_t n_entries);
@@ -60,7 +60,7 @@ struct DerivativeRow {
   const View& operator[](Column column) const { return columns[static_cast<size_t>(column)]; }
 };
 
-// HDF5 is used only in the constructor; afterwards there is just the mapping, so that a forked process can go on
+// HDF5 is used only in the constructor; afterwards there is just the mapping, so that a forked process can continue
 // reading. Thread-safe: immutable after construction. Entries are numbered from 0; `entry` must be in [0, n_entries()).
 // Damage inside one row is an error of that row alone. Others may overwrite the file while it is mapped: callers that
 // rely on indices being in range must check the copy that they use.

@@ -43,7 +43,7 @@ struct Schema {
   std::optional<DerivativeSchema> derivatives;
 };
 
-// Checks the attributes of all groups except force_derivatives; the result tells which sections the file has. Throws
+// Checks the attributes of all groups except force_derivatives; the result says which sections the file has. Throws
 // CorruptFileError if they contradict the format or each other, UnsupportedFormatError for other versions.
 Schema check_schema(const Info& info);
 // Checks the attributes of the derivatives section, of either version.

@@ -16,7 +16,7 @@ using pickle::Op;
 constexpr pickle::RecordClass kClass = {"aenet.torch_training.config", "Structure"};
 // Limit on what a structure may expand to beyond its own size: repeated labels, tensors with strides of 0.
 constexpr pickle::Limits kLimits = {.max_bytes = uint64_t{1} << 24};
-constexpr size_t kMaxNesting = 2;  // nested lists in place of arrays
+constexpr size_t kMaxNesting = 2;  // nested lists instead of arrays
 
 [[noreturn]] void wrong(std::string_view expected, std::string_view got) {
   throw CorruptFileError(cat("structure: expected ", expected, ", got ", got));

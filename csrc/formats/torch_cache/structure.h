@@ -47,7 +47,7 @@ Structure decode_structure(Bytes pickle);
 bool is_own_pickle(Bytes pickle);
 
 // True for a pickle of encode_structure() with these positions (N, 3), species, and this cell, if both have one; many
-// times as fast as decoding it.
+// times faster than decoding it.
 bool holds_exactly(Bytes pickle, std::span<const double> positions, std::span<const std::string_view> species,
                    const std::optional<std::array<double, 9>>& cell);
 

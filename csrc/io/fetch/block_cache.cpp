@@ -40,7 +40,7 @@ class Backoff {
     reason_.clear();
     until_ = kNone;
   }
-  // Empty if there is none; stays until an attempt succeeds.
+  // Empty if it is missing; stays until an attempt succeeds.
   std::string reason() const {
     const std::scoped_lock lock(mutex_);
     return reason_;
@@ -63,7 +63,7 @@ class CacheSpace {
  public:
   CacheSpace(std::string folder, uint64_t max_bytes, std::function<void(const GroupId&)> close);
 
-  // Bytes taken from the account at once: a thousandth of the cache, 64 KiB to 64 MiB, at most a quarter.
+  // Bytes taken from the account at a time: a thousandth of the cache, 64 KiB to 64 MiB, at most a quarter.
   uint64_t portion() const { return portion_; }
 
   enum class Answer : uint8_t { taken, busy, full };
@@ -77,8 +77,8 @@ class CacheSpace {
 
  private:
   bool try_take(uint64_t bytes);
-  Answer renew();
-  Answer renew_locked(int account, const std::string& path);
+  Answer update();
+  Answer update_locked(int account, const std::string& path);
 
   const std::string folder_;
   const uint64_t max_bytes_, portion_;
@@ -129,11 +129,11 @@ CacheSpace::CacheSpace(std::string folder, uint64_t max_bytes, std::function<voi
 CacheSpace::Answer CacheSpace::take(uint64_t bytes) {
   if (try_take(bytes)) {
     // Early, because another process may be busy evicting when the portion ends.
-    if (available_.load(std::memory_order_relaxed) < static_cast<int64_t>(portion_ / 2)) renew();
+    if (available_.load(std::memory_order_relaxed) < static_cast<int64_t>(portion_ / 2)) update();
     return Answer::taken;
   }
-  const Answer renewed = renew();
-  if (renewed != Answer::taken || try_take(bytes)) return renewed;
+  const Answer updated = update();
+  if (updated != Answer::taken || try_take(bytes)) return updated;
   return bytes > portion_ ? Answer::full : Answer::busy;
 }
 
@@ -146,7 +146,7 @@ bool CacheSpace::try_take(uint64_t bytes) {
   return false;
 }
 
-CacheSpace::Answer CacheSpace::renew() {
+CacheSpace::Answer CacheSpace::update() {
   constexpr int64_t kRetryFull = 1000;
   const std::unique_lock lock(renewing_, std::try_to_lock);
   if (!lock) return Answer::busy;
@@ -163,12 +163,12 @@ CacheSpace::Answer CacheSpace::renew() {
   // Unlocks, because a child that is forked now may still have the descriptor.
   const std::unique_ptr<const ProcessFd, void (*)(const ProcessFd*)> unlock(
       &account, [](const ProcessFd* locked) { ::flock(locked->get(), LOCK_UN); });
-  const Answer answer = renew_locked(account.get(), path);
+  const Answer answer = update_locked(account.get(), path);
   if (answer == Answer::full) full_until_ = steady_milliseconds() + kRetryFull;
   return answer;
 }
 
-CacheSpace::Answer CacheSpace::renew_locked(int account, const std::string& path) {
+CacheSpace::Answer CacheSpace::update_locked(int account, const std::string& path) {
   std::optional<uint64_t> sum = read_account(account, path);
   if (!sum || *sum > max_bytes_ - portion_) {
     // Well below the limit, so that the files are not added up for each portion.

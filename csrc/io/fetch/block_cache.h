@@ -39,7 +39,7 @@ class CachedObject;
 // Thread-safe. A fork uses its copies of this and of its objects as the parent does, with counts of its own.
 class BlockCache {
  public:
-  // Makes the folder, for this user alone, if there is none. Throws IoError if that fails; a folder that cannot be
+  // Makes the folder, for this user alone, if missing. Throws IoError if that fails; a folder that cannot be
   // written to is used for reading.
   BlockCache(std::string folder, uint64_t max_bytes, const BlockCacheOptions& options = {});
 
@@ -69,7 +69,7 @@ class CachedObject {
   uint64_t n_pages() const { return count_pages(n_bytes_); }
 
   // Reads those of the pages that are stored and correct, and returns which they are. The memory of the others, each of
-  // bytes_of_page(), is undefined then. The disk reads many pages at once. Fastest for ascending numbers.
+  // bytes_of_page(), is undefined then. The disk reads many pages in parallel. Fastest for ascending numbers.
   std::vector<bool> read(std::span<const uint64_t> pages, std::span<std::byte* const> into) const;
 
   // Copies bytes inside of the object from files that are open and mapped, which costs a tenth of read(). Returns false

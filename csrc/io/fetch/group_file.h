@@ -47,7 +47,7 @@ class GroupFile {
   // Returns nullptr if there is no valid file, or another process is just making or removing it. Never waits. Throws
   // IoError for failures of the system.
   static std::shared_ptr<const GroupFile> open(const std::string& folder, const GroupId& group);
-  // Makes a file for `n_pages` pages if there is none, and empties one that is not valid. Returns nullptr only if
+  // Makes a file for `n_pages` pages if missing, and empties one that is not valid. Returns nullptr only if
   // another process is just making or removing it, or something else than a file has its name.
   static std::shared_ptr<const GroupFile> open_or_create(const std::string& folder, const GroupId& group,
                                                          size_t n_pages);
@@ -65,7 +65,7 @@ class GroupFile {
   Answer read(size_t page, std::span<std::byte> into, Wait wait) const;
 
   // Copies bytes of a page of `page_bytes` through a mapping, which costs a tenth of read() but may wait for the disk.
-  // Returns false if the page is absent or damaged, or the file is not mapped: read() tells.
+  // Returns false if the page is absent or damaged, or the file is not mapped: read() reports which.
   bool copy(size_t page, size_t page_bytes, size_t from, std::span<std::byte> into) const;
 
   // True if copy() will find the page, unless it is damaged.
@@ -74,7 +74,7 @@ class GroupFile {
   // True if reading a page would not wait for the disk.
   bool is_in_memory(size_t page) const;
 
-  // False if the file was overwritten or truncated: it must be opened anew.
+  // False if the file was overwritten or truncated: it must be opened again.
   bool has_valid_header() const;
 
   // False if the file was removed, so that nobody would find what is written to it. Throws IoError.
@@ -92,7 +92,7 @@ class GroupFile {
   void will_need(size_t page) const;
 
   // Sets the time of the last use to now, at most every few seconds, and then returns false if another program has
-  // removed the file or destroyed its header: it must be opened anew. Throws IoError.
+  // removed the file or destroyed its header: it must be opened again. Throws IoError.
   bool touch() const;
 
   bool is_writable() const { return is_writable_; }

@@ -41,10 +41,10 @@ class PageCache {
 
   PagedFile add(uint64_t length, std::shared_ptr<const RangeReader> reader, std::shared_ptr<const CachedObject> disk);
 
-  // Keeps bytes that are known already; pages of which only a part is known are left out.
+  // Keeps bytes that are known already; pages of which only a part is known are omitted.
   void put(const PagedFile& file, uint64_t offset, Bytes bytes);
 
-  // Starts fetching what is neither here nor on its way, up to half of `max_bytes` at once; the rest of the ranges is
+  // Starts fetching what is neither here nor on its way, up to half of `max_bytes` at a time; the rest of the ranges is
   // left for later.
   void announce(const PagedFile& file, std::span<const ByteRange> ranges);
 

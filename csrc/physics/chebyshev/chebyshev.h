@@ -66,7 +66,7 @@ struct LocalDerivatives {
   }
 };
 
-// Chebyshev polynomials of many arguments at once.
+// Chebyshev polynomials of many arguments in one call.
 
 // T_n(x) for n = 0..order and their derivatives, for up to kColumns arguments: one row per n, so that a step of the
 // recurrence is a loop over adjacent doubles. For one thread.

@@ -80,7 +80,7 @@ enum class Global : uint8_t {
 // A class whose objects are described by a dict of attributes; they are read as records.
 struct RecordClass {
   std::string_view module, name;
-  std::span<const std::string_view> ignored = {};  // attributes that are left out: classes, references to the owner
+  std::span<const std::string_view> ignored = {};  // attributes that are omitted: classes, references to the owner
 };
 
 struct Meaning {

@@ -85,7 +85,7 @@ TEST(ZstdBound, ReadsEveryWidthOfContentSize) {
   EXPECT_EQ(bound(stored), 257U);
 }
 
-// The library decodes longer ones at once and not in pieces.
+// The library decodes longer ones in one piece.
 TEST(ZstdBound, NoBlockIsLargerThanTheWindow) {
   const auto repeated = [](int window, uint32_t size) {
     return bound(frame({0, window}).append(block(kRepeat, size, true, "x")));

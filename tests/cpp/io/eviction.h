@@ -35,7 +35,7 @@ inline std::vector<unsigned char> pages_in_memory(int fd, const std::string& pat
 // somebody has mapped and used may stay.
 inline bool evict(const std::string& path, size_t n_pages = SIZE_MAX) {
   const io::UniqueFd fd = io::open_for_reading(path);
-  for (int i = 0; i < 20; ++i) {  // pages that are being written or queued are not dropped at once
+  for (int i = 0; i < 20; ++i) {  // pages that are being written or queued are not dropped immediately
     ::fsync(fd.get());
     ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     std::vector<unsigned char> pages = pages_in_memory(fd.get(), path);

@@ -1,4 +1,4 @@
-// A file in memory that notes every operation and fails one of them when it is told to.
+// A file in memory that notes every operation and fails one of them on request.
 #pragma once
 
 #include <algorithm>

@@ -72,7 +72,7 @@ DIR* __wrap_opendir(const char* path) {
   return __real_opendir(path);
 }
 
-// Names in descending order, each looked up anew: of those that appear during a listing, lower ones are found and
+// Names in descending order, each looked up again: of those that appear during a listing, lower ones are found and
 // higher ones are not, and one that goes is missed if it was not returned yet. No system does worse.
 struct dirent* __wrap_readdir(DIR* folder) {
   if (observer == nullptr) return __real_readdir(folder);

@@ -208,7 +208,7 @@ TEST(FinishingPipeline, FailedStepsRunAgainAndNothingIsLost) {
     recorder.work_fails_at = at;
     recorder.finish_fails_at = 11 - at;
     const int n_failures = recorder.push_all(12);
-    EXPECT_TRUE(n_failures == 1 || n_failures == 2) << "two that fail at once are told once";
+    EXPECT_TRUE(n_failures == 1 || n_failures == 2) << "two that fail together are reported once";
     EXPECT_EQ(recorder.finished, first_numbers(12));
   }
 }

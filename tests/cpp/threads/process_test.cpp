@@ -95,7 +95,7 @@ TEST_F(OfEachProcess, OneIsMadeAndEndsWithItsOwner) {
 TEST_F(OfEachProcess, AForkHasOneOfItsOwn) {
   EXPECT_EQ(get().number, 0);
   EXPECT_TRUE(in_fork([&] { return get().number == 1 && &get() == &get() && made == 2; }));
-  EXPECT_EQ(get().number, 0) << "the parent goes on with its own";
+  EXPECT_EQ(get().number, 0) << "the parent continues with its own";
 }
 
 TEST_F(OfEachProcess, AForkOfAForkToo) {

@@ -129,9 +129,9 @@ std::shared_ptr<const uint64_t> file_number(const std::optional<io::FileVersion>
   return version ? numbers.get().find(*version) : new_number();
 }
 
-// Read at once from files that are not mapped.
+// Read with the first request from files that are not mapped.
 constexpr uint64_t kUsualEndBytes = uint64_t{64} << 10;
-// Fetched at once from a remote store, where a second request costs more than these bytes.
+// Fetched with the first request from a remote store, where a second request costs more than these bytes.
 constexpr uint64_t kRemoteEndBytes = uint64_t{256} << 10;
 
 Footer parse_footer(Bytes archive, uint64_t offset) {

@@ -148,7 +148,7 @@ class Layer {
 
   const io::ByteSource& file() const { return *file_; }
 
-  // Returns the block with this id. Throws CorruptFileError if there is none or its sizes are wrong. Not read if that
+  // Returns the block with this id. Throws CorruptFileError if it is missing or its sizes are wrong. Not read if that
   // may take time: if it is not mapped, or not in memory.
   BlockView block(uint32_t id) const;
   // The same with its stored bytes, in `buffer` unless the layer is mapped.

@@ -24,7 +24,7 @@ class Strings {
   Bytes offsets_, payload_;
 };
 
-// Returns UTF-8, with U+FFFD in place of each maximal invalid sequence.
+// Returns UTF-8, with U+FFFD instead of each maximal invalid sequence.
 std::string well_formed(Bytes text);
 
 }  // namespace atompack::array_file

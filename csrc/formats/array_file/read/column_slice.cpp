@@ -280,7 +280,7 @@ void Slice::add_ranges(const BlockTask& unit, std::vector<io::ByteRange>& ranges
   });
 }
 
-// All ranges at once: each that is read without it would wait for the one before.
+// All ranges together: each that is read without it would wait for the one before.
 void Slice::announce() const {
   for (size_t i = 0; i < units_.size();) {
     const Layer& layer = layer_of(chunk_refs_[units_[i].first]);
@@ -319,7 +319,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
     if (is_read) return;
     const bool fits = decoded_bytes_ <= cache_.limit() - cache_.limit() / 16;
     if (!fits && decode_in_place(unit, visitor)) return;
-    if (!fits && is_mostly_wanted(unit)) {  // it is used up at once
+    if (!fits && is_mostly_wanted(unit)) {  // it is used up immediately
       thread_local std::vector<std::byte> scratch;
       return deliver(unit, decode_block(load(unit), scratch), visitor);
     }

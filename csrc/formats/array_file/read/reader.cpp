@@ -58,7 +58,7 @@ void for_array(const Array& array, const Action& action) {
   }
 }
 
-// All ranges at once, where each would be waited for after the one before.
+// All ranges together, where each would be waited for after the one before.
 void announce_chunks(const Layers& layers, const std::vector<ChunkRef>& chunk_refs, const DecodedBlock& last) {
   for (size_t i = 0; i < chunk_refs.size();) {
     const uint32_t number = chunk_refs[i].stored->layer;
@@ -231,7 +231,7 @@ void add_base(Files& files, const io::Location& base, Reading reading) {
 }
 
 // Returns nullopt if the layers changed meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
-// "Reading beside a writer"): base, list, sidecars, and then the same again in reverse order.
+// "Reading next to a writer"): base, list, sidecars, and then the same again in reverse order.
 std::optional<Files> try_to_open_layers(const io::Location& base, Reading reading) {
   Files files;
   add_base(files, base, reading);

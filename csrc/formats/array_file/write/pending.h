@@ -61,7 +61,7 @@ class ChunkStore {
   void write_cell(PendingArray& array, const Cell& cell, const Box& box, Bytes numbers);
   void write_cell(PendingArray& array, const Cell& cell, const Box& box, std::span<const std::string_view> strings);
   void put_strings(PendingArray& array, const Cell& cell, std::span<const std::string_view> strings);
-  // A chunk as stored; empty if there is none. Valid until the next chunk is requested or added.
+  // A chunk as stored; empty if missing. Valid until the next chunk is requested or added.
   Bytes chunk(const PendingArray& array, uint64_t cell);
   static void for_each_cell(const PendingArray& array, const Box& box, const std::function<void(const Cell&)>& use);
 

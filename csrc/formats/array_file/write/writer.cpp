@@ -38,7 +38,7 @@ class Writer::Impl {
   const LayerWriter& staged() const;
   uint32_t number() const { return number_; }
   std::string digest();
-  // Called before publish() if no record tells readers that the file's statistics are outdated.
+  // Called before publish() if no record says that the file's statistics are outdated.
   void withdraw_statistics();
   void publish();
   void write_statistics();

@@ -32,7 +32,7 @@ struct WriterOptions {
 
 // Changes are pending until a flush writes them as one more layer, all or nothing. Memory is bounded by the size of
 // blocks and chunks: pending data is in an unpublished file. For one thread at a time; locks the base, and creates an
-// empty one if there is none. A refused call changes nothing. After an IoError of write() the chunks of that call may
+// empty one if missing. A refused call changes nothing. After an IoError of write() the chunks of that call may
 // be partly written: the call can be repeated, as can all others. In a forked child every call throws LockedError.
 class Writer {
  public:
@@ -87,7 +87,7 @@ class Writer {
   // Flushes, and merges all layers into one.
   void compact();
   // To be called after a flush: merges all layers if the original could not read them, because an array was deleted and
-  // defined anew with another number of axes. Returns true if it did.
+  // defined again with another number of axes. Returns true if it did.
   bool rewrite_redefined();
 
  private:

@@ -76,7 +76,7 @@ struct OpenForm {
   std::shared_ptr<const io::OpenFile> file;
 };
 
-// All are opened at once if they must be looked up in a remote store, one after the other otherwise.
+// All are opened together if they must be looked up in a remote store, one after the other otherwise.
 OpenForm open_first_form(const io::Location& store) {
   const auto open = [&](Form form) { return io::find_file(store.at(path_of(store.path(), form))); };
   const auto names = store.is_remote() ? io::list_names(store) : std::nullopt;

@@ -27,7 +27,7 @@ std::vector<std::byte> step_of(Bytes body) {
   return step;
 }
 
-// Reads the next complete step; false if there is none.
+// Reads the next complete step; false at the end.
 bool take_step(ByteCursor& cursor, Bytes& body) {
   if (cursor.remaining() < kStepHeadBytes) return false;
   const auto length = cursor.read_le<uint64_t>("length");

@@ -12,7 +12,7 @@
 
 namespace atompack::torch_cache {
 
-// Journal of a build, kept beside the file, that allows resuming it.
+// Journal of a build, kept next to the file, that allows resuming it.
 
 // A list of entries in steps, each protected by a checksum: a step truncated by a crash is ignored.
 class Journal {
@@ -38,7 +38,7 @@ class Journal {
   std::vector<EntryRecord> records_;
 };
 
-// Payloads are appended to a hidden file beside the path; finish() adds the rest with HDF5 and publishes the file. Not
+// Payloads are appended to a hidden file next to the path; finish() adds the rest with HDF5 and publishes the file. Not
 // thread-safe. Must not be used in a forked child.
 class Builder {
  public:

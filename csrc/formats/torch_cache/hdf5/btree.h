@@ -35,7 +35,7 @@ class OldBTree {
     // Each node has bytes of its own in an undamaged file.
     n_bytes_ += kHead + n_entries * (key_bytes_ + uint64_t{8});
     if (n_bytes_ > file_.bytes().size()) node.fail("nodes of its own", "circles of them");
-    node.take(16);  // the nodes beside it
+    node.take(16);  // its siblings
     for (int i = 0; i < n_entries; ++i) {
       const Bytes key = node.take(key_bytes_);
       const auto child = node.template read<uint64_t>();

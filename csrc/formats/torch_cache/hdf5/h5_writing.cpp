@@ -15,7 +15,7 @@ namespace atompack::torch_cache {
 H5Session::H5Session() {
   // Nothing is open between sessions, so nothing needs to be done at exit, where the library would print what it lost
   // because of damaged files.
-  [[maybe_unused]] static const herr_t told = H5dont_atexit();
+  [[maybe_unused]] static const herr_t status = H5dont_atexit();
   H5Eget_auto2(H5E_DEFAULT, &report_, &report_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }

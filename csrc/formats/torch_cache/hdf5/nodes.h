@@ -39,7 +39,7 @@ class ObjectHeader {
   const std::vector<Message>& messages() const { return messages_; }
   // The first of its type, or nullptr.
   const Message* find(MessageType type) const;
-  // Throws CorruptFileError if there is none.
+  // Throws CorruptFileError if it is missing.
   const Message& need(MessageType type, std::string_view name) const;
 
   bool is_group() const {
@@ -86,9 +86,9 @@ class Node {
     return at_path(path_, action);
   }
 
-  // A child by name; nullopt if there is none. Links to other places are not followed: they could name any file.
+  // A child by name; nullopt if missing. Links to other places are not followed: they could name any file.
   std::optional<Node> find(const std::string& name, NodeKind kind) const;
-  // Throws CorruptFileError if there is none.
+  // Throws CorruptFileError if it is missing.
   Node need(const std::string& name, NodeKind kind) const;
 
  private:

@@ -93,8 +93,7 @@ void TransferLoop::cancel(const CallPtr& call) { scheduler_->cancel(call); }
 
 void TransferLoop::check_process() const {
   if (owner_ != threads::process_id()) {
-    throw std::runtime_error(
-        "these threads belong to the process that started them, this is a fork: iterate or open anew");
+    throw std::runtime_error("threads do not survive fork(): reopen the file or start a new pass in the child");
   }
 }
 

@@ -207,7 +207,7 @@ std::shared_ptr<const Prepared> RequestMaker::make(const Call& call,
   if (is_pinned && target.version->etag.starts_with('"')) headers.emplace_back("If-Match", target.version->etag);
   HeaderList list;
   for (const auto& [name, value] : headers) append_header(list, value.empty() ? name + ";" : name + ": " + value);
-  append_header(list, "Expect:");  // bodies are sent at once
+  append_header(list, "Expect:");  // bodies are sent immediately
   prepared->headers = std::move(list);
   return prepared;
 }

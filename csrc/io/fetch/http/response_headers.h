@@ -28,7 +28,7 @@ struct AnswerHead {
   // Adds a line as it came: a status line begins a new head.
   void add_line(std::string_view line);
 
-  const std::string* find(std::string_view name) const;  // nullptr if there is none
+  const std::string* find(std::string_view name) const;  // nullptr if missing
   std::optional<ContentRange> range() const;
   std::optional<uint64_t> content_length() const;
   // The version of the whole object; its size only if it is known from the headers.

@@ -88,7 +88,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void release(Exchange& exchange);
 
   void on_failure(const CallPtr& call, Failure failure, Exchange& exchange);
-  // These return true if the call goes on.
+  // These return true if the call continues.
   bool follow(Call& call, const Prepared& sent);
   bool resolve_again(Call& call, const Failure& failure, const Prepared& sent);
   bool renew_credentials(const CallPtr& call, const Failure& failure, const Prepared& sent);

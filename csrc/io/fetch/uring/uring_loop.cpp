@@ -197,7 +197,7 @@ class UringLoop::Ring {
     read->done(std::move(error));
   }
 
-  // Leaves out what a short read has read. Returns false if that is not a page: the file has ended.
+  // Omits what a short read has read. Returns false if that is not a page: the file has ended.
   static bool advance(DirectRead& read, uint64_t n) {
     n = n / kPageBytes * kPageBytes;
     if (n == 0) return false;

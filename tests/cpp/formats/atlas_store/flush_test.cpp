@@ -69,7 +69,7 @@ TEST(AtlasIntent, AnyDamageIsFound) {
   }
 }
 
-// A store of two flushes, the second of which overwrote a value of the first, and a record beside it.
+// A store of two flushes, the second of which overwrote a value of the first, and a record next to it.
 class AtlasRecord : public testing::Test {
  protected:
   AtlasRecord() {

@@ -1,4 +1,4 @@
-// A reader that opens a store beside a writer, with turns changing at any of the system calls of both.
+// A reader that opens a store next to a writer, with turns changing at any of the system calls of both.
 #include <gtest/gtest.h>
 
 #include <array>

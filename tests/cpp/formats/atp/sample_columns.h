@@ -1,4 +1,4 @@
-// Molecules in columns whose every value tells which molecule it belongs to.
+// Molecules in columns whose every value shows which molecule it belongs to.
 #pragma once
 
 #include <string>

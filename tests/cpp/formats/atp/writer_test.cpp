@@ -280,7 +280,7 @@ Image with_generation(Image image, uint64_t generation, size_t slot) {
   Header header = choose_header(both, image.size());
   header.generation = generation;
   std::ranges::fill(both, std::byte{0});
-  store(both.data(), Bytes(Header{}.encode()).first(8));  // slot A tells what the file is, also where it is damaged
+  store(both.data(), Bytes(Header{}.encode()).first(8));  // slot A says what the file is, also where it is damaged
   store(both.data() + slot * test::kSlotBytes, header.encode());
   return image;
 }

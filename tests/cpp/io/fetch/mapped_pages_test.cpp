@@ -67,7 +67,7 @@ TEST_F(MappedPages, ThatAreAnnouncedNeedNoRequest) {
   EXPECT_EQ(others[0].offset, 5U);
 }
 
-// Nobody notices at once, and a mapping has no way to fail but a signal.
+// Nobody notices immediately, and a mapping has no way to fail but a signal.
 TEST_F(MappedPages, AreAbsentInFilesThatWereEvictedOrCut) {
   EXPECT_TRUE(copies(0, 100));
   for (const bool is_cut : {false, true}) {

@@ -84,7 +84,7 @@ void expect_refused(const NeighborOptions& options, std::span<const double> posi
     EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
   }
   EXPECT_TRUE(pairs.i.empty() && pairs.ends.empty());
-  search.find(random_positions(2, 1), Lattice({}, kNone), pairs);  // it goes on after that
+  search.find(random_positions(2, 1), Lattice({}, kNone), pairs);  // it continues after that
   EXPECT_EQ(pairs.size(), 2U);
 }
 

@@ -264,7 +264,7 @@ TEST(PickleDicts, KeysHaveAHash) {
   EXPECT_EQ(run("}N]s."), "{None: []}");
 }
 
-// Fields of a dtype may have keys beside its names, here tuples of a depth that nothing else looks at.
+// Fields of a dtype may have keys next to its names, here tuples of a depth that nothing else looks at.
 TEST(PickleDicts, KeysOfDictsThatNobodySees) {
   const auto deep = [](char leaf) { return "K"s + leaf + std::string(1 << 16, '\x85'); };
   const auto dtype = [](std::string_view code) {

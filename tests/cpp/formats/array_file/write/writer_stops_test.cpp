@@ -68,7 +68,7 @@ class WriterStops : public testing::TestWithParam<codec::Codec> {
     models.at("gone").write({{1}, {2}}, noise(2, 4));
     return models;
   }
-  // What is there is one of these states, and a new writer goes on from it.
+  // What is there is one of these states, and a new writer continues from it.
   static bool is_one_of(const std::string& path, const Models& before, const Models& after) {
     const Reader reader(path);
     const bool done = reader.contains("gone");

@@ -39,7 +39,7 @@ class ScriptedServer {
  public:
   using Script = std::function<ScriptedReply(const ReceivedRequest&)>;
 
-  // The script is called by several threads at once.
+  // The script is called by several threads at the same time.
   explicit ScriptedServer(Script script);
   ~ScriptedServer();
 

@@ -32,7 +32,7 @@ inline constexpr int kSlowdown = 1;
 #endif
 constexpr milliseconds within(int n) { return milliseconds(n * kSlowdown); }
 
-// Retries at once; waits for nothing longer than a second.
+// Retries immediately; waits for nothing longer than a second.
 inline HttpOptions fast_options() {
   HttpOptions options;
   options.connect_timeout = within(1000);
