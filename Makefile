@@ -107,13 +107,14 @@ cpp-test: $(DONE)/extension  ## run the tests of the C++ core
 	@grep 'tests passed' $(PACKAGE)/ctest.log
 
 .PHONY: lint
-lint: $(DONE)/torch $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format, types and docstrings of all sources
+lint: $(DONE)/extension $(DONE)/extra-ase $(DONE)/extra-lint  ## check the format, types and docstrings of all sources
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy --strict atompack_torch
 	@$(PY) -m pydoclint.main atompack_torch
 	@$(PY) tests/lint/language.py
 	@$(PY) tests/lint/layering.py
+	@$(PY) tests/lint/stubs.py
 	@.venv/bin/clang-format --dry-run --Werror $(CXX_FILES)
 
 # Without unity builds, so that each source is looked at by itself.

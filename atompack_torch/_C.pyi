@@ -1,209 +1,215 @@
+"""
+Native collation of atompack_torch; use the package, not this module.
+"""
+
+from __future__ import annotations
+import atompack_torch._formats
+import collections.abc
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
-
-import numpy as np
 import torch
-from torch import Tensor
+import typing
 
-from atompack_torch._formats import (
-    AtlasReader,
-    BatchRequest,
-    MoleculeSource,
-    ShardReader,
-)
-
-# Integers and what stands for one; refused where it is something else.
-_Index = object
-_Indices = Sequence[int] | Sequence[bool] | Tensor | np.ndarray[Any, Any]
-_Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
-_RingAddress = tuple[int, int, int]
-_RingTicket = tuple[_RingAddress, int, int]
-_MadeExamples = tuple[Tensor | None, Any, list[int] | None]
-_Heads = list[tuple[int, str, Literal["molecule", "atom", "edge", "triplet"]]]
-_MakeMolecules = Callable[[Tensor, _Heads, list[Any], Tensor], Any]
-_Nested = Any  # str, bytes or lists of them in lists
-_ScannedColumn = tuple[Tensor | list[Tensor | None] | list[_Nested], Tensor | None, Tensor]
-_Columns = tuple[Tensor, list[_ScannedColumn], list[str]]
-_Batch = TypeVar("_Batch")  # the form in which a kind of batch is handed over
-
-def resolve_indices(
-    indices: _Indices, size: int, selection: Tensor | None, item: str
-) -> Tensor: ...
-def resolve_index(index: _Index, size: int, selection: Tensor | None, item: str) -> int: ...
-
-class FieldTable:
-    described: Any
-    def fields(self) -> _Heads: ...
-
-class Batcher(Generic[_Batch]):
-    def collate(
+class ResidentSource(atompack_torch._formats.MoleculeSource):
+    def __init__(
         self,
-        indices: _Indices,
-        selection: Tensor | None,
-        shared: bool,
-        molecules: _MakeMolecules | None = None,
-    ) -> _Batch: ...
-
-class ResidentSource(MoleculeSource):
-    def __init__(self, tables: tuple[Any, ...], memory: Tensor, n_molecules: int) -> None: ...
-    def tables(self) -> tuple[Any, ...]: ...
+        tables: tuple[
+            collections.abc.Sequence[
+                tuple[
+                    str,
+                    collections.abc.Sequence[
+                        tuple[int, bytes, str, str, bool, collections.abc.Sequence[int] | None]
+                    ],
+                ]
+            ],
+            collections.abc.Sequence[
+                tuple[
+                    int,
+                    int,
+                    tuple[int, bytes, str, str, bool, collections.abc.Sequence[int] | None],
+                ]
+            ],
+            collections.abc.Sequence[tuple[int, str, str, collections.abc.Sequence[int]]],
+            str,
+        ],
+        memory: torch.Tensor,
+        n_molecules: int,
+    ) -> None: ...
+    def tables(
+        self,
+    ) -> tuple[
+        list[tuple[str, list[tuple[int, bytes, str, str, bool, list[int] | None]]]],
+        list[tuple[int, int, tuple[int, bytes, str, str, bool, list[int] | None]]],
+        list[tuple[int, str, str, list[int]]],
+        str,
+    ]: ...
 
 class ResidentBuilder:
     def __init__(
         self,
-        source: MoleculeSource,
-        numbers: Sequence[int],
-        requests: Sequence[BatchRequest],
+        source: atompack_torch._formats.MoleculeSource,
+        numbers: collections.abc.Sequence[int],
+        requests: collections.abc.Sequence[atompack_torch._formats.BatchRequest],
         path: str,
     ) -> None: ...
     def __len__(self) -> int: ...
-    def measure(self, first: int, last: int) -> None: ...
     def bytes(self) -> int: ...
-    def copy(self, first: int, last: int, memory: Tensor) -> None: ...
-    def source(self, memory: Tensor) -> ResidentSource: ...
+    def copy(self, first: int, last: int, memory: torch.Tensor) -> None: ...
+    def measure(self, first: int, last: int) -> None: ...
+    def source(self, memory: torch.Tensor) -> ResidentSource: ...
 
 class PrecomputedEdges:
     def __init__(
         self,
         *,
-        request: BatchRequest,
-        edge_ptr: Tensor,
-        index: Tensor,
-        shift: Tensor,
-        vector: Tensor | None,
-        triplet_ptr: Tensor | None,
-        triplet_edges: Tensor | None,
+        request: atompack_torch._formats.BatchRequest,
+        edge_ptr: torch.Tensor,
+        index: torch.Tensor,
+        shift: torch.Tensor,
+        vector: torch.Tensor | None,
+        triplet_ptr: torch.Tensor | None,
+        triplet_edges: torch.Tensor | None,
     ) -> None: ...
 
-def count_stored_rows(source: MoleculeSource, numbers: Sequence[int]) -> Tensor: ...
+class FieldTable:
+    def fields(self) -> list[typing.Any]: ...
 
-class MoleculeBatcher(Batcher[_Made]):
-    def __init__(
-        self, source: MoleculeSource, request: BatchRequest, edges: PrecomputedEdges | None = None
-    ) -> None: ...
-    @property
-    def request(self) -> BatchRequest: ...
-    @property
-    def table(self) -> FieldTable: ...
-    @property
-    def source(self) -> MoleculeSource: ...
-    def collate_one(self, index: _Index, selection: Tensor | None) -> _Made: ...
+class Batcher:
+    def collate(
+        self,
+        indices: typing.Any,
+        selection: torch.Tensor | None,
+        shared: bool,
+        molecules: typing.Any | None = None,
+    ) -> tuple[typing.Any, ...]: ...
 
-class ColumnBatcher(Batcher[_Columns]):
+class Prefetcher:
+    def __init__(self, batcher: Batcher, n_threads: int, max_ready: int, pinned: bool) -> None: ...
+    def __len__(self) -> int: ...
+    def submit(self, indices: typing.Any, selection: torch.Tensor | None) -> bool: ...
+    def take(self, molecules: typing.Any | None = None) -> tuple[typing.Any, ...]: ...
+
+class MoleculeBatcher(Batcher):
     def __init__(
         self,
-        store: AtlasReader,
-        variables: Sequence[int],
+        source: atompack_torch._formats.MoleculeSource,
+        request: atompack_torch._formats.BatchRequest,
+        edges: PrecomputedEdges | None = None,
+    ) -> None: ...
+    def collate_one(
+        self, index: typing.Any, selection: torch.Tensor | None
+    ) -> tuple[typing.Any, ...]: ...
+    @property
+    def request(self) -> atompack_torch._formats.BatchRequest: ...
+    @property
+    def source(self) -> atompack_torch._formats.MoleculeSource: ...
+    @property
+    def table(self) -> FieldTable: ...
+
+class ColumnBatcher(Batcher):
+    def __init__(
+        self,
+        store: atompack_torch._formats.AtlasReader,
+        variables: collections.abc.Sequence[int],
         *,
-        start: Sequence[int] | None,
-        count: Sequence[int] | None,
+        start: collections.abc.Sequence[int] | None,
+        count: collections.abc.Sequence[int] | None,
         layout: str,
         dtype: str | None,
         max_threads: int,
         max_unstored_bytes: int | None,
-        missing: Literal["nan", "error", "drop"] = "nan",
+        missing: str = "nan",
     ) -> None: ...
 
-class ExampleBatcher(Batcher[_MadeExamples]):
+class ExampleBatcher(Batcher):
     def __init__(
         self,
-        reader: ShardReader,
+        reader: atompack_torch._formats.ShardReader,
         *,
         jagged: bool,
-        levels: Mapping[str, bool],
+        levels: collections.abc.Mapping[str, bool],
         max_threads: int,
     ) -> None: ...
     def levels(self) -> dict[str, bool]: ...
-
-class Prefetcher(Generic[_Batch]):
-    def __init__(
-        self, batcher: Batcher[_Batch], n_threads: int, max_ready: int, pinned: bool
-    ) -> None: ...
-    def submit(self, indices: _Indices, selection: Tensor | None) -> bool: ...
-    def take(self, molecules: _MakeMolecules | None = None) -> _Batch: ...
-    def __len__(self) -> int: ...
-
-def scan_columns(
-    store: AtlasReader,
-    variables: Sequence[int],
-    datasets: _Indices | None,
-    names: Sequence[str] | None,
-    *,
-    start: Sequence[int] | None,
-    count: Sequence[int] | None,
-    layout: str,
-    dtype: str | None,
-    max_threads: int,
-    max_unstored_bytes: int | None,
-) -> _Columns: ...
-def read_held(store: AtlasReader, dataset: str, array: str) -> Tensor | None: ...
-
-class PickleReader:
-    def __init__(self) -> None: ...
-    def read(self, pickle: bytes) -> Any: ...
 
 class Featurizer:
     def __init__(
         self,
         *,
-        species: Sequence[str],
-        atomic_numbers: Sequence[int],
+        species: collections.abc.Sequence[str],
+        atomic_numbers: collections.abc.Sequence[int],
         radial: tuple[int, float],
         angular: tuple[int, float],
         min_cutoff: float,
     ) -> None: ...
+    def compute(
+        self,
+        structures: tuple[
+            torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor
+        ],
+        derivatives: bool,
+        dtype: torch.dtype,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]: ...
     @property
     def n_features(self) -> int: ...
     @property
     def typespin(self) -> list[float]: ...
-    def compute(
-        self,
-        structures: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor],
-        derivatives: bool,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, list[Tensor]]: ...
 
-def make_outputs(
-    request: BatchRequest,
-    tensors: tuple[Tensor | None, ...],
-    fields: Sequence[tuple[str, Sequence[int], Tensor | None, Tensor | None] | None],
-) -> list[Tensor]: ...
-def common_dtype(dtypes: Sequence[torch.dtype]) -> torch.dtype | None: ...
-def pack_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]: ...
-def ring_to_attach() -> _RingAddress | None: ...
-def attach_ring(address: _RingAddress) -> bool: ...
-def send_arena(arena: Tensor) -> _RingTicket | None: ...
-def receive_arena(ticket: _RingTicket, bytes: int) -> Tensor: ...
-def view_arena(
-    arena: Tensor, places: Sequence[tuple[torch.dtype, int, Sequence[int]]]
-) -> list[Tensor]: ...
-def parallel_thread_ids() -> list[int]: ...
+class PickleReader:
+    def __init__(self) -> None: ...
+    def read(self, pickle: bytes) -> typing.Any: ...
+
+class ShardFileWriter:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        shard_size: int,
+        block_size: int,
+        strategy: int | None,
+        level: int,
+        dictionary: float,
+        n_threads: int,
+        tensors_as_arrays: bool,
+        mode: str,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def close(self) -> None: ...
+    def copy(
+        self, reader: atompack_torch._formats.ShardReader, examples: collections.abc.Sequence[int]
+    ) -> None: ...
+    def discard(self) -> None: ...
+    def write(self, example: typing.Any) -> None: ...
+    def write_pickled(self, pickle: bytes) -> None: ...
+    @property
+    def is_open(self) -> bool: ...
 
 class CacheHeader:
-    features: bool
-    force_derivatives: bool
-    storage_dtype: str
-    n_features: int
-    n_radial: int
-    n_angular: int
-    multi: bool
     compat_json: str
     compat_sha256: str
+    features: bool
+    force_derivatives: bool
+    multi: bool
     source_id: str
     source_kind: str
-    def set_manifest(self, descriptor_class: str, config_json: str, config_sha256: str) -> None: ...
+    storage_dtype: str
+    def __init__(self) -> None: ...
+    def set_manifest(self, arg0: str, arg1: str, arg2: str) -> None: ...
+    @property
+    def n_angular(self) -> int: ...
+    @n_angular.setter
+    def n_angular(self, arg0: int) -> None: ...
+    @property
+    def n_features(self) -> int: ...
+    @n_features.setter
+    def n_features(self, arg0: int) -> None: ...
+    @property
+    def n_radial(self) -> int: ...
+    @n_radial.setter
+    def n_radial(self, arg0: int) -> None: ...
 
 class EncodedEntries:
     @property
     def n_bytes(self) -> int: ...
-
-def encode_cache_entries(
-    columns: Mapping[str, Tensor | None],
-    names: Sequence[str | None],
-    symbols: Sequence[str],
-    header: CacheHeader,
-) -> EncodedEntries: ...
 
 class CacheBuilder:
     def __init__(
@@ -214,35 +220,71 @@ class CacheBuilder:
         checkpoint_bytes: int,
     ) -> None: ...
     def __len__(self) -> int: ...
-    def append(self, entries: EncodedEntries) -> None: ...
     def absorb(self, part: str | os.PathLike[str], fingerprint: str, n_known: int = 0) -> None: ...
+    def append(self, entries: EncodedEntries) -> None: ...
     def checkpoint(self) -> None: ...
+    def close(self) -> None: ...
+    def discard(self) -> None: ...
     def finish(self) -> None: ...
-    def discard(self) -> None: ...
-    def close(self) -> None: ...
 
-class ShardFileWriter:
-    def __init__(
-        self,
-        root: str,
-        *,
-        shard_size: int,
-        block_size: int,
-        strategy: int | None,
-        level: int,
-        dictionary: float,
-        n_threads: int,
-        tensors_as_arrays: bool,
-        mode: Literal["x", "w", "a"],
-    ) -> None: ...
-    def write(self, example: object) -> None: ...
-    def write_pickled(self, pickle: bytes) -> None: ...
-    def copy(self, reader: ShardReader, examples: list[int]) -> None: ...
-    def close(self) -> None: ...
-    def discard(self) -> None: ...
-    @property
-    def is_open(self) -> bool: ...
-    def __len__(self) -> int: ...
-
-def read_example(reader: ShardReader, example: int) -> Any: ...
+def attach_ring(address: tuple[int, int, int]) -> bool: ...
+def common_dtype(dtypes: collections.abc.Sequence[torch.dtype]) -> torch.dtype | None: ...
+def count_stored_rows(
+    source: atompack_torch._formats.MoleculeSource, numbers: collections.abc.Sequence[int]
+) -> torch.Tensor: ...
+def encode_cache_entries(
+    columns: collections.abc.Mapping[str, torch.Tensor | None],
+    names: collections.abc.Sequence[str | None],
+    symbols: collections.abc.Sequence[str],
+    header: CacheHeader,
+) -> EncodedEntries: ...
+def make_outputs(
+    request: atompack_torch._formats.BatchRequest,
+    tensors: tuple[
+        torch.Tensor,
+        torch.Tensor,
+        torch.Tensor,
+        torch.Tensor | None,
+        torch.Tensor | None,
+        torch.Tensor | None,
+        torch.Tensor | None,
+    ],
+    fields: collections.abc.Sequence[
+        tuple[str, collections.abc.Sequence[int], torch.Tensor | None, torch.Tensor | None] | None
+    ],
+) -> list[torch.Tensor]: ...
+def pack_tensors(
+    tensors: collections.abc.Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, list[torch.Tensor]]: ...
+def parallel_thread_ids() -> list[int]: ...
+def read_example(reader: atompack_torch._formats.ShardReader, example: int) -> typing.Any: ...
+def read_held(
+    store: atompack_torch._formats.AtlasReader, dataset: str, array: str
+) -> typing.Any: ...
+def receive_arena(ticket: tuple[tuple[int, int, int], int, int], bytes: int) -> torch.Tensor: ...
+def resolve_index(
+    index: typing.Any, size: int, selection: torch.Tensor | None, item: str
+) -> int: ...
+def resolve_indices(
+    indices: typing.Any, size: int, selection: torch.Tensor | None, item: str
+) -> typing.Any: ...
+def ring_to_attach() -> tuple[int, int, int] | None: ...
+def scan_columns(
+    store: atompack_torch._formats.AtlasReader,
+    variables: collections.abc.Sequence[int],
+    datasets: typing.Any,
+    names: collections.abc.Sequence[str] | None,
+    *,
+    start: collections.abc.Sequence[int] | None,
+    count: collections.abc.Sequence[int] | None,
+    layout: str,
+    dtype: str | None,
+    max_threads: int,
+    max_unstored_bytes: int | None,
+) -> tuple[typing.Any, ...]: ...
+def send_arena(arena: torch.Tensor) -> tuple[tuple[int, int, int], int, int] | None: ...
 def use_one_thread() -> None: ...
+def view_arena(
+    arena: torch.Tensor,
+    places: collections.abc.Sequence[tuple[torch.dtype, int, collections.abc.Sequence[int]]],
+) -> list[torch.Tensor]: ...

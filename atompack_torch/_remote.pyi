@@ -1,70 +1,50 @@
-from collections.abc import Callable, Sequence
-from os import PathLike
+"""
+Native client for objects over HTTP; use the package, not this module.
+"""
 
-from atompack_torch._formats import FileStore
-
-# access key, secret key, session token, bearer token, expiry in seconds since 1970
-_Credentials = tuple[str, str, str, str, float | None]
-_Pairs = Sequence[tuple[str, str]]
+from __future__ import annotations
+import atompack_torch._formats
+import collections.abc
+import os
+import typing
 
 class RemoteResponse:
-    @property
-    def status(self) -> int: ...
-    @property
-    def headers(self) -> list[tuple[str, str]]: ...
+    def check(self, url: str) -> None: ...
     @property
     def body(self) -> bytes: ...
     @property
+    def headers(self) -> list[typing.Any]: ...
+    @property
     def n_attempts(self) -> int: ...
-    def check(self, url: str) -> None: ...
+    @property
+    def status(self) -> int: ...
 
 class RemoteObject:
-    @property
-    def size(self) -> int: ...
+    def read(self, offset: int, length: int) -> bytes: ...
     @property
     def etag(self) -> str: ...
     @property
+    def first(self) -> bytes: ...
+    @property
     def modified(self) -> str: ...
     @property
-    def first(self) -> bytes: ...
-    def read(self, offset: int, length: int) -> bytes: ...
+    def size(self) -> int: ...
 
 class ObjectStore:
     def open(self, url: str, n_first: int = 65536) -> RemoteObject: ...
 
-class PagedStore(FileStore):
+class PagedStore(atompack_torch._formats.FileStore):
     def __init__(
         self,
         objects: ObjectStore,
         *,
         memory_bytes: int,
-        cache_folder: str | PathLike[str] | None,
+        cache_folder: str | os.PathLike[str] | None,
         cache_bytes: int,
-        list_folder: Callable[[str], list[str]],
-        find_address: Callable[[str], tuple[str, str]] | None = None,
+        list_folder: typing.Any,
+        find_address: typing.Any | None = None,
     ) -> None: ...
-    def stats(self) -> dict[str, int | str]: ...
-
-class PythonRequest:
-    @property
-    def url(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-    def finish(self, data: bytes) -> None: ...
-    def fail(self, code: int, reason: str) -> None: ...
-
-class RequestQueue:
-    def take(self, n: int) -> list[PythonRequest]: ...
-    def close(self) -> None: ...
-
-class PythonStore(ObjectStore):
-    def __init__(
-        self, open_file: Callable[[str, int], tuple[int, str, bytes]], queue: RequestQueue
-    ) -> None: ...
+    def stats(self) -> dict[str, typing.Any]: ...
 
 class RemoteStore(ObjectStore):
     def __init__(
@@ -72,9 +52,9 @@ class RemoteStore(ObjectStore):
         *,
         endpoint: str = "",
         region: str = "",
-        credentials: Callable[[], _Credentials] | None = None,
-        headers: _Pairs = (),
-        ca_file: str | PathLike[str] | None = None,
+        credentials: typing.Any | None = None,
+        headers: collections.abc.Sequence[tuple[str, str]] = [],
+        ca_file: str | os.PathLike[str] | None = None,
         max_in_flight: int = 512,
         connect_timeout: float = 10.0,
         stall_timeout: float = 20.0,
@@ -85,9 +65,29 @@ class RemoteStore(ObjectStore):
         method: str,
         url: str,
         *,
-        query: _Pairs = (),
-        headers: _Pairs = (),
+        query: collections.abc.Sequence[tuple[str, str]] = [],
+        headers: collections.abc.Sequence[tuple[str, str]] = [],
         body: bytes = b"",
-        file: tuple[str | PathLike[str], int, int] | None = None,
+        file: tuple[str | os.PathLike[str], int, int] | None = None,
         max_response: int = 67108864,
     ) -> RemoteResponse: ...
+
+class PythonRequest:
+    def fail(self, code: int, reason: str | os.PathLike[str]) -> None: ...
+    def finish(self, data: bytes) -> None: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+
+class RequestQueue:
+    def __init__(self) -> None: ...
+    def close(self) -> None: ...
+    def take(self, n: int) -> list[PythonRequest]: ...
+
+class PythonStore(ObjectStore):
+    def __init__(self, open_file: typing.Any, queue: RequestQueue) -> None: ...

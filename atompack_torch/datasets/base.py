@@ -404,8 +404,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return parts
 
 
-# Result of the native core: (arena, table, values, masks, faults).
-Made = tuple[Tensor, FieldTable, list[Any], Tensor, list[tuple[int, str]]]
+# Result of the native core: arena, table of fields with their description, values, masks, faults.
+Made = tuple[Tensor, Any, list[Any], Tensor, list[tuple[int, str]]]
 
 
 # Names, infos and mask rows of the fields in a batch.

@@ -201,7 +201,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         """Returns the number of items in a batch, before any ``transform``."""
         return len(batch)
 
-    def _batcher(self) -> Batcher[Any]:
+    def _batcher(self) -> Batcher:
         """Returns the native batcher of the whole data set, opened on first use in a process."""
         raise NotImplementedError
 

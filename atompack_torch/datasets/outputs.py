@@ -181,10 +181,11 @@ def from_batch(outputs: Sequence[Output], batch: CollatedFields) -> dict[str, Te
             or a value does not fit.
     """
     request = BatchRequest(outputs=[o.native(_placeholder(o.field)) for o in outputs])
-    structure = (batch.positions, batch.atomic_numbers, batch.ptr)
-    optional = [_tensor(batch, name) for name in ("cell", "pbc", "edge_index", "edge_shift")]
+    cell, pbc = _tensor(batch, "cell"), _tensor(batch, "pbc")
+    edges = _tensor(batch, "edge_index"), _tensor(batch, "edge_shift")
+    tensors = (batch.positions, batch.atomic_numbers, batch.ptr, cell, pbc, *edges)
     fields = [None if o.field is None else _described(batch, o.field) for o in outputs]
-    made = make_outputs(request, (*structure, *optional), fields)
+    made = make_outputs(request, tensors, fields)
     return {output.name: tensor for output, tensor in zip(outputs, made, strict=True)}
 
 

@@ -351,7 +351,8 @@ def _send_parts(upload: Upload, number: str, parts: list[_Part], report: OnProgr
         response = upload.store.request("PUT", upload.url, query=query, file=parts[i])
         response.check(upload.shown)
         report(parts[i][2])
-        return dict(response.headers).get("etag", "")
+        etag: str = dict(response.headers).get("etag", "")
+        return etag
 
     joined = "".join(
         f"<Part><PartNumber>{i + 1}</PartNumber><ETag>{escape(etag)}</ETag></Part>"

@@ -290,7 +290,7 @@ class ResidentDataset(MoleculeDataset):
         """
         if not self._is_elsewhere or isinstance(item, slice) or is_batch(item):
             return super().__getitem__(item)
-        number = resolve_indices([item], self._size(), self._selection, self._item)  # type: ignore[list-item]
+        number = resolve_indices([item], self._size(), self._selection, self._item)
         return self._gather(number, drops=False)[0]
 
     def batch(self, indices: Indices) -> MoleculeBatch:

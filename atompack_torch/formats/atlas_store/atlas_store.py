@@ -274,7 +274,7 @@ class AtlasStore(FlushingWriter):
         reader = self._handle.held_reader
         if reader is not None and start is None and shape is None:
             try:
-                held = read_held(reader, dataset, array)
+                held: Values | None = read_held(reader, dataset, array)
             except TypeError:  # a name that is not a string: as in a scan
                 held = None
             if held is not None:
