@@ -31,40 +31,7 @@ _check_torch_version()
 
 try:
     from atompack_torch import _C
-    from atompack_torch._C import (
-        Batcher,
-        CacheBuilder,
-        CacheHeader,
-        ColumnBatcher,
-        EncodedEntries,
-        ExampleBatcher,
-        Featurizer,
-        FieldTable,
-        MoleculeBatcher,
-        PickleReader,
-        PrecomputedEdges,
-        Prefetcher,
-        ResidentBuilder,
-        ResidentSource,
-        ShardFileWriter,
-        attach_ring,
-        common_dtype,
-        count_stored_rows,
-        encode_cache_entries,
-        make_outputs,
-        pack_tensors,
-        parallel_thread_ids,
-        read_example,
-        read_held,
-        receive_arena,
-        resolve_index,
-        resolve_indices,
-        ring_to_attach,
-        scan_columns,
-        send_arena,
-        use_one_thread,
-        view_arena,
-    )
+    from atompack_torch._C import *  # noqa: F403  # its names are listed in its stub alone
 except ModuleNotFoundError as error:
     if error.name != "atompack_torch._C":
         raise
@@ -76,40 +43,3 @@ except ImportError as error:
 def native_folder() -> Path:
     """Returns the folder of the native libraries."""
     return Path(_C.__file__).parent
-
-
-__all__ = [
-    "Batcher",
-    "CacheBuilder",
-    "CacheHeader",
-    "ColumnBatcher",
-    "EncodedEntries",
-    "ExampleBatcher",
-    "Featurizer",
-    "FieldTable",
-    "MoleculeBatcher",
-    "PickleReader",
-    "PrecomputedEdges",
-    "Prefetcher",
-    "ResidentBuilder",
-    "ResidentSource",
-    "ShardFileWriter",
-    "attach_ring",
-    "common_dtype",
-    "count_stored_rows",
-    "encode_cache_entries",
-    "make_outputs",
-    "native_folder",
-    "pack_tensors",
-    "parallel_thread_ids",
-    "read_example",
-    "read_held",
-    "receive_arena",
-    "resolve_index",
-    "resolve_indices",
-    "ring_to_attach",
-    "scan_columns",
-    "send_arena",
-    "use_one_thread",
-    "view_arena",
-]

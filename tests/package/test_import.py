@@ -212,8 +212,13 @@ BROKEN = {
         ["_C", "pip install --no-build-isolation", "outside of the source folder"],
     ),
     "cannot be loaded": (
-        "import sys, types\nsys.modules['atompack_torch._C'] = types.ModuleType('_C')\n",
-        ["cannot import name", "cannot be loaded", "pip install --no-build-isolation", "libhdf5"],
+        "import sys\n"
+        "class Linker:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'atompack_torch._C':\n"
+        "            raise ImportError('libhdf5.so.103: cannot open shared object file')\n"
+        "sys.meta_path.insert(0, Linker())\n",
+        ["libhdf5.so.103", "cannot be loaded", "pip install --no-build-isolation"],
     ),
     "another torch": (
         "import torch\ntorch.__version__ = '2.1.0'\n",
