@@ -179,7 +179,7 @@ def test_pickles_on_request(root_of: Callable[[Make], Path], kind: Make) -> None
     ("kind", "start"),
     [
         *((kind, "fork") for kind in (image, atoms, tensors, of_two_types)),
-        (nested_molecules, "spawn"),
+        pytest.param(nested_molecules, "spawn", marks=pytest.mark.exhaustive),
     ],
 )
 def test_dataloader(root_of: Callable[[Make], Path], kind: Make, start: str) -> None:
@@ -332,7 +332,7 @@ def _read_in_child(dataset: apt.ShardDataset, results: Any) -> None:
     results.put([dataset[i] for i in range(64)])
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_other_processes_after_a_read(root_of: Callable[[Make], Path], start: str) -> None:
     dataset = apt.ShardDataset(root_of(numbers))
     assert dataset[5] == 5

@@ -27,7 +27,6 @@ RECIPE = strategies.Recipe(
     {"gap": strategies.Kind("float"), "field": strategies.Kind("tensor", "f4", ((2, 2), (1, 4)))},
     {"magmom": strategies.Kind("array", "f8")},
 )
-START_METHODS = ("fork", "forkserver", "spawn")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,12 @@ def test_no_workers(path: Path, reference: ReferenceDataset, shuffle: bool) -> N
 
 @pytest.mark.parametrize(
     ("method", "parent_reads_first"),
-    [("fork", False), *((method, True) for method in START_METHODS)],
+    [
+        ("fork", False),
+        ("fork", True),
+        ("spawn", True),
+        pytest.param("forkserver", True, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_two_workers(
     path: Path, reference: ReferenceDataset, method: str, parent_reads_first: bool
@@ -173,7 +177,7 @@ def test_one_storage_a_batch(path: Path) -> None:
             assert batch[key].data_ptr() % 64 == 0 or batch[key].numel() == 0, key
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_arena_of_a_worker_is_shared_memory(path: Path, method: str) -> None:
     """All tensors arrive as views of one shared storage: one descriptor a batch."""
     loader = DataLoader(

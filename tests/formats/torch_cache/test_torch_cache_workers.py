@@ -15,7 +15,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 import atompack_torch as apt
 
-START_METHODS = ("fork", "spawn")
+START_METHODS = ("fork", pytest.param("spawn", marks=pytest.mark.exhaustive))
 
 
 @pytest.fixture(scope="module")
