@@ -49,16 +49,14 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert re.search(rf"^ +{name} +\w", text, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_of_each_command_shows_an_example(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main([name, "--help"])
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    assert f"\n  atompack-torch {name} " in text
-    assert "--json" in text
+def test_help_of_each_command_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in sorted(COMMANDS):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([name, "--help"])
+        assert stop.value.code == 0
+        text = capsys.readouterr().out
+        assert f"\n  atompack-torch {name} " in text
+        assert "--json" in text
 
 
 @pytest.mark.parametrize(
@@ -126,21 +124,21 @@ def test_as_a_program(fixtures: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status"),
+    ("arguments", "name", "status"),
     [
-        (["head", "-n", "1000", "--json"], 0),
-        (["info"], 0),
-        (["verify"], 0),
+        (["head", "-n", "1000", "--json"], "gen3.atp", 0),
+        (["verify"], "bad_section_cut.atp", 1),  # faults are not hidden
     ],
-    ids=lambda a: a[0] if isinstance(a, list) else "",
 )
-def test_nobody_reads_the_output(fixtures: Path, arguments: list[str], status: int) -> None:
+def test_nobody_reads_the_output(
+    fixtures: Path, arguments: list[str], name: str, status: int
+) -> None:
     """As when piping into ``head``: no traceback, no complaint at exit."""
     read, write = os.pipe()
     os.close(read)
     try:
         done = subprocess.run(
-            [*RUN, *arguments, *[str(fixtures / "gen3.atp")] * 300],
+            [*RUN, *arguments, *[str(fixtures / name)] * 300],
             stdout=write,
             stderr=subprocess.PIPE,
             timeout=200,
@@ -149,22 +147,6 @@ def test_nobody_reads_the_output(fixtures: Path, arguments: list[str], status: i
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (status, b"")
-
-
-def test_a_closed_pipe_does_not_hide_faults(fixtures: Path) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        done = subprocess.run(
-            [*RUN, "verify", *[str(fixtures / "bad_section_cut.atp")] * 300],
-            stdout=write,
-            stderr=subprocess.PIPE,
-            timeout=200,
-            check=False,
-        )
-    finally:
-        os.close(write)
-    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> None:

@@ -281,15 +281,6 @@ def test_existing_targets_stay(
     assert len(apt.AtpDataset(second)) == 30
 
 
-def test_a_damaged_source_leaves_no_target(
-    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = "1\nProperties=species:S:1:pos:R:3 energy=1\nH 0 0 0\n"
-    (tmp_path / "cut.xyz").write_text(text * 3 + "2\nProperties=species:S:1:pos:R:3\nH 0 0\n")
-    assert run("filter", tmp_path / "cut.xyz", tmp_path / "t.atp", "energy > 0", "--quiet") == 1
-    assert not (tmp_path / "t.atp").exists()
-
-
 def test_json(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     targets = [tmp_path / "a.atp", tmp_path / "b.atp"]
     assert run("split", source, *targets, "--fractions", "0.5,0.5", "--json") == 0

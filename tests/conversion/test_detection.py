@@ -44,10 +44,13 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("suffix", [".atp", ".xyz", ".db", ".aselmdb", ".npz", ".h5", ".gz", ""])
 @pytest.mark.parametrize("kind", WRITERS)
-def test_content_wins(kind: str, suffix: str, tmp_path: Path) -> None:
-    source, target = tmp_path / f"data{suffix}", tmp_path / "out.atp"
+def test_content_wins(kind: str, tmp_path: Path) -> None:
+    for suffix in (".atp", ".xyz", ".db", ".aselmdb", ".npz", ".h5", ".gz", ""):
+        assert_content_wins(kind, tmp_path / f"data{suffix}", tmp_path / f"out{suffix}.atp")
+
+
+def assert_content_wins(kind: str, source: Path, target: Path) -> None:
     WRITERS[kind](source)
     report = apt.convert(source, target, progress=False)
     assert len(apt.AtpDataset(target)) == 1

@@ -370,6 +370,7 @@ print(status.split("VmHWM:")[1].split()[0])
 """
 
 
+@pytest.mark.exhaustive
 def test_memory_is_flat(tmp_path: Path) -> None:
     peaks = []
     for m in (20_000, 120_000):

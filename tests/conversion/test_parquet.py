@@ -439,6 +439,7 @@ print(status.split("VmHWM:")[1].split()[0])
 """
 
 
+@pytest.mark.exhaustive
 def test_memory_is_flat(tmp_path: Path) -> None:
     peaks = []
     for n in (20_000, 220_000):

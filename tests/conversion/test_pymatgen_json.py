@@ -556,6 +556,7 @@ print(status.split("VmHWM:")[1].split()[0])
 """
 
 
+@pytest.mark.exhaustive
 def test_memory_is_flat(tmp_path: Path) -> None:
     entry = dumped(mptrj(structures([20]))["mp-0"]["mp-0-0-0"])
     peaks = []

@@ -36,9 +36,7 @@ def molecules() -> list[apt.Molecule]:
     ]
 
 
-@pytest.fixture(params=["atp", "extxyz", "db", "aselmdb", "parquet", "npz", "deepmd", "shards"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    kind: str = request.param
+def write_source(kind: str, tmp_path: Path) -> Path:
     path = tmp_path / f"all.{kind}"
     if kind == "npz":
         rows = np.arange(N, dtype=float)
@@ -95,10 +93,17 @@ class Readings:
         return source
 
 
-@pytest.mark.parametrize("suffix", ["atp", "extxyz", "db", "parquet"])
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [
+        *((kind, "atp") for kind in ("atp", "db", "aselmdb", "parquet", "npz", "deepmd", "shards")),
+        *(("extxyz", suffix) for suffix in ("atp", "extxyz", "db", "parquet")),
+    ],
+)
 def test_one_reading_for_all_targets(
-    source: Path, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source = write_source(kind, tmp_path)
     keys = {"REF_energy": "energy"} if source.suffix == ".extxyz" else {}
     options: dict[str, Any] = {"key_map": keys, "progress": False}
     paths = [tmp_path / f"part-{i}.{suffix}" for i in range(3)]

@@ -62,7 +62,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TABLES = ("entries/meta", "entries/structures", "torch_cache/features/index")
 
 
-@pytest.mark.parametrize("changed", [TABLES, *((table,) for table in TABLES)], ids=str)
+@pytest.mark.parametrize("changed", [TABLES, TABLES[:1]], ids=str)
 def test_rows_of_caches(
     cache: Path, tmp_path: Path, growth: Growth, changed: tuple[str, ...]
 ) -> None:
@@ -79,7 +79,7 @@ def test_rows_of_caches(
     assert growth("apt.TorchCache(sys.argv[1])", path) < 100 * MIB
 
 
-@pytest.mark.parametrize("count", [10**9, 10**18, 10**30])
+@pytest.mark.parametrize("count", [10**9, 10**30])
 def test_atoms_of_extended_xyz(tmp_path: Path, growth: Growth, count: int) -> None:
     path = tmp_path / "a.xyz"
     path.write_text(f"{count}\nProperties=species:S:1:pos:R:3\nH 0 0 0\n")

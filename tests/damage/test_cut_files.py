@@ -130,10 +130,12 @@ BEGIN = """
 
 
 CODECS = [
-    (name, codec)
-    for name in PASSES
-    for codec in ("none", "lz4", "zstd")
-    if codec == "none" or name not in ("compact in place", "joined statistics", "atom counts")
+    *((name, "none") for name in PASSES),
+    *(
+        pytest.param(name, codec, marks=pytest.mark.exhaustive)
+        for name in ("compact", "verify", "statistics")
+        for codec in ("lz4", "zstd")
+    ),
 ]
 
 
@@ -158,7 +160,10 @@ def array_file(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("run", ["file.compact()", "main(['verify', path])"])
+@pytest.mark.parametrize(
+    "run",
+    ["file.compact()", pytest.param("main(['verify', path])", marks=pytest.mark.exhaustive)],
+)
 def test_array_file(tmp_path: Path, cut_while: Cut, run: str) -> None:
     path = tmp_path / "a.af"
     whole = array_file(tmp_path / "whole.af")
@@ -177,7 +182,10 @@ def test_array_file(tmp_path: Path, cut_while: Cut, run: str) -> None:
     assert cut_while(script, whole, path, path)["whole"] >= 2
 
 
-@pytest.mark.parametrize("run", ["store.compact()", "main(['verify', path])"])
+@pytest.mark.parametrize(
+    "run",
+    ["main(['verify', path])", pytest.param("store.compact()", marks=pytest.mark.exhaustive)],
+)
 def test_store(tmp_path: Path, cut_while: Cut, run: str) -> None:
     rng = np.random.default_rng(3)
     with apt.AtlasStore(tmp_path / "whole", "x", block_bytes=1 << 16) as store:
@@ -207,7 +215,16 @@ def test_store(tmp_path: Path, cut_while: Cut, run: str) -> None:
     assert cut_while(script, tmp_path / "whole", path, file)["whole"] >= 2
 
 
-@pytest.mark.parametrize("run", ["cached.statistics()", "beside.statistics()", "verify()"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        "cached.statistics()",
+        *(
+            pytest.param(run, marks=pytest.mark.exhaustive)
+            for run in ("beside.statistics()", "verify()")
+        ),
+    ],
+)
 def test_cache(tmp_path: Path, cut_while: Cut, run: str) -> None:
     rng = np.random.default_rng(4)
     with apt.AtpWriter(tmp_path / "a.atp") as writer:

@@ -358,7 +358,9 @@ def test_refresh_forgets(sources: Sources, new_path: Callable[[], Path]) -> None
     assert len(dataset[0].features) == 2 != len(before)
 
 
-@pytest.mark.parametrize("start", [None, "fork", "spawn"])
+@pytest.mark.parametrize(
+    "start", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
+)
 def test_loaders(sources: Sources, start: str | None) -> None:
     dataset = computing(sources, cache_features="all")[1]
     workers: Any = {"num_workers": 2, "multiprocessing_context": start} if start else {}

@@ -178,7 +178,9 @@ def test_subsets_of_a_mixture(parts: list[apt.AtpDataset]) -> None:
     assert torch.equal(copied[:].energy, train[:].energy)
 
 
-@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+@pytest.mark.parametrize(
+    "method", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
+)
 def test_in_a_data_loader(parts: list[apt.AtpDataset], method: str | None) -> None:
     mixture = apt.MixtureDataset(parts, [1, 1, 1], "max")
     mixture.set_epoch(1)

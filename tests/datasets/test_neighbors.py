@@ -389,6 +389,7 @@ def test_data_loader(dataset: apt.AtpDataset, start: str) -> None:
     check_workers(dataset, start, Subset(dataset, range(60)))
 
 
+@pytest.mark.exhaustive
 def test_spawned_workers(new_path: NewPath) -> None:
     path = write(new_path(), some_molecules(), "zstd")
     dataset = apt.AtpDataset(path, neighbors=VECTORS)

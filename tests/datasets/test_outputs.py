@@ -390,7 +390,10 @@ def loaders(dataset: apt.AtpDataset) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["Loader", "DataLoader", "workers", "spawned"])
+@pytest.mark.parametrize(
+    "kind",
+    ["Loader", "DataLoader", "workers", pytest.param("spawned", marks=pytest.mark.exhaustive)],
+)
 def test_through_loaders(path: Path, whole: apt.MoleculeBatch, kind: str) -> None:
     layout = Plain(*(CASES[name][0]._replace(name=name) for name in ("offset", "one hot")))
     dataset = layout.dataset(apt.AtpDataset(path))

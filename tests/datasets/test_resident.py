@@ -213,7 +213,9 @@ def test_transform_and_loader(path: Path, resident: Any) -> None:
     assert sum(len(batch["n_atoms"]) for batch in apt.Loader(loaded, batch_sampler=sampler)) == N
 
 
-@pytest.mark.parametrize("context", [None, "fork", "spawn"])
+@pytest.mark.parametrize(
+    "context", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
+)
 def test_dataloader(path: Path, context: str | None) -> None:
     source = apt.AtpDataset(path, neighbors=apt.NeighborList(2.5))
     loaded = apt.ResidentDataset(source)

@@ -54,7 +54,7 @@ def in_slot(batch: apt.MoleculeBatch) -> bool:
     return not batch._arena.is_shared()
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_equal_to_the_data_set(path: Path, start: str) -> None:
     dataset = apt.AtpDataset(path)
     slots = 0

@@ -147,7 +147,9 @@ kinds = pytest.mark.parametrize("kind", ["budget", "blocks"])
 
 
 @kinds
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "n_ranks", [1, 3, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 4))]
+)
 def test_every_molecule_once(
     scripts: ScriptServer, path: Path, tmp_path: Path, kind: str, n_ranks: int
 ) -> None:
@@ -161,7 +163,16 @@ def test_every_molecule_once(
 
 
 @kinds
-@pytest.mark.parametrize("sizes", [(3, 2, 4), (4, 1, 3), (1, 4, 2), (2, 3, 1)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (3, 2, 4),
+        *(
+            pytest.param(sizes, marks=pytest.mark.exhaustive)
+            for sizes in ((4, 1, 3), (1, 4, 2), (2, 3, 1))
+        ),
+    ],
+)
 def test_killed_and_resumed_on_other_ranks(
     scripts: ScriptServer, path: Path, tmp_path: Path, kind: str, sizes: tuple[int, ...]
 ) -> None:

@@ -100,8 +100,7 @@ def reference(original: Path) -> apt.AtpDataset:
     return apt.AtpDataset(original)
 
 
-@pytest.mark.parametrize("access", ["auto", "random", "sequential"])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("access", "threads"), [("auto", 3), ("random", 1), ("sequential", 3)])
 def test_loader(path: Path, reference: apt.AtpDataset, access: Any, threads: int) -> None:
     dataset = apt.AtpDataset(path, access=access)
     check(iter(apt.Loader(dataset, batch_sampler=order(), num_threads=threads)), reference)

@@ -92,8 +92,7 @@ def test_another_batch_size_resumes_exactly(
 
 
 @pytest.mark.parametrize(("n", "n_ranks"), [(40, 1), (40, 2), (40, 3), (37, 4), (33, 4), (4, 4)])
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("shuffle", "drop_last"), [(False, False), (True, False), (True, True)])
 def test_ranks_with_another_batch_size(
     write: Make, n: int, n_ranks: int, shuffle: bool, drop_last: bool
 ) -> None:
@@ -239,7 +238,7 @@ def drawn(batches: Any) -> list[list[tuple[int, int]]]:
 
 @pytest.mark.parametrize(
     ("kind", "n_workers"),
-    [(kind, n) for kind in ("budget", "equal", "items") for n in (None, 0, 2)] + [("own", None)],
+    [("budget", None), ("budget", 2), ("equal", None), ("equal", 0), ("items", 2), ("own", None)],
 )
 def test_a_mixture_follows_the_epochs(write: Make, kind: str, n_workers: int | None) -> None:
     """All molecules in the long run, never above the budget, from one set of workers too."""

@@ -58,9 +58,9 @@ def test_blocks_run_as_written(page: str, tmp_path: Path, scripts: ScriptServer)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 
 
-@pytest.mark.parametrize("page", pages())
-def test_blocks_that_are_not_run_say_why(page: str) -> None:
-    assert unexplained(page, (REPOSITORY / page).read_text()) == []
+def test_blocks_that_are_not_run_say_why() -> None:
+    found = {page: unexplained(page, (REPOSITORY / page).read_text()) for page in pages()}
+    assert {page: blocks for page, blocks in found.items() if blocks} == {}
 
 
 def test_unexplained_blocks_are_found() -> None:
@@ -113,10 +113,9 @@ def mistakes_in(command: str) -> list[str]:
     return [n for n in names if n not in PARSERS] + [o for o in options if o not in known]
 
 
-@pytest.mark.parametrize("page", pages())
-def test_commands_and_options_exist(page: str) -> None:
-    found = commands_in((REPOSITORY / page).read_text())
-    wrong = {command: mistakes_in(command) for command in found}
+def test_commands_and_options_exist() -> None:
+    found = [(page, c) for page in pages() for c in commands_in((REPOSITORY / page).read_text())]
+    wrong = {(page, command): mistakes_in(command) for page, command in found}
     assert {command: words for command, words in wrong.items() if words} == {}
 
 
@@ -138,23 +137,16 @@ def test_the_installation_page_lists_all_extras() -> None:
     assert [extra for extra in extras if extra not in listed] == []
 
 
-@pytest.mark.parametrize("page", pages())
-def test_targets_of_make_exist(page: str) -> None:
+def test_targets_of_make_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
-    text = (REPOSITORY / page).read_text()
-    used = re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)
-    assert [target for target in used if target not in targets] == []
+    texts = {page: (REPOSITORY / page).read_text() for page in pages()}
+    named = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
+    used = [(page, target) for page, text in texts.items() for target in named.findall(text)]
+    assert [(page, target) for page, target in used if target not in targets] == []
 
 
 PATH = re.compile(r"`((?:csrc|tests|atompack_torch|examples|docs|benchmarks)/[\w./]+)(?:, \w+)*`")
-
-
-def pages_with_paths() -> list[str]:
-    """Pages that name files of the source tree."""
-    formats = [path.relative_to(REPOSITORY) for path in sorted(REPOSITORY.glob("csrc/**/*.md"))]
-    found = [*pages(), *map(str, formats)]
-    return [page for page in found if PATH.search((REPOSITORY / page).read_text())]
 
 
 def missing_files(page: str) -> list[str]:
@@ -163,9 +155,10 @@ def missing_files(page: str) -> list[str]:
     return [n for n in named if "NAME" not in n and not any(REPOSITORY.glob(f"{n.rstrip('/')}*"))]
 
 
-@pytest.mark.parametrize("page", pages_with_paths())
-def test_named_files_exist(page: str) -> None:
-    assert missing_files((REPOSITORY / page).read_text()) == []
+def test_named_files_exist() -> None:
+    paths = [*(REPOSITORY / page for page in pages()), *REPOSITORY.glob("csrc/**/*.md")]
+    found = {str(path): missing_files(path.read_text()) for path in paths}
+    assert {page: files for page, files in found.items() if files} == {}
 
 
 def test_missing_files_are_found() -> None:

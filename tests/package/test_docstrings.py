@@ -160,42 +160,6 @@ def test_no_module_has_the_name_of_a_function() -> None:
             assert path is None or importlib.util.find_spec(name) is None, name
 
 
-def test_faults_are_found() -> None:
-    def bare(x: int) -> Any:
-        raise ValueError(x)
-
-    def full(x: int, *names: str, **options: int) -> int:
-        """Returns x.
-
-        Args:
-            x: a number.
-            *names: names.
-            **options: options.
-
-        Returns:
-            The number.
-
-        Raises:
-            ValueError: it is negative.
-        """
-        if x < 0:
-            raise ValueError(x)
-        return x
-
-    def short(x: int) -> int:
-        """Returns x."""
-        raise ValueError(x)
-
-    def item(function: Callable[..., Any]) -> Documented:
-        return Documented("f", function, function, (function.__doc__ or "",))
-
-    assert faults(item(bare)) == ["no docstring"]
-    assert faults(item(full)) == []
-    assert faults(item(short)) == ["Args: no x", "no section Returns", "no section Raises"]
-    short.__annotations__["return"] = "dict[str, Any]"
-    assert "returns dict[str, Any]" in faults(item(short))
-
-
 def test_open_stays_out_of_star_imports() -> None:
     assert "open" not in apt.__all__
     assert callable(apt.open)

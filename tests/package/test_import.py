@@ -52,8 +52,8 @@ def test_types_are_shipped() -> None:
     assert (folder / "_C.pyi").is_file()
 
 
-@pytest.mark.parametrize("other", ["2.12.1", "2.14.0+cpu", "3.0.0"])
-def test_another_torch_gives_one_plain_line(other: str) -> None:
+def test_another_torch_gives_one_plain_line() -> None:
+    other = "2.14.0+cpu"
     done = run(f"import torch\ntorch.__version__ = {other!r}\nimport atompack_torch\n")
     assert done.returncode == 1
     (last,) = done.stderr.strip().splitlines()[-1:]
@@ -64,11 +64,6 @@ def test_another_torch_gives_one_plain_line(other: str) -> None:
     assert "undefined symbol" not in done.stderr
     # One error, not a chain of them.
     assert done.stderr.count("Traceback") == 1
-
-
-def test_the_right_torch_imports_quietly() -> None:
-    done = run("import atompack_torch")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_import_starts_no_threads_and_opens_no_files() -> None:
@@ -127,27 +122,20 @@ def test_names_are_listed_once_each() -> None:
 
 def test_nothing_heavy_is_imported_before_a_name_is_used() -> None:
     done = run(
-        "import sys, atompack_torch as apt\n"
+        "import sys, types, atompack_torch as apt\n"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
         "assert 'AtpDataset' in dir(apt) and not hasattr(apt, 'NoSuchName')\n"
         "assert 'torch' not in sys.modules\n"
         "apt.AtpDataset\n"
         "assert 'torch' in sys.modules\n"
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_functions_are_not_hidden_by_modules() -> None:
-    """Whatever was imported before."""
-    done = run(
-        "import types, atompack_torch as apt\n"
+        # Functions are not hidden by modules, whatever was imported before.
         "from atompack_torch import conversion, datasets, formats, reports\n"
         "for name in ('build_cache', 'verify', 'compact', 'collate'):\n"
         "    assert isinstance(getattr(apt, name), types.FunctionType), name\n"
         "for name in ('hub', 'loading'):\n"
         "    assert isinstance(getattr(apt, name), types.ModuleType), name\n"
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_first_use_from_many_threads() -> None:
@@ -163,28 +151,18 @@ def test_first_use_from_many_threads() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("apt.Molecule([[0.0, 0, 0]], [1])", "MoleculeBatch"),
-        ("apt.collate([apt.Molecule([[0.0, 0, 0]], [1])])", "MoleculeBatch"),
-    ],
-)
-def test_pickles_bring_their_collation_along(tmp_path: Path, value: str, expected: str) -> None:
+def test_pickles_bring_their_collation_along(tmp_path: Path) -> None:
     """In a process that imports nothing but what a pickle names."""
-    path = tmp_path / "items.pickle"
-    done = run(
-        f"import pickle, atompack_torch as apt\n"
-        f"pickle.dump([{value}] * 2, open({str(path)!r}, 'wb'))\n"
-    )
-    assert done.returncode == 0, done.stderr
-    done = run(
-        "import pickle, torch.utils.data as data\n"
-        f"items = pickle.load(open({str(path)!r}, 'rb'))\n"
-        "(batch,) = data.DataLoader(items, batch_size=2)\n"
-        "print(type(batch).__name__, len(batch))\n"
-    )
-    assert (done.stdout, done.stderr) == (f"{expected} 2\n", "")
+    molecule = apt.Molecule([[0.0, 0, 0]], [1])
+    for value in (molecule, apt.collate([molecule])):
+        (tmp_path / "items.pickle").write_bytes(pickle.dumps([value] * 2))
+        done = run(
+            "import pickle, torch.utils.data as data\n"
+            f"items = pickle.load(open({str(tmp_path / 'items.pickle')!r}, 'rb'))\n"
+            "(batch,) = data.DataLoader(items, batch_size=2)\n"
+            "print(type(batch).__name__, len(batch))\n"
+        )
+        assert (done.stdout, done.stderr) == ("MoleculeBatch 2\n", "")
 
 
 def test_data_sets_register_how_their_batches_travel() -> None:

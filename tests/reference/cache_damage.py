@@ -1,5 +1,4 @@
-"""Damage done to a feature cache by h5py, one edit for each name: the edits of
-``tests/fixtures/torch_cache/make_fixtures.py``, whose files need not all be in the repository."""
+"""Damage done to a feature cache by h5py, one edit for each name."""
 
 from __future__ import annotations
 

@@ -7,7 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from file_server import FileServer, serving
 from object_server import ObjectServer, object_server
+
+from atompack_torch.remote import client
+
+
+@pytest.fixture(autouse=True)
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is in this process, and has a thread and a descriptor for each connection."""
+    monkeypatch.setattr(client, "_MAX_CONNECTIONS", 24)
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[FileServer]:
+    """Serves the ``folder`` of a module."""
+    with serving(folder) as made:
+        yield made
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_a_changed_file_is_stale_until_refresh(memory: Any, folder: Path) -> Non
     assert same(remote[:], apt.AtpDataset(folder / "b.atp")[:])
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers(folder: Path, start: str) -> None:
     local = apt.AtpDataset(folder / "a.atp")
     remote = apt.AtpDataset("folder://a.atp", storage_options=options(folder))

@@ -25,24 +25,18 @@ from typing import Any
 import pytest
 import torch
 from file_server import FileServer, serving
+from reading import SECRET
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.remote import client, local_copies
+from atompack_torch.remote import local_copies
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.local_copies import ObjectVersion, fetch_into, version_of
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "cache" / "water.h5"
-SECRET = "wJalrXUtnFEMI"
 PARTS = 40  # requests for a file in the tests of transfers
 PART = 64 << 10  # bytes
-
-
-@pytest.fixture(autouse=True)
-def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is in this process, and has a thread and a descriptor for each connection."""
-    monkeypatch.setattr(client, "_MAX_CONNECTIONS", 24)
 
 
 @pytest.fixture(autouse=True)
@@ -66,12 +60,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "large.bin").write_bytes(os.urandom(local_copies._PART_BYTES * 3 + 17))
     (made / "empty.bin").touch()
     return made
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[FileServer]:
-    with serving(folder) as made:
-        yield made
 
 
 def same(one: Any, other: Any) -> bool:
@@ -111,8 +99,7 @@ def test_rows_are_those_of_the_file(
     assert len(server.requests) - n_before == (1 if keeps else 2)
 
 
-@pytest.mark.parametrize("keeps", [False, True])
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(("start", "keeps"), [("fork", False), ("spawn", True)])
 def test_workers_read_the_same_copy(
     server: FileServer, folder: Path, tmp_path: Path, start: str, *, keeps: bool
 ) -> None:
@@ -231,13 +218,6 @@ def test_downloads_are_whole(server: FileServer, folder: Path, tmp_path: Path, n
     version = download(f"{server.url}/{name}", target, progress=done.append)
     assert target.read_bytes() == (folder / name).read_bytes()
     assert version.size == sum(done) == target.stat().st_size
-
-
-def test_answers_that_break_off(server: FileServer, folder: Path, tmp_path: Path) -> None:
-    server.n_cuts = 3
-    download(f"{server.url}/large.bin", tmp_path / "copy")
-    assert server.n_cuts == 0
-    assert (tmp_path / "copy").read_bytes() == (folder / "large.bin").read_bytes()
 
 
 def test_an_object_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

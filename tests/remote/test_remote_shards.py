@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import errno
-import functools
 import pickle
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from file_server import FileServer, serving
+from reading import KINDS, SECRET, Both, place, same
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.remote import client
 
 COUNT = 260
-SECRET = "wJalrXUtnFEMI"
-KINDS = ("http", "s3")
 N_SHARDS = 13
 
 
@@ -34,39 +29,12 @@ def write(root: Path, seed: int = 0, count: int = COUNT, strategy: int = 2) -> P
     return root
 
 
-@pytest.fixture(autouse=True)
-def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is in this process, and has a thread and a descriptor for each connection."""
-    monkeypatch.setattr(client, "_MAX_CONNECTIONS", 24)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("served")
     for strategy in (0, 1, 2, 3):
         write(made / f"set {strategy}", strategy=strategy)
     return made
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[FileServer]:
-    with serving(folder) as made:
-        yield made
-
-
-def place(server: FileServer, kind: str, name: str) -> tuple[str, dict[str, Any]]:
-    """A URL and its options."""
-    if kind == "s3":
-        return f"s3://bucket/{name}", {"storage_options": server.s3}
-    return f"{server.url}/{name.replace(' ', '%20')}", {}
-
-
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,18 +56,9 @@ def test_examples_are_those_of_the_folder(
     assert same(unpickled.batch([5, -1]), local.batch([5, -1]))
 
 
-class Both(torch.utils.data.Dataset[Any]):
-    """Batches of two subsets, which share the files of their data set."""
-
-    def __init__(self, parts: list[apt.ShardDataset]) -> None:
-        self.parts = parts
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        return [part.batch(indices) for part in self.parts]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("start", "kind"), [("fork", "http"), pytest.param("spawn", "s3", marks=pytest.mark.exhaustive)]
+)
 def test_workers_of_a_loader(server: FileServer, folder: Path, start: str, kind: str) -> None:
     url, options = place(server, kind, "set 2")
     local, remote = apt.ShardDataset(folder / "set 2"), apt.ShardDataset(url, **options)
@@ -169,19 +128,6 @@ def test_refused_and_missing(
         apt.ShardDataset(url, **options)
 
 
-def test_answers_that_break_off(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.n_cuts = 2
-    remote = apt.ShardDataset(f"{server.url}/set%201")  # tried again
-    assert server.n_cuts == 0
-    assert len(remote) == COUNT
-    patient = client.RemoteStore
-    monkeypatch.setattr(client, "RemoteStore", functools.partial(patient, max_attempts=2))
-    server.n_cuts = 1000
-    with pytest.raises(OSError, match=re.escape(server.url)) as error:
-        apt.ShardDataset(f"{server.url}/set%201")
-    assert error.value.errno == errno.EIO
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "set")
@@ -200,22 +146,6 @@ def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) ->
         assert not remote.refresh()
         assert same(remote.batch([3]), apt.ShardDataset(tmp_path / "set").batch([3]))
         assert not same(remote.batch([3]), before)
-
-
-def test_shorter_objects_are_stale(server: FileServer) -> None:
-    remote = apt.ShardDataset(f"{server.url}/set%201", block_cache_bytes=1)
-    server.fault = 416
-    with pytest.raises(OSError, match=re.escape(server.url)) as error:
-        remote.batch([0])
-    assert error.value.errno == errno.ESTALE
-
-
-def test_memory_is_bounded(server: FileServer) -> None:
-    limit = 64 << 10
-    remote = apt.ShardDataset(f"{server.url}/set%200", cache_blocks=1, block_cache_bytes=limit)
-    for _ in apt.Loader(remote, 20, shuffle=True, num_threads=2):
-        stats = remote._remote.stats()["http"]
-        assert int(stats["held_bytes"]) <= 2 * limit
 
 
 def test_more_digits_of_shards(tmp_path: Path) -> None:

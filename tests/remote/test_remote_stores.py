@@ -7,7 +7,6 @@ import functools
 import pickle
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from file_server import FileServer, serving
+from reading import KINDS, SECRET, Both, place, same
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -23,8 +23,6 @@ from atompack_torch.remote import client
 COUNT = 60
 NUMBERS = ["depth", "sea temperature"]
 ARRAYS = [*NUMBERS, "label"]
-SECRET = "wJalrXUtnFEMI"
-KINDS = ("http", "s3")
 
 
 def write_store(folder: Path, seed: int = 0, flushes: int = 3, **options: Any) -> Path:
@@ -58,12 +56,6 @@ def write_file(path: Path, seed: int = 0) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server is in this process, and has a thread and a descriptor for each connection."""
-    monkeypatch.setattr(client, "_MAX_CONNECTIONS", 24)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("served")
@@ -73,31 +65,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.compact()
     write_file(made / "my data.af")
     return made
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[FileServer]:
-    with serving(folder) as made:
-        yield made
-
-
-def place(server: FileServer, kind: str, name: str) -> tuple[str, dict[str, Any]]:
-    """A URL and its options."""
-    if kind == "s3":
-        return f"s3://bucket/{name}", {"storage_options": server.s3}
-    return f"{server.url}/{name.replace(' ', '%20')}", {}
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equality bit for bit of what stores and data sets return."""
-    if isinstance(one, torch.Tensor):
-        bits = [x.contiguous().view(-1).view(torch.uint8) for x in (one, other)]
-        return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
 
 
 def scanned(store: apt.AtlasStore, array: str) -> list[Any]:
@@ -143,18 +110,9 @@ def test_array_files_are_those_of_the_folder(server: FileServer, folder: Path, k
     assert not remote.refresh()
 
 
-class Both(torch.utils.data.Dataset[Any]):
-    """Batches of two subsets, which share the handle of their store."""
-
-    def __init__(self, parts: list[apt.AtlasDataset]) -> None:
-        self.parts = parts
-
-    def __getitems__(self, indices: list[int]) -> list[Any]:
-        return [part.batch(indices) for part in self.parts]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("start", "kind"), [("fork", "http"), pytest.param("spawn", "s3", marks=pytest.mark.exhaustive)]
+)
 def test_workers_of_a_loader(server: FileServer, folder: Path, start: str, kind: str) -> None:
     url, options = place(server, kind, "store")
     local = apt.AtlasDataset(apt.AtlasStore(folder / "store"), NUMBERS)
@@ -330,16 +288,6 @@ def test_shorter_objects_are_stale(server: FileServer) -> None:
     with pytest.raises(OSError, match=re.escape(server.url)) as error:
         store.scan("depth")
     assert error.value.errno == errno.ESTALE
-
-
-def test_memory_is_bounded(server: FileServer, folder: Path) -> None:
-    limit = 64 << 10
-    remote = apt.AtlasDataset(f"{server.url}/store", NUMBERS, block_cache_bytes=limit)
-    local = apt.AtlasDataset(folder / "store", NUMBERS)
-    for indices in torch.arange(COUNT).view(-1, 10).tolist():
-        assert same(remote.batch(indices), local.batch(indices))
-        stats = remote.store._handle.remote.stats()["http"]
-        assert int(stats["held_bytes"]) <= 2 * limit
 
 
 def test_the_block_cache_serves_the_next_handle(

@@ -238,7 +238,9 @@ def test_a_label_in_data(tmp_path: Path) -> None:
         apt.AseLmdbDataset(wrong, key_map={"ref_forces": "forces"})[:]
 
 
-@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+@pytest.mark.parametrize(
+    "method", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
+)
 def test_workers(database: Path, method: str | None) -> None:
     dataset = apt.AseLmdbDataset(database)
     dataset[0]

@@ -86,18 +86,3 @@ def test_block_sizes(shards: Path) -> None:
         ]
         assert dataset.block_sizes.tolist() == want
         assert dataset.block_sizes.sum() == len(dataset)
-
-
-def test_numbers(shards: Path) -> None:
-    dataset = apt.ShardDataset(shards / "data" / "s1_atoms")
-    n = len(dataset)
-    assert_same(dataset[-1], dataset[n - 1])
-    assert_same(dataset[-n], dataset[0])
-    for wrong in (n, -n - 1, -2 * n):
-        with pytest.raises(IndexError, match=f"example {wrong} is out of range"):
-            dataset[wrong]
-    for wrong in (1.0, "1", True):
-        with pytest.raises(TypeError, match="indices: expected integers"):
-            dataset[wrong]  # type: ignore[index]
-    for part in (slice(3), slice(-2, None), slice(None, None, 5)):
-        assert_same(dataset[part], dataset.batch(range(n)[part]))

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -100,18 +102,16 @@ def every_way(root: Path) -> list[Callable[[], Any]]:
     ]
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("kind", HIDDEN)
-def test_nothing_is_executed(
-    kind: str, protocol: int, compressed: bool, tmp_path: Path, working_folder: Path
-) -> None:
-    raw = pickle.dumps([HIDDEN[kind]()], protocol)
-    dataset = apt.ShardDataset(one_block(tmp_path / "set", raw, compressed=compressed))
-    for read in (lambda: dataset[0], lambda: dataset.batch([0])):
-        with pytest.raises(apt.UnsafePickleError, match=r"data\.bin: "):
-            read()
-    assert list(working_folder.iterdir()) == []
+def test_nothing_is_executed(kind: str, tmp_path: Path, working_folder: Path) -> None:
+    for protocol, compressed in product(PROTOCOLS, (False, True)):
+        raw = pickle.dumps([HIDDEN[kind]()], protocol)
+        root = tmp_path / f"{protocol} {compressed}"
+        dataset = apt.ShardDataset(one_block(root, raw, compressed=compressed))
+        for read in (partial(dataset.__getitem__, 0), partial(dataset.batch, [0])):
+            with pytest.raises(apt.UnsafePickleError, match=r"data\.bin: "):
+                read()
+        assert list(working_folder.iterdir()) == []
     with contextlib.suppress(RuntimeError):  # what follows is no storage
         pickle.loads(raw)
     assert (working_folder / _MARKER).exists(), "it would have been seen"

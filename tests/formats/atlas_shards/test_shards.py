@@ -299,22 +299,6 @@ def test_metadata_files_are_those_of_the_original(fixtures: Path, tmp_path: Path
     assert header == (original / "0/index.npy").read_bytes()[:128]
 
 
-def test_nothing_appears_after_an_exception(tmp_path: Path) -> None:
-    writer = apt.ShardWriter(tmp_path / "set", 2, 1)
-
-    def fail() -> None:
-        with writer:
-            for i in range(10):
-                writer.write(i)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="closed"):
-        writer.write(1)
-
-
 def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     root = write(tmp_path / "set", [1, 2])
     with pytest.raises(FileExistsError):

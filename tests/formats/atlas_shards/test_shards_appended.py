@@ -173,7 +173,7 @@ def _total(dataset: Any, **options: Any) -> int:
     return sum(int(batch["i"].sum()) for batch in DataLoader(dataset, batch_size=7, **options))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_open_readers_go_on(tmp_path: Path, method: str) -> None:
     root = tmp_path / "set"
     _write(root, range(50))

@@ -38,18 +38,6 @@ def test_files_of_stores(folder: Path, name: str) -> None:
             assert (dataset in statistics) == (facts["stats"] is not None)
 
 
-def test_slices(folder: Path) -> None:
-    expected = AtlasFixture(folder, "gridded_zstd_json")
-    file = apt.ArrayFile(expected.path / "temperature" / "data.af")
-    whole = expected.value("grid_001", "temperature")
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        start = [int(rng.integers(0, e + 2)) for e in whole.shape]
-        shape = [int(rng.integers(0, e + 2)) for e in whole.shape]
-        box = tuple(slice(s, s + n) for s, n in zip(start, shape, strict=True))
-        assert_same(file.read("grid_001", start, shape), whole[box].clone(), f"{start} {shape}")
-
-
 def write_all(path: Path, codec: Any = "zstd", mode: Any = "x") -> dict[str, torch.Tensor]:
     """Arrays of several dtypes in chunks."""
     values = {
@@ -146,20 +134,6 @@ def _stopped(path: Path) -> None:
     with apt.ArrayFile(path, "a") as file:
         file.write("b", [0, 0, 0])
         raise RuntimeError("stop")
-
-
-def test_damage(tmp_path: Path) -> None:
-    path = tmp_path / "own.af"
-    write_all(path)
-    layers = sorted(tmp_path.glob("own*.af"))
-    for layer in layers:
-        whole = layer.read_bytes()
-        for size in range(0, len(whole), 7):
-            layer.write_bytes(whole[:size])
-            with pytest.raises(apt.CorruptFileError, match=layer.name):
-                apt.ArrayFile(path).read("a")
-        layer.write_bytes(whole)
-    assert apt.ArrayFile(path).read("b").tolist() == [1, -2, 3]
 
 
 def test_codecs_of_blocks(folder: Path, tmp_path: Path) -> None:

@@ -97,45 +97,6 @@ def test_stacked_scalars_and_casts(sensors: AtlasFixture) -> None:
         apt.AtlasDataset(sensors.path, arrays, dtype=torch.int16).batch([0])
 
 
-def test_subsets_and_splits(sensors: AtlasFixture) -> None:
-    dataset = apt.AtlasDataset(sensors.path, ["value"])
-    part = dataset.subset([5, -1, 5]).subset([2, 1])
-    assert len(part) == 2
-    assert_batch(part.batch([0, 1, -1]), sensors, [5, 59, 59], ["value"], "stacked")
-    assert part[1]["name"] == sensors.datasets[59]
-    train, test = dataset.split([0.75, 0.25], seed=3)
-    assert (len(train), len(test)) == (45, 15)
-    names = train[:]["name"] + test[:]["name"]
-    assert sorted(names) == sorted(sensors.datasets)
-    assert [p[:]["name"] for p in dataset.split([0.75, 0.25], seed=3)] == [
-        train[:]["name"],
-        test[:]["name"],
-    ]
-    empty = dataset.subset([])
-    assert len(empty) == 0
-    assert empty.batch([])["name"] == []
-
-
-def test_numbers_out_of_range(sensors: AtlasFixture) -> None:
-    dataset = apt.AtlasDataset(sensors.path, ["value"])
-    for number in (60, -61, 2**70):
-        for call in (dataset.__getitem__, lambda i: dataset.batch([i])):
-            with pytest.raises(IndexError):
-                call(number)
-    part = dataset.subset([1, 2])
-    with pytest.raises(IndexError, match="2"):
-        part.batch([2])
-    with pytest.raises(TypeError, match="expected integers, got float64"):
-        dataset.batch(np.array([1.0]))
-
-
-def test_transform(sensors: AtlasFixture) -> None:
-    dataset = apt.AtlasDataset(sensors.path, ["value"], transform=lambda batch: batch["value"] * 2)
-    want = torch.stack([sensors.value(d, "value") for d in sensors.datasets[:3]]) * 2
-    assert torch.equal(dataset.batch(range(3)), want)
-    assert isinstance(dataset[0], dict)
-
-
 def test_keys_that_clash(tmp_path: Path, folder: Path) -> None:
     path = str(folder / "tiny_json")
     for arrays in (["t", "t"], ["name", "t"], ["t", "t_mask"]):

@@ -42,7 +42,12 @@ def test_the_list_of_fixtures_is_complete(folder: Path) -> None:
     assert len(FIXTURES) >= 18
 
 
-def test_names_and_orders(expected: AtlasFixture, store: apt.AtlasStore) -> None:
+def test_store(expected: AtlasFixture, store: apt.AtlasStore) -> None:
+    for check in (check_names, check_values, check_schemas, check_attributes, check_statistics):
+        check(expected, store)
+
+
+def check_names(expected: AtlasFixture, store: apt.AtlasStore) -> None:
     assert store.datasets == expected.datasets
     assert len(store) == len(expected.datasets)
     assert store.arrays == sorted(expected.arrays)
@@ -53,13 +58,13 @@ def test_names_and_orders(expected: AtlasFixture, store: apt.AtlasStore) -> None
     assert repr(store) == f"AtlasStore({str(store.path)!r}, {len(store)} datasets)"
 
 
-def test_values(expected: AtlasFixture, store: apt.AtlasStore) -> None:
+def check_values(expected: AtlasFixture, store: apt.AtlasStore) -> None:
     for dataset, array in expected.all_arrays():
         what = f"{array} of {dataset:.30}"
         assert_same(store.read(dataset, array), expected.value(dataset, array), what)
 
 
-def test_schemas(expected: AtlasFixture, store: apt.AtlasStore) -> None:
+def check_schemas(expected: AtlasFixture, store: apt.AtlasStore) -> None:
     for array in store.arrays:
         schemas = store.schema(array)
         assert list(schemas) == [d for d in store.datasets if array in expected.arrays_of(d)]
@@ -75,7 +80,7 @@ def test_schemas(expected: AtlasFixture, store: apt.AtlasStore) -> None:
             assert same(schema.fill_value, float(fill) if is_float else fill)
 
 
-def test_attributes(expected: AtlasFixture, store: apt.AtlasStore) -> None:
+def check_attributes(expected: AtlasFixture, store: apt.AtlasStore) -> None:
     for dataset in store.datasets:
         attributes, want = store.attrs(dataset), expected.attributes(dataset)
         assert list(attributes) == list(want)
@@ -86,7 +91,7 @@ def test_attributes(expected: AtlasFixture, store: apt.AtlasStore) -> None:
             assert same(value, want[key]), key
 
 
-def test_statistics(expected: AtlasFixture, store: apt.AtlasStore) -> None:
+def check_statistics(expected: AtlasFixture, store: apt.AtlasStore) -> None:
     for array in store.arrays:
         found = store.stats(array)
         for dataset in store.datasets:

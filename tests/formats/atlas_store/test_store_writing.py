@@ -152,20 +152,6 @@ def test_what_was_discarded_is_not_seen_any_more(tmp_path: Path) -> None:
     assert (store.datasets, store.arrays) == (["kept"], [])
 
 
-def test_an_exception_drops_what_is_pending(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    apply(path, [("create_dataset", "kept")], "x")
-
-    def fail() -> None:
-        with apt.AtlasStore(path, "a") as store:
-            store.create_dataset("dropped")
-            raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError, match="stop"):
-        fail()
-    assert apt.AtlasStore(path).datasets == ["kept"]
-
-
 def test_values_of_all_kinds(atlas_python: AtlasProcess, tmp_path: Path) -> None:
     """Tensors, arrays, lists, numbers, moments and strings become what the dtype says."""
     path = tmp_path / "store"

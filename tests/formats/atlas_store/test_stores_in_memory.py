@@ -15,12 +15,12 @@ from torch.utils.data import DataLoader
 import atompack_torch as apt
 
 
-@pytest.fixture(scope="module", params=["none", "lz4", "zstd"])
-def folder(request: Any, tmp_path_factory: Any) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
     """A store with two layers."""
     path: Path = tmp_path_factory.mktemp("memory") / "store"
     rng = np.random.default_rng(0)
-    with apt.AtlasStore(path, "x", codec=request.param) as store:
+    with apt.AtlasStore(path, "x") as store:
         for name in "abc":
             store.create_dataset(name)
             store.set_attr(name, "rank", ord(name))

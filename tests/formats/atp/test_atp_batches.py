@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -347,33 +346,3 @@ def test_f32_energies_and_wide_positions_mix(atompack: AtompackProcess, new_path
         assert dataset[number].forces.dtype == torch.float64
         alone = apt.AtpDataset(paths[number])
         assert alone[:].forces.dtype == (torch.float32, torch.float64)[number]
-
-
-def test_kinds_of_indices(atompack: AtompackProcess, new_path: NewPath) -> None:
-    rng = np.random.default_rng(2)
-    recipe = strategies.Recipe("f4", {"energy": "f8"})
-    molecules = [strategies.molecule(rng, recipe, 2) for _ in range(5)]
-    path = atompack.write(new_path(), molecules)
-    dataset = apt.AtpDataset(path)
-    want = reference_of([path]).batch([1, 3])
-    kinds: list[Any] = [[1, 3], (1, 3), range(1, 4, 2), np.array([1, 3]), torch.tensor([1, 3])]
-    kinds += [np.array([1, 3], "i4"), np.array([1, 3], "u1"), np.array([0, 1, 2, 3])[1::2]]
-    kinds += [torch.tensor([1, -2], dtype=torch.int32), [np.int64(1), torch.tensor(3)]]
-    for indices in kinds:
-        assert_batch(dataset.batch(indices), want)
-    mask = [False, True, False, True, False]
-    for chosen in (mask, np.array(mask), torch.tensor(mask)):
-        assert_batch(dataset.batch(chosen), want)
-        assert_batch(dataset[chosen], want)
-    for wrong in ([1.0], ["1"], [True, 1, 0, 1, 0], [[1, 3]]):
-        with pytest.raises(TypeError):
-            dataset.batch(wrong)
-    for outside in ([5], [-6], [0, 1 << 40], [True, False], np.ones(6, bool)):
-        with pytest.raises(IndexError):
-            dataset.batch(outside)
-    for outside in (5, -6):
-        with pytest.raises(IndexError):
-            dataset[outside]
-    assert list(dataset[-1].keys()) == list(dataset[4].keys())
-    with pytest.raises(TypeError):
-        dataset["energy"]

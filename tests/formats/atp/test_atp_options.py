@@ -29,7 +29,7 @@ from reference.atp_forge import (
     tensor,
 )
 from reference.collate import ReferenceDataset
-from reference.compare import assert_batch, assert_molecule, assert_same
+from reference.compare import assert_batch, assert_molecule
 from reference.names import reserved_names
 
 import atompack_torch as apt
@@ -85,21 +85,6 @@ def test_transform_sees_every_batch(path: Path, reference: ReferenceDataset) -> 
     assert_molecule(dataset[1], reference.molecule(1), apt.CorruptFileError)
 
 
-def test_split_parts_every_molecule_once(path: Path) -> None:
-    dataset = apt.AtpDataset(path)
-    train, test = dataset.split([0.7, 0.3], seed=3)
-    assert (len(train), len(test)) == (7, 3)
-    numbers = torch.cat([train[:].index, test[:].index])
-    assert sorted(numbers.tolist()) == list(range(10))
-    again = dataset.split([0.7, 0.3], seed=3)
-    assert again[0][:].index.tolist() == train[:].index.tolist()
-    other = dataset.split([0.7, 0.3], seed=4)
-    assert other[0][:].index.tolist() != train[:].index.tolist()
-    for wrong in ([0.7, 0.7], [-0.1, 1.1]):
-        with pytest.raises(ValueError, match="fraction"):
-            dataset.split(wrong, seed=0)
-
-
 def test_subset_of_a_subset_and_its_errors(path: Path, reference: ReferenceDataset) -> None:
     subset = apt.AtpDataset(path).subset([9, 4, 4, -1]).subset([3, 1])
     assert_batch(subset.batch([0, 1, -1]), reference.batch([9, 4, 4]))
@@ -139,11 +124,6 @@ def test_wrong_values_are_refused(path: Path, options: dict[str, Any]) -> None:
 def test_wrong_types_are_refused(path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         apt.AtpDataset(path, **options)
-
-
-def test_options_are_keyword_only(path: Path) -> None:
-    with pytest.raises(TypeError):
-        apt.AtpDataset(path, ["energy"])  # type: ignore[misc]
 
 
 def test_unknown_fields(path: Path) -> None:
@@ -379,16 +359,6 @@ def test_schema_lists_what_a_field_is(path: Path) -> None:
     assert (gap.dtype, gap.level, gap.shape) == (torch.float64, "molecule", ())
 
 
-def test_a_closed_dataset(path: Path) -> None:
-    """close() lets go of the mapping; reading opens it again."""
-    dataset = apt.AtpDataset(path)
-    before = dataset.batch([1])
-    dataset.close()
-    dataset.close()
-    assert_same(dataset.batch([1]).positions, before.positions, "positions")
-    assert "AtpDataset" in repr(dataset)
-
-
 def test_a_schema_that_promises_far_more_than_the_records_hold(new_path: NewPath) -> None:
     """What is absent takes room in a batch, but not more than its records can account for."""
     rows = [(1, f"p{i}", rec.F64_VECTORS, 24) for i in range(4000)]
@@ -425,16 +395,3 @@ def test_a_damaged_value_is_lost_nowhere(new_path: NewPath) -> None:
             same["k"]
         with pytest.raises(apt.CorruptFileError, match="'k'"):
             apt.collate([same])
-
-
-def test_a_subset_takes_the_indices_that_the_whole_takes(path: Path) -> None:
-    subset = apt.AtpDataset(path).subset([4, 2, 0])
-    assert subset.batch(np.array([-1, 0])).index.tolist() == [0, 4]
-    assert subset[-1].index.item() == 0
-    for wrong in ([1.5], [True, 1, 2], ["1"]):
-        with pytest.raises(TypeError):
-            subset.batch(wrong)
-    with pytest.raises(IndexError, match="expected a mask of 3 bools"):
-        subset.batch([True])
-    with pytest.raises(IndexError):
-        subset.batch([3])

@@ -132,7 +132,7 @@ def test_with_neighbors(path: Path, expected: CacheFixture, cache: Any) -> None:
     assert batch.edge_index.shape[1] > 0
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_workers(path: Path, expected: CacheFixture, cache: Any, method: str) -> None:
     dataset = apt.AtpDataset(path, cache=cache)
     assert len(pickle.dumps(dataset)) < 1500

@@ -104,7 +104,10 @@ assert in_write > 0 and in_flush > 0
 """
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    ["zstd", *(pytest.param(codec, marks=pytest.mark.exhaustive) for codec in ("none", "lz4"))],
+)
 def test_full_disk(scripts: ScriptServer, new_path: NewPath, codec: str) -> None:
     """An OSError; the file stays at its last commit; with room again, nothing is lost or twice."""
     done = scripts.run(FULL, new_path(), codec, "30")

@@ -221,25 +221,6 @@ def test_a_file_has_one_codec(path: Path, codec: Any) -> None:
         assert writer.codec == codec
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"codec": "gzip"}, ValueError, "codec: expected one of none, lz4, zstd or None, got 'gz"),
-        ({"codec": 2}, ValueError, "codec: expected one of"),
-        ({"mode": "r"}, ValueError, "mode: expected one of x, w, a, got 'r'"),
-        ({"mode": None}, ValueError, "mode: expected"),
-        ({"level": 2**31}, ValueError, "level: expected -131072 to 22, got 2147483648"),
-        ({"level": 1.5}, TypeError, "level"),
-    ],
-)
-def test_options_that_there_are_not(
-    path: Path, options: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        apt.AtpWriter(path, **options)
-    assert not path.exists()
-
-
 # Paths
 
 
@@ -411,23 +392,6 @@ def test_leaving_by_an_exception_commits_nothing_more(path: Path) -> None:
     assert names(path) == ["a.atp"]
     made(path, 3, mode="a")
     assert energies(path) == [1, 1, 3]
-
-
-def test_leaving_by_an_exception_before_the_first_commit(path: Path) -> None:
-    def fail() -> None:
-        with apt.AtpWriter(path, mode="w") as writer:
-            writer.write(molecule(2))
-            raise ZeroDivisionError
-
-    made(path, 1)
-    before = path.read_bytes()
-    for there in (True, False):
-        if not there:
-            path.unlink()
-        with pytest.raises(ZeroDivisionError):
-            fail()
-        assert names(path) == (["a.atp"] if there else [])
-        assert not there or path.read_bytes() == before
 
 
 def test_discard(path: Path) -> None:

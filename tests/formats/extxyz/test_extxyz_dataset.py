@@ -434,7 +434,9 @@ class TestIndex:
         assert_same_batches(dataset[:], pickle.loads(pickle.dumps(dataset))[:])
 
 
-@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+@pytest.mark.parametrize(
+    "method", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
+)
 def test_workers(written: Path, method: str | None) -> None:
     dataset = apt.ExtxyzDataset(written)
     dataset[0]

@@ -282,16 +282,6 @@ def test_batches_of_a_cache(fixture: Fixtures) -> None:
     assert set(cache.batch([1], fields=["features"]).keys()) & set(DERIVATIVES) == set()
 
 
-def test_numbers_out_of_range(fixture: Fixtures) -> None:
-    cache = apt.TorchCache(fixture("v2_both_f64_two").path)
-    for entry in (3, -4, 2**70):
-        for load in (cache.load_features, cache.load_force_derivatives):
-            with pytest.raises(IndexError):
-                load(entry)
-        with pytest.raises(IndexError):
-            apt.TorchCacheDataset(cache).batch([entry])
-
-
 def test_neighbors_beside_the_rows(fixture: Fixtures) -> None:
     """Edges of a search of one's own, and those of the file, in one batch."""
     expected = fixture("v2_both_f64_three")
@@ -335,43 +325,11 @@ def test_mixture_of_two_caches(fixture: Fixtures) -> None:
         assert rows is None or rows.shape[1] == (4, 5)[source]
 
 
-DAMAGED = (
-    "bad_cache_format",
-    "bad_manifest_class",
-    "bad_manifest_json",
-    "bad_manifest_schema",
-    "bad_manifest_sha256",
-    "bad_payload_format",
-    "bad_schema_version",
-    "bad_section_schema",
-    "bad_section_sha256",
-    "bad_sha256",
-    "flag_without_section",
-    "missing_attr",
-    "missing_meta",
-    "missing_structures",
-    "truncated",
-)
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
-    path = damaged_caches / f"{name}.h5"
-    for open_file in (apt.TorchCache, apt.TorchCacheDataset):
-        with pytest.raises((apt.CorruptFileError, apt.UnsupportedFormatError), match=f"{name}.h5"):
-            open_file(path)
-
-
 def test_a_section_that_is_switched_off(folder: Path) -> None:
     cache = apt.TorchCache(folder / "damaged" / "section_without_flag.h5")
     assert not cache.has_features
     assert "features" not in apt.TorchCacheDataset(cache).batch([0])
     assert cache.load_force_derivatives(0) is not None
-
-
-def test_blosc_is_refused_by_its_name(folder: Path) -> None:
-    with pytest.raises(apt.UnsupportedFormatError, match="blosc"):
-        apt.TorchCache(folder / "v2_both_f64_blosc.h5")
 
 
 def test_no_file_and_no_cache(tmp_path: Path) -> None:

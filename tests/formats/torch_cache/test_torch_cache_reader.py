@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,23 +15,10 @@ import numpy as np
 import pytest
 from reference.cache_fixture import READABLE
 
+import atompack_torch as apt
 from atompack_torch import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch._native import TorchCacheReader
 
-# Key in the expected values -> field of a batch.
-DERIVATIVES = {
-    "r_center": "radial_center_idx",
-    "r_neighbor": "radial_neighbor_idx",
-    "r_dG": "radial_dG_drij",
-    "r_spin": "radial_neighbor_typespin",
-    "a_center": "angular_center_idx",
-    "a_j": "angular_neighbor_j_idx",
-    "a_k": "angular_neighbor_k_idx",
-    "a_gi": "angular_grads_i",
-    "a_gj": "angular_grads_j",
-    "a_gk": "angular_grads_k",
-    "a_spin": "angular_triplet_typespin",
-}
 # What the original reads without a word, or refuses only when it is used, is refused at opening.
 REFUSED = {
     "bad_cache_format": (UnsupportedFormatError, "cache_format.*expected .*v2, got something.else"),
@@ -110,38 +95,6 @@ def test_every_fixture_is_listed(folder: Path, damaged_caches: Path) -> None:
     assert damaged == {Path(name).stem for name in listed}
 
 
-@pytest.mark.parametrize("name", READABLE)
-def test_rows_are_those_of_the_original(folder: Path, name: str) -> None:
-    reader = TorchCacheReader(str(folder / f"{name}.h5"))
-    expected = json.loads((folder / f"{name}.expected.json").read_text())
-    arrays = np.load(folder / f"{name}.expected.npz")
-    assert len(reader) == expected["entries"]
-    assert reader.has_features == expected["has_persisted_features"]
-    assert reader.has_force_derivatives == expected["has_persisted_force_derivatives"]
-    for i in range(len(reader)):
-        if reader.has_features:
-            same(reader.load_features(i), arrays.get(f"e{i}_features"))
-        if reader.has_force_derivatives:
-            check_derivatives(reader, i, arrays)
-
-
-def check_derivatives(reader: TorchCacheReader, i: int, arrays: Any) -> None:
-    found = reader.load_force_derivatives(i)
-    sizes = reader.derivative_sizes(i)
-    if found is None or sizes is None:
-        assert found is sizes is None
-        assert not any(f"e{i}_{key}" in arrays for key in DERIVATIVES)
-        return
-    assert list(found) == list(DERIVATIVES.values())
-    assert sizes == (len(found["radial_center_idx"]), len(found["angular_center_idx"]))
-    for key, field in DERIVATIVES.items():
-        if key.endswith("spin") and not reader.multi:
-            assert found[field].shape == (0,)
-            assert f"e{i}_{key}" not in arrays
-        else:
-            same(found[field], arrays[f"e{i}_{key}"])
-
-
 def same(found: np.ndarray[Any, Any] | None, expected: np.ndarray[Any, Any] | None) -> None:
     if found is None or expected is None:
         assert found is expected
@@ -166,61 +119,14 @@ def test_entries_are_those_of_the_original(folder: Path, name: str) -> None:
             assert reader.structure(i) == file["entries/structures"][i].tobytes()
 
 
-@pytest.mark.parametrize("name", READABLE)
-def test_info_has_the_names_of_the_file(folder: Path, name: str) -> None:
-    reader = TorchCacheReader(str(folder / f"{name}.h5"))
-    expected = json.loads((folder / f"{name}.expected.json").read_text())
-    for key, group in (("feature_info", "torch_cache"), ("derivative_info", "force_derivatives")):
-        if not expected.get(key):
-            continue
-        found = {**(reader.info["torch_cache"] or {}), **(reader.info["force_derivatives"] or {})}
-        if not reader.is_legacy:
-            found |= reader.info["torch_cache"] or {}
-        for attribute, value in expected[key].items():
-            assert found[attribute] == value, group
-            assert type(found[attribute]) is type(value)
-    if reader.has_force_derivatives:
-        info = reader.info["force_derivatives"]
-        assert info is not None
-        assert (reader.n_radial, reader.n_angular) == (
-            info["n_radial_features"],
-            info["n_angular_features"],
-        )
-    assert reader.is_legacy == name.startswith("legacy")
-    with h5py.File(folder / f"{name}.h5") as file:
-        for attribute, value in reader.info["root"].items():  # type: ignore[union-attr]
-            stored = file.attrs[attribute]
-            assert str(value) == stored.decode() if isinstance(stored, bytes) else str(stored)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
     path = damaged_caches / f"{name}.h5"
     error, message = REFUSED[name]
-    with pytest.raises(error, match=message) as caught:
-        TorchCacheReader(str(path))
-    assert str(caught.value).startswith(f"{path}: ")
-
-
-def test_a_section_without_its_flag_is_not_there(folder: Path) -> None:
-    reader = TorchCacheReader(str(folder / "damaged" / "section_without_flag.h5"))
-    assert not reader.has_features
-    with pytest.raises(FieldError, match="features: expected a cache with this section"):
-        reader.load_features(0)
-    with pytest.raises(FieldError, match="features: expected a cache with this section"):
-        _ = reader.n_features
-    assert reader.load_force_derivatives(0) is not None
-
-
-def test_sections_that_are_absent(folder: Path) -> None:
-    reader = TorchCacheReader(str(folder / "plain_no_cache.h5"))
-    with pytest.raises(FieldError, match="features: expected a cache with this section"):
-        reader.load_features(0)
-    with pytest.raises(FieldError, match="force_derivatives: expected a cache with this section"):
-        reader.load_force_derivatives(0)
-    for i in (-1, len(reader)):
-        with pytest.raises(IndexError):
-            reader.structure(i)
+    for open_file in (apt.TorchCache, apt.TorchCacheDataset):
+        with pytest.raises(error, match=message) as caught:
+            open_file(path)
+        assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_a_filter_that_is_not_known_is_named(folder: Path) -> None:
@@ -260,15 +166,6 @@ def test_files_that_cannot_be_opened(tmp_path: Path, folder: Path) -> None:
     ):
         TorchCacheReader(str(path))
     assert len(TorchCacheReader(str(path))) == 3
-
-
-def test_a_file_that_shrinks_is_noticed(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "short.h5"
-    shutil.copyfile(folder / "v2_both_f64_two.h5", path)
-    reader = TorchCacheReader(str(path))
-    os.truncate(path, 40000)
-    with pytest.raises(CorruptFileError, match=r"the file shrank.*expected 81000 bytes, got 40000"):
-        reader.load_features(0)
 
 
 @pytest.mark.parametrize(
@@ -567,58 +464,3 @@ def test_no_descriptor_stays_open(folder: Path, damaged_caches: Path) -> None:
             TorchCacheReader(str(damaged_caches / f"{name}.h5"))
     assert n_descriptors() == before
     assert len(readers) == len(READABLE)
-
-
-ORDERS = [
-    ("h5py", "tables", "atompack_torch"),
-    ("atompack_torch", "h5py", "tables"),
-    ("tables", "atompack_torch", "h5py"),
-]
-TOGETHER = """
-import {0}
-import {1}
-import {2}
-import h5py, numpy, sys, tables
-from atompack_torch._native import TorchCacheReader
-
-path, broken = sys.argv[1:]
-def ours():
-    return TorchCacheReader(path).load_features(0).ravel()
-def theirs():
-    with h5py.File(path) as file:
-        return file["torch_cache/features/values"][0]
-def pytables():
-    with tables.open_file(path) as file:
-        return file.root.torch_cache.features.values[0]
-for _ in range(3):
-    for read in (ours, theirs, pytables, theirs, ours, pytables):
-        numpy.testing.assert_array_equal(read(), ours())
-    for fail in (lambda: TorchCacheReader(broken), lambda: h5py.File(broken)):
-        try:
-            fail()
-        except (OSError, ValueError):
-            continue
-        raise AssertionError
-print("same")
-"""
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_other_copies_of_libhdf5_in_the_process(folder: Path, order: tuple[str, str, str]) -> None:
-    script = TOGETHER.format(*order)
-    path, broken = folder / "v2_both_f64_two.h5", folder / "damaged" / "truncated.h5"
-    done = run_fresh(script, str(path), str(broken))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "same\n"
-    assert "HDF5-DIAG" not in done.stderr
-
-
-def run_fresh(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """In an interpreter of its own: one that has imported nothing."""
-    return subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
