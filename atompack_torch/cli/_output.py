@@ -6,14 +6,13 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._colors import Style, styled
 from atompack_torch.errors import printable
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.entry import Entry
     from atompack_torch.formats.verification import Verification
 
 
@@ -21,36 +20,14 @@ class UsageError(Exception):
     """Incompatible options, or a missing package."""
 
 
-def entry_of(paths: Sequence[str]) -> Entry:
-    """Returns the module of the format that local paths have.
-
-    Args:
-        paths: files and folders.
-
-    Returns:
-        The module, with the functions of ``Entry``.
-
-    Raises:
-        UsageError: the paths are of several formats.
-        UnsupportedFormatError: a path has a known format that cannot be opened.
-    """
-    from atompack_torch.formats.dispatch import entry_of
-    from atompack_torch.formats.entry import SeveralFormatsError
-
-    try:
-        return entry_of(paths)
-    except SeveralFormatsError as error:
-        raise UsageError(str(error)) from None
-
-
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
     """Converts errors on options that do not fit the data (absent labels, say) to usage errors."""
-    from atompack_torch.formats.entry import WrongOptionError
+    from atompack_torch.formats.entry import SeveralFormatsError, WrongOptionError
 
     try:
         yield
-    except (WrongOptionError, TypeError) as error:
+    except (SeveralFormatsError, WrongOptionError, TypeError) as error:
         raise UsageError(str(error)) from None
 
 

@@ -13,7 +13,7 @@ from atompack_torch.options import is_url
 
 if TYPE_CHECKING:
     from atompack_torch.formats.entry import Entry
-    from atompack_torch.remote.files import RemoteFiles
+    from atompack_torch.formats.paths import Place
 
 
 def add_remote(parser: argparse.ArgumentParser) -> None:
@@ -56,14 +56,14 @@ def remote_options(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def remote_entry(options: argparse.Namespace) -> tuple[Entry, RemoteFiles]:
-    """Returns the module of the format that all paths of a command have.
+def places_of(options: argparse.Namespace) -> tuple[Entry, list[Place]]:
+    """Returns the module of the format that all paths of a command have, and the paths.
 
     Args:
         options: the parsed options: ``path``, a list, and those for URLs.
 
     Returns:
-        The module, with the functions of ``Entry``; the access to paths that are URLs.
+        The module, with the functions of ``Entry``, and the paths.
 
     Raises:
         UsageError: the paths are of several formats, or an option for URLs is wrong.
@@ -71,13 +71,11 @@ def remote_entry(options: argparse.Namespace) -> tuple[Entry, RemoteFiles]:
     """
     from atompack_torch.formats.dispatch import entry_of
     from atompack_torch.formats.entry import SeveralFormatsError
-    from atompack_torch.formats.paths import access_to
+    from atompack_torch.formats.paths import located
 
-    given = remote_options(options)
-    names = "storage_options", "block_cache", "block_cache_bytes"
     try:
-        remote = access_to(options.path, **{name: given.get(name) for name in names})
-        return entry_of(options.path, remote), remote
+        places = located(options.path, **remote_options(options))
+        return entry_of(places), places
     except SeveralFormatsError as error:
         raise UsageError(str(error)) from None
     except AtompackError:

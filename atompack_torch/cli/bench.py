@@ -28,7 +28,8 @@ from atompack_torch.cli._options import (
 from atompack_torch.cli._output import print_json
 from atompack_torch.cli._remote import add_remote, remote_options
 from atompack_torch.errors import printable
-from atompack_torch.formats import entry_name
+from atompack_torch.formats import detect
+from atompack_torch.formats.table import SHARDS_ENTRY
 from atompack_torch.options import is_url
 
 NAME = "bench"
@@ -36,7 +37,6 @@ HELP = "measure how fast batches are read"
 
 _SECONDS = 0.25  # of one round
 _LAYOUT_SECONDS = 0.15  # of one measurement of a layout
-_SHARDS = "atompack_torch.formats.atlas_shards.inspection"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
         one = _measured(path, options)
         if not options.json:
             _print(one)
-        if not is_url(path) and entry_name(path) == _SHARDS:
+        found_format = None if is_url(path) else detect(path)
+        if found_format is not None and found_format.entry == SHARDS_ENTRY:
             one["layouts"] = _layouts(path, options)
         found.append(one)
     if options.json:

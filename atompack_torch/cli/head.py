@@ -19,7 +19,7 @@ from atompack_torch.cli._output import (
     print_text,
     usage_errors,
 )
-from atompack_torch.cli._remote import add_remote, remote_entry
+from atompack_torch.cli._remote import add_remote, places_of
 
 NAME = "head"
 HELP = "show the first molecules, examples or datasets"
@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json and options.jsonl:
         raise UsageError("--json, --jsonl: expected one of them")
     with usage_errors():
-        entry, remote = remote_entry(options)
-        head = entry.head(options.path, options.n, options.fields, remote)
+        entry, places = places_of(options)
+        head = entry.head(places, options.n, options.fields)
     if options.jsonl:
         for document in head.documents:
             print_json_line(document)

@@ -16,7 +16,7 @@ import argparse
 
 from atompack_torch.cli._options import add_json, add_paths
 from atompack_torch.cli._output import print_error, print_json, print_text, shows_progress
-from atompack_torch.cli._remote import add_remote, remote_entry
+from atompack_torch.cli._remote import add_remote, places_of
 
 NAME = "info"
 HELP = "show molecules, labels, codec, commits, use of space"
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     from atompack_torch.formats.dispatch import describe
 
-    entry, remote = remote_entry(options)
-    described = describe(entry, options.path, options.full, shows_progress(options), remote)
+    _, places = places_of(options)
+    described = describe(places, options.full, shows_progress(options))
     if options.json:
         print_json(described.document)
     else:

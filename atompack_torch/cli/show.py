@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from atompack_torch.cli._options import add_fields, add_json, check_at_least
 from atompack_torch.cli._output import UsageError, print_json, print_text, usage_errors
-from atompack_torch.cli._remote import add_remote, remote_entry, remote_options
+from atompack_torch.cli._remote import add_remote, places_of, remote_options
 from atompack_torch.errors import FieldError
 
 if TYPE_CHECKING:
@@ -55,10 +55,9 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0, "atoms")
     with usage_errors():
-        entry, remote = remote_entry(options)
+        entry, places = places_of(options)
         if hasattr(entry, "show"):
-            (path,) = options.path
-            return _print(options, entry.show(path, options.index, options.fields, remote))
+            return _print(options, entry.show(places[0], options.index, options.fields))
     return _print(options, _molecule(options))
 
 

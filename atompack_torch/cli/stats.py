@@ -29,7 +29,7 @@ from atompack_torch.cli._output import (
     usage_errors,
 )
 from atompack_torch.cli._plots import add_plot, check_plot
-from atompack_torch.cli._remote import add_remote, remote_entry
+from atompack_torch.cli._remote import add_remote, places_of
 from atompack_torch.errors import printable
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
     }
     asked = {name: value for name, value in given.items() if value is not None}
     with usage_errors():
-        entry, remote = remote_entry(options)
-        found = entry.statistics(options.path, asked, shows_progress(options), remote)
+        entry, places = places_of(options)
+        found = entry.statistics(places, asked, shows_progress(options))
     if options.plot is not None:
         _plot(options, found)
     if options.json:

@@ -22,7 +22,7 @@ from atompack_torch.cli._options import (
     check_at_least,
 )
 from atompack_torch.cli._output import report_check, shows_progress
-from atompack_torch.cli._remote import add_remote, remote_entry
+from atompack_torch.cli._remote import add_remote, places_of
 
 NAME = "verify"
 HELP = "read all data and list what is damaged"
@@ -39,6 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_at_least(options, 0, "max_faults")
-    entry, remote = remote_entry(options)
-    found = entry.verify(options.path, options.max_faults, shows_progress(options), remote)
+    entry, places = places_of(options)
+    found = entry.verify(places, options.max_faults, shows_progress(options))
     return report_check(found, options.json)

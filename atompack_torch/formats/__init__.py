@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.formats.matching import by_suffix, format_of_bytes, name_matches
 from atompack_torch.formats.table import (
-    ATP_ENTRY,
     END_BYTES,
     FORMATS,
     HEAD_BYTES,
@@ -175,24 +174,3 @@ def opening(
         if message is None:
             raise
         raise type(error)(error.errno or errno.ENOENT, message, os.fspath(path)) from None
-
-
-def entry_name(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> str:
-    """Returns the name of the module for the format of a path.
-
-    Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
-
-    Args:
-        path: a file or folder.
-        remote: access to URLs.
-
-    Returns:
-        The name, for ``importlib.import_module``.
-
-    Raises:
-        UnsupportedFormatError: the path has a known format that cannot be opened.
-    """
-    found = detect(path, remote)
-    if found is not None and not found.entry:
-        raise unknown(path, remote)
-    return found.entry if found is not None else ATP_ENTRY

@@ -109,7 +109,7 @@ def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atompack_torch.formats.atp.verification.verify", interrupted)
+    monkeypatch.setattr("atompack_torch.formats.atp.inspection.verify", interrupted)
     assert cli.main(["verify", str(fixtures / "minimal.atp")]) == 130
 
 

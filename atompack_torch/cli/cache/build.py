@@ -36,7 +36,6 @@ from atompack_torch.cli._options import (
 )
 from atompack_torch.cli._output import (
     UsageError,
-    entry_of,
     print_json,
     shows_progress,
     usage_errors,
@@ -239,15 +238,18 @@ def _source(
 ) -> MoleculeDataset:
     """Opens the molecules with those of the labels that they have."""
     from atompack_torch.datasets.base import MoleculeDataset
+    from atompack_torch.formats.dispatch import entry_of
+    from atompack_torch.formats.paths import located
+    from atompack_torch.formats.table import ATP_ENTRY
 
     path = paths[0] if len(paths) == 1 else paths
     with usage_errors():
         given: dict[str, Any] = {}
         if any(map(is_url, paths)):
-            entry: Entry = importlib.import_module("atompack_torch.formats.atp.inspection")
+            entry: Entry = importlib.import_module(ATP_ENTRY)
             given["storage_options"] = storage_options
         else:
-            entry = entry_of(paths)
+            entry = entry_of(located(paths))
         present = entry.open_dataset(path, {"fields": [], **given}).schema
         found = [label for label in labels if label in present]
         dataset = entry.open_dataset(path, {"fields": found, **given})

@@ -30,9 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Runs the command."""
     check_plot(options)
+    from atompack_torch.formats.paths import Place
     from atompack_torch.formats.torch_cache.inspection import describe
+    from atompack_torch.remote.files import RemoteFiles
 
-    described = describe(options.path)
+    places = [Place(path, RemoteFiles()) for path in options.path]
+    described = describe(places, full=False, progress=False)
     if options.plot is not None:
         _plot(options, [file for file in described.document["files"] if "error" not in file])
     if options.json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from os import PathLike
 
 from atompack_torch import formats
 from atompack_torch._native import (
@@ -18,20 +17,14 @@ from atompack_torch._native import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.atp.files import files_of
+from atompack_torch.formats.paths import Place
 from atompack_torch.formats.verification import Fault, Verification, check_records
-from atompack_torch.remote.files import RemoteFiles
 
-Place = tuple[str, FileStore | None]  # for native readers
+_File = tuple[str, FileStore | None]  # for native readers
 
 
-def verify(
-    path: str | PathLike[str] | Sequence[str | PathLike[str]],
-    *,
-    max_faults: int = 100_000,
-    progress: bool | OnProgress = False,
-    remote: RemoteFiles | None = None,
-) -> Verification:
-    """Reads every record of a file, a list of files, or a folder of shards, with all checks.
+def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
+    """Reads every record of files, and of those in folders, with all checks.
 
     Headers, schema, index, every record and every value in it are checked against the format, and
     all violations are listed. ``.atp`` records carry no checksums, so an altered number that is
@@ -40,11 +33,10 @@ def verify(
     values.
 
     Args:
-        path: path or paths, as for ``AtpDataset``.
+        places: files and folders.
         max_faults: list at most this many; the others are only counted.
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
-        remote: access to URLs; None: only local files.
 
     Returns:
         The faults and warnings.
@@ -52,30 +44,29 @@ def verify(
     Raises:
         OSError: a file cannot be opened.
     """
-    access = remote or RemoteFiles()
-    places = [access.location(file) for file in files_of(path, remote)]
-    result = Verification([name for name, _ in places], Counter(molecules=0, bytes=0))
-    of_files = {place: Verification([]) for place in places}
-    snapshots = {place: _snapshot_of(place, of_files[place], max_faults) for place in places}
+    files = [
+        place.remote.location(file)
+        for place in places
+        for file in files_of(place.path, place.remote)
+    ]
+    result = Verification([name for name, _ in files], Counter(molecules=0, bytes=0))
+    of_files = {file: Verification([]) for file in files}
+    snapshots = {file: _snapshot_of(file, of_files[file], max_faults) for file in files}
     total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
     with reporting(progress, total, "verifying") as report:
-        for place, snapshot in snapshots.items():
-            for fault in of_files[place].faults:
+        for file, snapshot in snapshots.items():
+            for fault in of_files[file].faults:
                 result.add_fault(fault, max_faults)
-            result.warnings += of_files[place].warnings
+            result.warnings += of_files[file].warnings
             if snapshot is None:
                 continue
             try:
-                if _check_overlap(place, snapshot, result, max_faults):
-                    reader = AtpReader(place[0], snapshot, "read", False, place[1])
-                    where = partial(_in_file, place[0])
-                    found = check_records(reader, result, max_faults, report, where)
-                    result.warnings += [
-                        f"{place[0]}: {n} molecules store NaN or infinite values (field {name!r})"
-                        for name, n in sorted(found.items())
-                    ]
+                if _check_overlap(file, snapshot, result, max_faults):
+                    reader = AtpReader(file[0], snapshot, "read", False, file[1])
+                    within = partial(_in_file, file[0])
+                    check_records(reader, result, max_faults, report, within, f"{file[0]}: ")
             except AtompackError as error:  # concerns the whole file
-                result.add_fault(Fault(place[0], None, str(error)), max_faults)
+                result.add_fault(Fault(file[0], None, str(error)), max_faults)
     return result
 
 
@@ -83,7 +74,7 @@ def _in_file(file: str, molecule: int) -> tuple[str, int]:
     return file, molecule
 
 
-def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnapshot | None:
+def _snapshot_of(place: _File, result: Verification, max_faults: int) -> AtpSnapshot | None:
     file, store = place
     try:
         with formats.opening(file):
@@ -105,7 +96,7 @@ def _snapshot_of(place: Place, result: Verification, max_faults: int) -> AtpSnap
 
 
 def _check_overlap(
-    place: Place, snapshot: AtpSnapshot, result: Verification, max_faults: int
+    place: _File, snapshot: AtpSnapshot, result: Verification, max_faults: int
 ) -> bool:
     """True if the records may be read; with many that share bytes, it could take forever."""
     file, store = place
