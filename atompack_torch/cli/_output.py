@@ -5,15 +5,53 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from atompack_torch.cli._colors import Style, styled
 from atompack_torch.errors import printable
 
 if TYPE_CHECKING:
     from atompack_torch.formats.verification import Verification
+
+
+Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+
+_CODES: dict[Style, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+
+
+def has_colors(stream: TextIO | None) -> bool:
+    """True if a stream shows colors: a terminal, unless ``NO_COLOR`` is set or ``TERM`` is dumb.
+
+    ``FORCE_COLOR`` asks for colors wherever the output goes.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: Style, stream: TextIO | None) -> str:
+    """Returns a text in a style if the stream shows colors, else as given.
+
+    Args:
+        text: the text, without control characters.
+        style: name of the style.
+        stream: where it will be written.
+
+    Returns:
+        The text, with escape sequences around it.
+    """
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if has_colors(stream) else text
 
 
 class UsageError(Exception):
@@ -61,6 +99,26 @@ def report_check(found: Verification, as_json: bool) -> int:
             color: Style = "green" if found.ok else "red"
             print(styled(printable(report.summary), color, sys.stdout))
     return 0 if found.ok else 1
+
+
+def print_result(
+    options: argparse.Namespace,
+    document: Any,
+    text: str,
+    show: Callable[[str], object] = print,
+) -> None:
+    """Prints a result as it was asked for.
+
+    Args:
+        options: the parsed options.
+        document: the result as plain JSON values.
+        text: the same in readable form.
+        show: prints the text.
+    """
+    if options.json:
+        print_json(document)
+    else:
+        show(text)
 
 
 def print_text(text: str) -> None:
