@@ -1,9 +1,8 @@
 """The command line: ``python -m atompack_torch`` and ``atompack-torch``.
 
-Each module here whose name has no underscore in front is a command: ``NAME``, ``HELP`` (one line),
-a docstring that its ``--help`` shows, ``add_arguments(parser)`` and ``run(options)``, which returns
-the exit status. Only the module of the command that was asked for is imported. These modules import
-torch, numpy and the library inside ``run`` alone, so that help and usage errors appear at once.
+A module here without an underscore in front of its name has ``COMMANDS``. Only the module of the
+command that was asked for is imported. These modules import torch, numpy and the library inside
+``run`` alone, so that help and usage errors appear immediately.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ import argparse
 import contextlib
 import importlib
 import os
-import pkgutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import Any, NoReturn
 
+from atompack_torch.cli._arguments import Command, add_commands
 from atompack_torch.cli._output import UsageError, error_document, print_error, print_json
 from atompack_torch.errors import AtompackError
 
@@ -32,9 +30,27 @@ Colors appear on terminals, unless NO_COLOR is set."""
 OK, BAD_DATA, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
+_MODULES = {
+    "bench": ("bench",),
+    "cache": ("cache",),
+    "compact": ("compact",),
+    "completion": ("completion",),
+    "convert": ("convert",),
+    "hub": ("hub",),
+    "inspecting": ("diff", "head", "info", "report", "show", "stats", "verify"),
+    "selecting": ("drop", "filter", "rename", "sample", "split"),
+}
+
+
 def commands() -> list[str]:
     """Returns the names of all commands."""
-    return [module.name for module in pkgutil.iter_modules(__path__) if module.name[0] != "_"]
+    return sorted(name for names in _MODULES.values() for name in names)
+
+
+def _command(name: str) -> Command:
+    module = next(module for module, names in _MODULES.items() if name in names)
+    found: Sequence[Command] = importlib.import_module(f"{__name__}.{module}").COMMANDS
+    return next(command for command in found if command.name == name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,15 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _run(command: ModuleType, options: argparse.Namespace) -> int:
+def _run(command: Command, options: argparse.Namespace) -> int:
     try:
-        needs_torch = getattr(command, "needs_torch", lambda _: True)(options)
+        name = "_core" if command.needs_torch(options) else "_native"
         with _exiting_on_interrupt():
-            importlib.import_module(
-                "atompack_torch._core" if needs_torch else "atompack_torch._native"
-            )
-        status: int = command.run(options)
-        return status
+            importlib.import_module(f"atompack_torch.{name}")
+        return command.run(options)
     except BrokenPipeError:
         raise
     except (AtompackError, OSError) as error:
@@ -106,20 +119,20 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, ModuleType]:
-    parser, modules = build_parser([name for name in argv[:1] if name in commands()])
+def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Command]:
+    parser, made = build_parser([name for name in argv[:1] if name in commands()])
     options = parser.parse_args(argv)
-    return options, next(m for m in modules if options.command == m.NAME)
+    return options, next(command for command in made if options.command == command.name)
 
 
-def build_parser(names: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, list[ModuleType]]:
+def build_parser(names: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, list[Command]]:
     """Builds the parser of the command line.
 
     Args:
         names: commands to include; empty: all.
 
     Returns:
-        The parser, and the modules of the commands.
+        The parser, and the commands.
     """
     parser = _Parser(
         prog="atompack-torch",
@@ -129,17 +142,9 @@ def build_parser(names: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, li
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version of the package and exit"
     )
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names or commands()]
-    for module in modules:
-        command = subparsers.add_parser(
-            module.NAME,
-            help=module.HELP,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(command)
-    return parser, modules
+    made = [_command(name) for name in names or commands()]
+    add_commands(parser, made, "command")
+    return parser, made
 
 
 @contextlib.contextmanager

@@ -5,52 +5,67 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from atompack_torch.cli._colors import Style, styled
 from atompack_torch.errors import printable
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.entry import Entry
     from atompack_torch.formats.verification import Verification
+
+
+Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+
+_CODES: dict[Style, str] = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+
+
+def has_colors(stream: TextIO | None) -> bool:
+    """True if a stream shows colors: a terminal, unless ``NO_COLOR`` is set or ``TERM`` is dumb.
+
+    ``FORCE_COLOR`` asks for colors wherever the output goes.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, style: Style, stream: TextIO | None) -> str:
+    """Returns a text in a style if the stream shows colors, else as given.
+
+    Args:
+        text: the text, without control characters.
+        style: name of the style.
+        stream: where it will be written.
+
+    Returns:
+        The text, with escape sequences around it.
+    """
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if has_colors(stream) else text
 
 
 class UsageError(Exception):
     """Incompatible options, or a missing package."""
 
 
-def entry_of(paths: Sequence[str]) -> Entry:
-    """Returns the module of the format that local paths have.
-
-    Args:
-        paths: files and folders.
-
-    Returns:
-        The module, with the functions of ``Entry``.
-
-    Raises:
-        UsageError: the paths are of several formats.
-        UnsupportedFormatError: a path has a known format that cannot be opened.
-    """
-    from atompack_torch.formats.dispatch import entry_of
-    from atompack_torch.formats.entry import SeveralFormatsError
-
-    try:
-        return entry_of(paths)
-    except SeveralFormatsError as error:
-        raise UsageError(str(error)) from None
-
-
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
     """Converts errors on options that do not fit the data (absent labels, say) to usage errors."""
-    from atompack_torch.formats.entry import WrongOptionError
+    from atompack_torch.formats.entry import SeveralFormatsError, WrongOptionError
 
     try:
         yield
-    except (WrongOptionError, TypeError) as error:
+    except (SeveralFormatsError, WrongOptionError, TypeError) as error:
         raise UsageError(str(error)) from None
 
 
@@ -84,6 +99,26 @@ def report_check(found: Verification, as_json: bool) -> int:
             color: Style = "green" if found.ok else "red"
             print(styled(printable(report.summary), color, sys.stdout))
     return 0 if found.ok else 1
+
+
+def print_result(
+    options: argparse.Namespace,
+    document: Any,
+    text: str,
+    show: Callable[[str], object] = print,
+) -> None:
+    """Prints a result as it was asked for.
+
+    Args:
+        options: the parsed options.
+        document: the result as plain JSON values.
+        text: the same in readable form.
+        show: prints the text.
+    """
+    if options.json:
+        print_json(document)
+    else:
+        show(text)
 
 
 def print_text(text: str) -> None:

@@ -1,15 +1,4 @@
-"""Measures how fast batches of a data set are read, shuffled.
-
-  atompack-torch bench alloys.atp
-  atompack-torch bench --batch-size 256 --threads 4 --json train/ | jq .[0].molecules_per_s
-
-Each round makes batches of random molecules for a quarter of a second; the median of all rounds is
-shown. All molecules are read once before the first round, so that reading from memory is measured.
-
-Of a local data set of Atlas shards, a sample is also written to the temporary folder with blocks of
-8 to 1024 examples, with all strategies and several levels: the table shows bytes per example, and
-examples/s that are read at random, each block decoded again, and in sequence.
-"""
+"""The command that measures how fast batches are read."""
 
 from __future__ import annotations
 
@@ -19,59 +8,68 @@ import statistics
 import time
 from typing import Any
 
-from atompack_torch.cli._options import (
-    add_json,
-    add_paths,
-    add_threads,
+from atompack_torch.cli._arguments import (
+    JSON,
+    PATHS,
+    URLS,
+    Command,
     check_at_least,
+    flag,
+    integer,
+    remote_options,
+    threads,
 )
 from atompack_torch.cli._output import print_json
-from atompack_torch.cli._remote import add_remote, remote_options
 from atompack_torch.errors import printable
-from atompack_torch.formats import entry_name
+from atompack_torch.formats import detect
+from atompack_torch.formats.table import SHARDS_ENTRY
 from atompack_torch.options import is_url
-
-NAME = "bench"
-HELP = "measure how fast batches are read"
 
 _SECONDS = 0.25  # of one round
 _LAYOUT_SECONDS = 0.15  # of one measurement of a layout
-_SHARDS = "atompack_torch.formats.atlas_shards.inspection"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
-    add_paths(parser)
-    add_json(parser)
-    add_remote(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=64,
-        metavar="N",
-        help="molecules per batch (default: %(default)s)",
+class Bench(Command):
+    """Measures how fast batches of a data set are read, shuffled.
+
+      atompack-torch bench alloys.atp
+      atompack-torch bench --batch-size 256 --threads 4 --json train/ | jq .[0].molecules_per_s
+
+    Each round makes batches of random molecules for a quarter of a second; the median of all rounds is
+    shown. All molecules are read once before the first round, so that reading from memory is measured.
+
+    Of a local data set of Atlas shards, a sample is also written to the temporary folder with blocks of
+    8 to 1024 examples, with all strategies and several levels: the table shows bytes per example, and
+    examples/s that are read at random, each block decoded again, and in sequence.
+    """  # noqa: E501
+
+    name = "bench"
+    help = "measure how fast batches are read"
+    arguments = (
+        PATHS,
+        JSON,
+        URLS,
+        integer("--batch-size", "molecules per batch (default: %(default)s)", 64),
+        integer("--rounds", "number of rounds (default: %(default)s)", 9),
+        threads("as many as torch uses"),
+        flag("--quick", "run one short round"),
     )
-    parser.add_argument(
-        "--rounds", type=int, default=9, metavar="N", help="number of rounds (default: %(default)s)"
-    )
-    add_threads(parser, "as many as torch uses")
-    parser.add_argument("--quick", action="store_true", help="run one short round")
 
-
-def run(options: argparse.Namespace) -> int:
-    """Runs the command."""
-    check_at_least(options, 1, "batch_size", "rounds", "threads")
-    found = []
-    for path in options.path:
-        one = _measured(path, options)
-        if not options.json:
-            _print(one)
-        if not is_url(path) and entry_name(path) == _SHARDS:
-            one["layouts"] = _layouts(path, options)
-        found.append(one)
-    if options.json:
-        print_json(found)
-    return 0
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        check_at_least(options, 1, "batch_size", "rounds", "threads")
+        found = []
+        for path in options.path:
+            one = _measured(path, options)
+            if not options.json:
+                _print(one)
+            found_format = None if is_url(path) else detect(path)
+            if found_format is not None and found_format.entry == SHARDS_ENTRY:
+                one["layouts"] = _layouts(path, options)
+            found.append(one)
+        if options.json:
+            print_json(found)
+        return 0
 
 
 def _print(one: dict[str, Any]) -> None:
@@ -141,3 +139,6 @@ def _make(dataset: Any, indices: list[int]) -> tuple[Any, int]:
     (batch,) = dataset.__getitems__(indices)
     values = batch.values() if hasattr(batch, "values") else ()
     return batch, sum(getattr(value, "nbytes", 0) for value in values)
+
+
+COMMANDS = (Bench(),)

@@ -1,89 +1,95 @@
-"""Writes molecules to a new file, without dead space.
-
-  atompack-torch compact grown.atp compacted.atp
-  atompack-torch compact --codec zstd shards/ archive.atp
-  atompack-torch compact --order kept.txt grown.atp part.atp
-
-TARGET may be SOURCE itself, which is then replaced; no other file is overwritten. Records are
-compared with their source before the new file gets its name. ATLAS stores and array files are
-compacted in place: TARGET is SOURCE. Examples of Atlas shards are written to new shards and blocks:
-
-  atompack-torch compact --block-size 32 --strategy 2 --level 9 --shuffle 0 train/ shuffled/
-"""
+"""The command that rewrites files without dead space."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from atompack_torch.cli._options import add_codec, add_json, add_source_and_target
-from atompack_torch.cli._output import UsageError, print_json, shows_progress
-from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
+from atompack_torch.cli._arguments import (
+    JSON,
+    STORAGE_OPTIONS,
+    Command,
+    argument,
+    codec_and_level,
+    integer,
+    one_of,
+    source_and_target,
+    storage_options_of,
+)
+from atompack_torch.cli._output import UsageError, print_result, shows_progress
 from atompack_torch.errors import AtompackError, printable
 from atompack_torch.options import is_url
 
-NAME = "compact"
-HELP = "rewrite files without dead space, or with another codec"
 
-_SHARDS = {
-    "shard-size": "examples per Atlas shard (default: as in the source)",
-    "block-size": "examples per block of shards (default: as in the source)",
-    "strategy": "compression of shards: 0 none, 1 zstd, 2 and 3 zstd with a dictionary for all or "
-    "for each (default: as in the source)",
-}
+class Compact(Command):
+    """Writes molecules to a new file, without dead space.
 
+      atompack-torch compact grown.atp compacted.atp
+      atompack-torch compact --codec zstd shards/ archive.atp
+      atompack-torch compact --order kept.txt grown.atp part.atp
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
-    add_source_and_target(
-        parser,
-        "an .atp file, a folder of them, Atlas shards, an ATLAS store, an .af file, or a URL",
-        "the new file or its URL, or SOURCE itself",
+    TARGET may be SOURCE itself, which is then replaced; no other file is overwritten. Records are
+    compared with their source before the new file gets its name. ATLAS stores and array files are
+    compacted in place: TARGET is SOURCE. Examples of Atlas shards are written to new shards and blocks:
+
+      atompack-torch compact --block-size 32 --strategy 2 --level 9 --shuffle 0 train/ shuffled/
+    """  # noqa: E501
+
+    name = "compact"
+    help = "rewrite files without dead space, or with another codec"
+    arguments = (
+        source_and_target(
+            "an .atp file, a folder of them, Atlas shards, an ATLAS store, an .af file, or a URL",
+            "the new file or its URL, or SOURCE itself",
+        ),
+        codec_and_level("that of the source", "that of the source, or 3", None),
+        one_of(
+            argument(
+                "--order",
+                metavar="FILE",
+                help="text file with the indices of the molecules to keep, in their new order",
+            ),
+            integer("--shuffle", "write everything in a random order", metavar="SEED"),
+        ),
+        integer("--shard-size", "examples per Atlas shard (default: as in the source)"),
+        integer("--block-size", "examples per block of shards (default: as in the source)"),
+        integer(
+            "--strategy",
+            "compression of shards: 0 none, 1 zstd, 2 and 3 zstd with a dictionary for all or for "
+            "each (default: as in the source)",
+        ),
+        JSON,
+        STORAGE_OPTIONS,
     )
-    add_codec(parser, "that of the source", "that of the source, or 3", None)
-    order = parser.add_mutually_exclusive_group()
-    order.add_argument(
-        "--order",
-        metavar="FILE",
-        help="text file with the indices of the molecules to keep, in their new order",
-    )
-    order.add_argument(
-        "--shuffle", type=int, metavar="SEED", help="write everything in a random order"
-    )
-    for name, text in _SHARDS.items():
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=text)
-    add_json(parser)
-    add_storage_options(parser)
 
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        from atompack_torch.formats.dispatch import compact_paths
+        from atompack_torch.formats.entry import CompactOptions
 
-def run(options: argparse.Namespace) -> int:
-    """Runs the command."""
-    from atompack_torch.formats.dispatch import compact_paths
-    from atompack_torch.formats.entry import CompactOptions
-
-    shards = (options.shard_size, options.block_size, options.strategy)
-    wanted = CompactOptions(
-        options.codec,
-        options.level,
-        _order(options),
-        shows_progress(options),
-        shards=None if shards == (None, None, None) else shards,
-    )
-    try:
-        found = compact_paths(options.source, options.target, wanted, storage_options_of(options))
-    except AtompackError:
-        raise
-    except ValueError as error:  # options that do not suit the format
-        raise UsageError(str(error)) from error
-    if options.json:
+        shards = (options.shard_size, options.block_size, options.strategy)
+        wanted = CompactOptions(
+            options.codec,
+            options.level,
+            _order(options),
+            shows_progress(options),
+            shards=None if shards == (None, None, None) else shards,
+        )
+        try:
+            found = compact_paths(
+                options.source, options.target, wanted, storage_options_of(options)
+            )
+        except AtompackError:
+            raise
+        except ValueError as error:  # options that do not suit the format
+            raise UsageError(str(error)) from error
         sizes = {"bytes_before": found.bytes_before, "bytes_after": found.bytes_after}
-        print_json({f"n_{found.unit}": found.n_items, **sizes})
-    else:
-        print(
+        text = (
             f"{printable(options.target)}: {found.n_items:,} {found.unit}, "
             f"{found.bytes_after:,} bytes (before: {found.bytes_before:,})"
         )
-    return 0
+        print_result(options, {f"n_{found.unit}": found.n_items, **sizes}, text)
+        return 0
 
 
 def _order(options: argparse.Namespace) -> object:
@@ -107,3 +113,6 @@ def indices_in(path: str) -> list[int]:
         return [int(word) for word in Path(path).read_text().split()]
     except ValueError as error:
         raise UsageError(f"--order: expected a text file of indices, got {path}: {error}") from None
+
+
+COMMANDS = (Compact(),)

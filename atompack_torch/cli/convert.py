@@ -1,37 +1,4 @@
-"""Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores and back.
-
-For example:
-
-  atompack-torch convert run1.traj run2.traj all.atp --codec zstd
-  atompack-torch convert train.extxyz train.atp --key REF_energy=energy --key REF_forces=forces
-  atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
-  atompack-torch convert ani.h5 ani.atp --keep-units
-  atompack-torch convert run.extxyz run.atp --key dE_dr=forces --force-sign flip
-  atompack-torch convert run.extxyz run.atp --key REF_virials=stress --stress-from virial
-  atompack-torch convert snap.json snap.atp --key outputs.stress=stress --stress-order vasp
-  zcat train.extxyz.gz | atompack-torch convert - train.atp
-  atompack-torch convert train.atp - --to extxyz | gzip > train.extxyz.gz
-  atompack-torch convert data.atp data.db
-  atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
-  atompack-torch convert casts/*.nc grids.zarr profiles.atlas
-  atompack-torch convert profiles.atlas profiles.nc
-  atompack-torch convert huge.aselmdb train/ --part 3/8
-  atompack-torch convert test.atp predicted.extxyz --add predictions.npz
-
-Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
-too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
-MACE's HDF5, folders of DeePMD's npy systems, Parquet files and folders of them, JSON of pymatgen
-(also compressed), the HDF5 files of ANI, COMP6, SPICE and Transition1x, and everything else that
-ASE reads. The format is detected by content, and by suffix where the content does not tell. NetCDF
-files, Zarr groups and folders of them become datasets of a store, named after the files, and a
-store becomes one of them, its datasets groups. TARGET appears when it is complete. With --part
-TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
-structures; a part that is there already is left alone, so that a job array can be submitted again.
-Values, units and signs are preserved unless an option changes them, but labels that are all NaN
-become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
-converted where a data set is known to have them (--keep-units keeps units); a report lists what was
-read, written, changed and left out, and warns of likely mistakes.
-"""
+"""The command that converts other formats to .atp and back."""
 
 from __future__ import annotations
 
@@ -39,15 +6,25 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from atompack_torch.cli._options import add_source_and_target, option_of
+from atompack_torch.cli._arguments import (
+    Command,
+    argument,
+    flag,
+    group,
+    integer,
+    one_of,
+    option_of,
+    part,
+    part_of,
+    source_and_target,
+    storage_options_of,
+)
 from atompack_torch.cli._output import UsageError
-from atompack_torch.cli._parts import add_part, part_of
-from atompack_torch.cli._storage_options import storage_options_of
-from atompack_torch.cli._targets import (
-    add_changes,
+from atompack_torch.cli._writing import (
+    KEYS,
+    OUTPUT,
     add_formats,
-    add_keys,
-    add_output,
+    changes,
     changes_of,
     pairs_of,
     shards_of,
@@ -55,62 +32,91 @@ from atompack_torch.cli._targets import (
     writing_errors,
 )
 
-NAME = "convert"
-HELP = "convert other formats to .atp and back"
 
+class Convert(Command):
+    """Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores and back.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the command."""
-    add_source_and_target(
-        parser, "files, folders or URLs to read, in order", "the file to write, or its URL"
-    )
-    add_output(parser)
-    add_formats(parser, "atlas")
-    add_part(parser, "convert a part of the structures to a file of the folder TARGET")
-    exists = parser.add_mutually_exclusive_group()
-    exists.add_argument("--overwrite", action="store_true", help="replace TARGET")
-    exists.add_argument("--append", action="store_true", help="append to an .atp file or a store")
-    fields = parser.add_argument_group("fields")
-    add_keys(fields)
-    fields.add_argument(
-        "--padding", type=int, metavar="Z", help="atomic number of padding rows in arrays"
-    )
-    fields.add_argument(
-        "--on-error",
-        choices=("raise", "skip"),
-        default="raise",
-        help="skip leaves out structures that cannot be read (default: raise)",
-    )
-    fields.add_argument(
-        "--add",
-        action="append",
-        metavar="FILE.npz",
-        help="add arrays, such as predictions, as fields of their names: one row per structure, or "
-        "per atom; may be repeated",
-    )
-    fields.add_argument(
-        "--replace-labels",
-        action="store_true",
-        help="let --add replace fields that the source has already",
-    )
-    changes = parser.add_argument_group("changes of values")
-    changes.add_argument(
-        "--keep-nan",
-        action="store_true",
-        help="keep labels that are all NaN (default: they become missing)",
-    )
-    add_changes(changes)
+    For example:
 
+      atompack-torch convert run1.traj run2.traj all.atp --codec zstd
+      atompack-torch convert train.extxyz train.atp --key REF_energy=energy --key REF_forces=forces
+      atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
+      atompack-torch convert ani.h5 ani.atp --keep-units
+      atompack-torch convert run.extxyz run.atp --key dE_dr=forces --force-sign flip
+      atompack-torch convert run.extxyz run.atp --key REF_virials=stress --stress-from virial
+      atompack-torch convert snap.json snap.atp --key outputs.stress=stress --stress-order vasp
+      zcat train.extxyz.gz | atompack-torch convert - train.atp
+      atompack-torch convert train.atp - --to extxyz | gzip > train.extxyz.gz
+      atompack-torch convert data.atp data.db
+      atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
+      atompack-torch convert casts/*.nc grids.zarr profiles.atlas
+      atompack-torch convert profiles.atlas profiles.nc
+      atompack-torch convert huge.aselmdb train/ --part 3/8
+      atompack-torch convert test.atp predicted.extxyz --add predictions.npz
 
-def run(options: argparse.Namespace) -> int:
-    """Runs the command."""
-    with writing_errors("--overwrite replaces it, --append adds to it"):
-        if _is_export(options):
-            report = _exported(options)
-        else:
-            report = _stored(options) if _are_datasets(options) else _report(options)
-    show_report(options, report)
-    return 0
+    Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
+    too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
+    MACE's HDF5, folders of DeePMD's npy systems, Parquet files and folders of them, JSON of pymatgen
+    (also compressed), the HDF5 files of ANI, COMP6, SPICE and Transition1x, and everything else that
+    ASE reads. The format is detected by content, and by suffix where the content does not tell. NetCDF
+    files, Zarr groups and folders of them become datasets of a store, named after the files, and a
+    store becomes one of them, its datasets groups. TARGET appears when it is complete. With --part
+    TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
+    structures; a part that is there already is left alone, so that a job array can be submitted again.
+    Values, units and signs are preserved unless an option changes them, but labels that are all NaN
+    become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
+    converted where a data set is known to have them (--keep-units keeps units); a report lists what was
+    read, written, changed and left out, and warns of likely mistakes.
+    """  # noqa: E501
+
+    name = "convert"
+    help = "convert other formats to .atp and back"
+    arguments = (
+        source_and_target(
+            "files, folders or URLs to read, in order", "the file to write, or its URL"
+        ),
+        *OUTPUT,
+        lambda parser: add_formats(parser, "atlas"),
+        part("convert a part of the structures to a file of the folder TARGET"),
+        one_of(
+            flag("--overwrite", "replace TARGET"),
+            flag("--append", "append to an .atp file or a store"),
+        ),
+        group(
+            "fields",
+            KEYS,
+            integer("--padding", "atomic number of padding rows in arrays", metavar="Z"),
+            argument(
+                "--on-error",
+                choices=("raise", "skip"),
+                default="raise",
+                help="skip leaves out structures that cannot be read (default: raise)",
+            ),
+            argument(
+                "--add",
+                action="append",
+                metavar="FILE.npz",
+                help="add arrays, such as predictions, as fields of their names: one row per "
+                "structure, or per atom; may be repeated",
+            ),
+            flag("--replace-labels", "let --add replace fields that the source has already"),
+        ),
+        group(
+            "changes of values",
+            flag("--keep-nan", "keep labels that are all NaN (default: they become missing)"),
+            changes(),
+        ),
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        with writing_errors("--overwrite replaces it, --append adds to it"):
+            if _is_export(options):
+                report = _exported(options)
+            else:
+                report = _stored(options) if _are_datasets(options) else _report(options)
+        show_report(options, report)
+        return 0
 
 
 def _report(options: argparse.Namespace) -> Any:
@@ -160,10 +166,7 @@ def _is_export(options: argparse.Namespace) -> bool:
 def _exported(options: argparse.Namespace) -> Any:
     from atompack_torch.conversion import export_datasets
 
-    allowed = _FOR_STORES - {"codec", "append"}
-    others = [name for name, value in vars(options).items() if value and name not in allowed]
-    if others or options.on_error != "raise":
-        raise UsageError(f"{option_of((others or ['on_error'])[0])}: is not for NetCDF and Zarr")
+    _check_for_stores(options, _FOR_STORES - {"codec", "append"})
     return export_datasets(
         options.source[0],
         options.target,
@@ -176,12 +179,16 @@ _FOR_STORES = {"command", "source", "target", "target_format", "codec", "level",
 _FOR_STORES |= {"overwrite", "append", "on_error"}
 
 
+def _check_for_stores(options: argparse.Namespace, allowed: set[str]) -> None:
+    others = [name for name, value in vars(options).items() if value and name not in allowed]
+    if others or options.on_error != "raise":
+        raise UsageError(f"{option_of((others or ['on_error'])[0])}: is not for NetCDF and Zarr")
+
+
 def _stored(options: argparse.Namespace) -> Any:
     from atompack_torch.conversion import convert_datasets
 
-    others = [name for name, value in vars(options).items() if value and name not in _FOR_STORES]
-    if others or options.on_error != "raise":
-        raise UsageError(f"{option_of((others or ['on_error'])[0])}: is not for NetCDF and Zarr")
+    _check_for_stores(options, _FOR_STORES)
     return convert_datasets(
         options.source,
         options.target,
@@ -190,3 +197,6 @@ def _stored(options: argparse.Namespace) -> Any:
         level=options.level,
         progress=not (options.json or options.quiet),
     )
+
+
+COMMANDS = (Convert(),)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest
-from atompack_torch.datasets.sweeping import OnProgress, reporting, steps
+from atompack_torch.datasets.sweeping import OnProgress, reporting, runs, steps
 from atompack_torch.fields import EDGES, STRUCTURE, TRIPLETS
 
 _MIN_CUTOFF = 1e-3  # atoms are never this close: a smaller cutoff must be in another unit
@@ -179,8 +179,7 @@ class _Counting:
         request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
         self._batcher = MoleculeBatcher(dataset._batcher().source, request)
         n_atoms = dataset.n_atoms.numpy()
-        self._ends = np.cumsum(n_atoms)  # last atom of each molecule, plus 1
-        self._done = 0
+        self._parts = runs(n_atoms, _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE)
         self.found = np.zeros(len(n_atoms), np.int64)
 
     def __len__(self) -> int:
@@ -188,13 +187,10 @@ class _Counting:
 
     def advance(self) -> int:
         """Makes one batch; returns the number of molecules that are done."""
-        first = self._done
-        n_atoms = self._ends[first - 1] if first else 0
-        fitting = int(np.searchsorted(self._ends, n_atoms + _ATOMS_AT_ONCE, side="right"))
-        self._done = min(max(fitting, first + 1), first + _MOLECULES_AT_ONCE, len(self))
-        values = self._batcher.collate(range(first, self._done), self._selection, False)[2]
+        part = next(self._parts)
+        values = self._batcher.collate(part, self._selection, False)[2]
         made = dict(zip((*STRUCTURE, *EDGES[:2]), values, strict=True))
         # NumPy, because parallel regions of torch would hang in a forked child.
         begins = np.searchsorted(made["edge_index"][0].numpy(), made["ptr"].numpy())
-        self.found[first : self._done] = np.diff(begins)
-        return self._done
+        self.found[part.start : part.stop] = np.diff(begins)
+        return part.stop

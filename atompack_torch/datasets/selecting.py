@@ -6,9 +6,8 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from atompack_torch.datasets.selection.blocks import Array, BatchBlock, Block, CountsBlock
+from atompack_torch.datasets.selection.blocks import BatchBlock, Block, CountsBlock
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.fields import STRUCTURE
 
 if TYPE_CHECKING:
@@ -40,29 +39,10 @@ def molecule_blocks(
         return
     plain = _plain(dataset, fields)
     try:
-        for first, last in ranges(n_atoms):
-            yield BatchBlock(plain.batch(range(first, last))), first
+        for part in runs(n_atoms, _BLOCK_ATOMS, _BLOCK_MOLECULES):
+            yield BatchBlock(plain.batch(part)), part.start
     finally:
         plain.close()
-
-
-def ranges(n_atoms: Array) -> Iterator[tuple[int, int]]:
-    """Yields the bounds of blocks of limited size.
-
-    Args:
-        n_atoms: (number of molecules,) int64.
-
-    Yields:
-        The first molecule of a block, and one past its last.
-    """
-    ends = np.cumsum(n_atoms)
-    first = 0
-    while first < len(ends):
-        before = ends[first] - n_atoms[first]
-        by_atoms = int(np.searchsorted(ends, before + _BLOCK_ATOMS, side="right"))
-        last = max(min(by_atoms, first + _BLOCK_MOLECULES), first + 1)
-        yield first, last
-        first = last
 
 
 def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:

@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from atompack_torch.progress import Progress
 
@@ -42,6 +44,29 @@ def available_threads(wanted: int | None) -> int:
     torch = sys.modules.get("torch")
     most = torch.get_num_threads() if torch else len(os.sched_getaffinity(0))
     return min(wanted or most, most)
+
+
+def runs(
+    n_atoms: np.ndarray[Any, Any], most_atoms: int, most_molecules: int, first: int = 0
+) -> Iterator[range]:
+    """Splits molecules into consecutive runs that reach one of two limits.
+
+    Args:
+        n_atoms: (n,) int64 atoms of each molecule.
+        most_atoms: maximum number of atoms, unless one molecule has more.
+        most_molecules: maximum number of molecules.
+        first: number of the first molecule.
+
+    Yields:
+        The numbers of the molecules of a run.
+    """
+    ends = np.cumsum(n_atoms)
+    while first < len(ends):
+        before = ends[first] - n_atoms[first]
+        fitting = int(np.searchsorted(ends, before + most_atoms, side="right"))
+        last = min(max(fitting, first + 1), first + most_molecules, len(ends))
+        yield range(first, last)
+        first = last
 
 
 @contextmanager

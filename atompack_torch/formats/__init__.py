@@ -15,55 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
-from atompack_torch.formats.matching import by_suffix, format_of_bytes, name_matches
-from atompack_torch.formats.table import (
-    ATP_ENTRY,
-    END_BYTES,
-    FORMATS,
-    HEAD_BYTES,
-    STORE_METADATA,
-    Format,
-)
-from atompack_torch.options import is_in_memory, is_url, names_below
+from atompack_torch.formats.recognition import by_suffix, recognize
+from atompack_torch.formats.table import FORMATS, STORE_METADATA, Format
+from atompack_torch.options import is_in_memory, is_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
 
-__all__ = ["END_BYTES", "FORMATS", "HEAD_BYTES", "STORE_METADATA", "Format", "by_suffix"]
-
-
-def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> Format | None:
-    """Returns the format of a path, recognized by content; None if nothing matches.
-
-    Only regular files and folders are opened; URLs and files in memory need ``remote``.
-    """
-    if remote is not None and remote.holds(path):
-        from atompack_torch.formats import remote_recognition
-
-        return remote_recognition.recognize(remote, os.fspath(path))
-    place = Path(path)
-    if place.is_dir():
-        return next((known for known in FORMATS if _holds(place, known.holds)), None)
-    if not place.is_file():
-        return None
-    with place.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-        file.seek(max(0, place.stat().st_size - END_BYTES))
-        end = file.read(END_BYTES)
-    return format_of_bytes(head, end)
-
-
-def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
-    for pattern in patterns:
-        is_deep = pattern.startswith("**/")
-        if not is_deep and "*" not in pattern:
-            found = (folder / pattern).exists()
-        else:
-            names = names_below(folder, is_deep=is_deep)
-            found = any(name_matches(name, pattern) for name in names)
-        if found:
-            return True
-    return False
+__all__ = ["FORMATS", "STORE_METADATA", "Format", "by_suffix", "recognize"]
 
 
 def detect(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> Format | None:
@@ -175,24 +134,3 @@ def opening(
         if message is None:
             raise
         raise type(error)(error.errno or errno.ENOENT, message, os.fspath(path)) from None
-
-
-def entry_name(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> str:
-    """Returns the name of the module for the format of a path.
-
-    Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
-
-    Args:
-        path: a file or folder.
-        remote: access to URLs.
-
-    Returns:
-        The name, for ``importlib.import_module``.
-
-    Raises:
-        UnsupportedFormatError: the path has a known format that cannot be opened.
-    """
-    found = detect(path, remote)
-    if found is not None and not found.entry:
-        raise unknown(path, remote)
-    return found.entry if found is not None else ATP_ENTRY

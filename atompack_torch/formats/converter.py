@@ -16,6 +16,7 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns, of_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import STRUCTURE, FieldSpec
 from atompack_torch.formats import recognize
@@ -247,13 +248,8 @@ def blocks_of(
         AtompackError: a molecule cannot be read, and the report does not skip it.
     """
     n_atoms = dataset.n_atoms.numpy()  # reads the index
-    ends = np.cumsum(n_atoms[:last])
-    while first < len(ends):
-        before = ends[first] - n_atoms[first]
-        by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
-        end = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
-        yield from readable(lambda i, j: dataset[i:j], first, end, report)
-        first = end
+    for part in runs(n_atoms[:last], BLOCK_ATOMS, BLOCK_STRUCTURES, first):
+        yield from readable(lambda i, j: dataset[i:j], part.start, part.stop, report)
 
 
 def example_of(dataset: MoleculeDataset) -> Columns | None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.fields import usual_unit
-from atompack_torch.formats import detect, entry_name, recognize, unknown
+from atompack_torch.formats import detect, recognize, unknown
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
     SeveralFormatsError,
     Shown,
 )
-from atompack_torch.formats.paths import Source, listed, located
-from atompack_torch.formats.remote_compaction import compact_urls
+from atompack_torch.formats.paths import Place, Source, listed, located
+from atompack_torch.formats.table import ATP_ENTRY, SHARDS_ENTRY, STORES_ENTRY
 from atompack_torch.formats.text import (
     example_document,
     example_text,
@@ -77,13 +77,15 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
         TypeError: an option is unknown to the class, or a required one is absent.
     """
     names = "storage_options", "block_cache", "block_cache_bytes"
-    paths, remote = located(path, *(options.get(name) for name in names))
-    if any(map(is_url, paths)):
-        options = {k: v for k, v in options.items() if k not in names} | {"storage_options": remote}
-    for one in paths:
-        if (remote.holds(one) or Path(one).exists()) and recognize(one, remote) is None:
-            raise unknown(one, remote)
-    entry = entry_of(paths, remote)
+    places = located(path, *(options.get(name) for name in names))
+    if any(is_url(place.path) for place in places):
+        options = {k: v for k, v in options.items() if k not in names}
+        options["storage_options"] = places[0].remote
+    for place in places:
+        name, remote = place.path, place.remote
+        if (remote.holds(name) or Path(name).exists()) and recognize(name, remote) is None:
+            raise unknown(name, remote)
+    entry = entry_of(places)
     dataset: MoleculeDataset | ShardDataset | AtlasDataset
     dataset = entry.open_dataset(path, options)
     return dataset
@@ -116,35 +118,27 @@ def info(
         FileNotFoundError: the path does not exist.
         UnsupportedFormatError: the format is not supported.
     """
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
-    described = describe(entry_of(paths, remote), paths, full, False, remote)
+    places = located(path, storage_options, block_cache, block_cache_bytes)
+    described = describe(places, full, False)
     document = described.document
     if isinstance(document, list):
         document = document[0] if len(document) == 1 else {"stores": document}
     return {**document, "errors": list(described.errors)}
 
 
-def describe(
-    entry: Entry,
-    paths: Sequence[str],
-    full: bool,
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None,
-) -> Description:
+def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
     """Describes files, and names their format.
 
     Args:
-        entry: module of the format.
-        paths: files and folders of it.
+        places: files and folders of one format.
         full: count labels in all records.
         progress: as for ``verify``.
-        remote: access to URLs.
 
     Returns:
-        The description of the module, with the format first.
+        The description of the module of the format, with the format first.
     """
-    made = entry.describe(paths, full, progress, remote)
-    found = detect(paths[0], remote)
+    made = entry_of(places).describe(places, full, progress)
+    found = detect(places[0].path, places[0].remote)
     if found is None:
         return made
     is_list = isinstance(made.document, list)
@@ -183,8 +177,8 @@ def head(
     """
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
-    return list(entry_of(paths, remote).head(paths, n, None, remote).values)
+    places = located(path, storage_options, block_cache, block_cache_bytes)
+    return list(entry_of(places).head(places, n, None).values)
 
 
 def verify(
@@ -218,9 +212,8 @@ def verify(
     Raises:
         OSError: a file cannot be opened.
     """
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
-    entry = entry_of(paths, remote)
-    return entry.verify(paths, max_faults, progress, remote)
+    places = located(path, storage_options, block_cache, block_cache_bytes)
+    return entry_of(places).verify(places, max_faults, progress)
 
 
 def statistics(
@@ -255,10 +248,9 @@ def statistics(
         CorruptFileError: a record is damaged.
         FieldError: no file has a requested label.
     """
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
-    found: Statistics | ShardStatistics | list[dict[str, object]] = (
-        entry_of(paths, remote).statistics(paths, options, progress, remote).value
-    )
+    places = located(path, storage_options, block_cache, block_cache_bytes)
+    found: Statistics | ShardStatistics | list[dict[str, object]]
+    found = entry_of(places).statistics(places, options, progress).value
     return found
 
 
@@ -339,29 +331,34 @@ def compact_paths(
     Raises:
         UnsupportedFormatError: the format cannot be compacted.
     """
-    if any(map(is_url, (*paths, target))):
-        return compact_urls(paths, target, options, storage_options)
-    entry = entry_of(paths)
+    remote = RemoteFiles.checked(storage_options, None, None)
+    places = [Place(path, remote) for path in paths]
+    known = detect(paths[0], remote)
+    for place in places if any(map(is_url, (*paths, target))) else ():
+        found = detect(place.path, remote)
+        if found is not None and found.entry not in (ATP_ENTRY, STORES_ENTRY):
+            raise UnsupportedFormatError(
+                f"{place.shown}: expected .atp files, an ATLAS store or an array file, got "
+                f"{found.title}: compact a local copy"
+            )
+    entry = entry_of(places)
     if not hasattr(entry, "compact"):
-        known = detect(paths[0])
         title = "another format" if known is None else known.title
         raise UnsupportedFormatError(
             f"{paths[0]}: expected an .atp file, got {title}, which is not compacted"
         )
-    if (
-        options.shards is not None
-        and entry_name(paths[0]) != "atompack_torch.formats.atlas_shards.inspection"
-    ):
-        raise ValueError(f"{paths[0]}: shards: expected none for other formats")
-    return entry.compact(paths, target, options)
+    if options.shards is not None and (known is None or known.entry != SHARDS_ENTRY):
+        raise ValueError(f"{places[0].shown}: shards: expected none for other formats")
+    return entry.compact(places, Place(target, remote), options)
 
 
-def entry_of(paths: Sequence[str], remote: RemoteFiles | None = None) -> Entry:
+def entry_of(places: Sequence[Place]) -> Entry:
     """Returns the module of the format that all paths have.
 
+    Paths without a known format get the module of ``.atp``, which lists what is damaged in them.
+
     Args:
-        paths: files and folders.
-        remote: access to URLs.
+        places: files and folders.
 
     Returns:
         The module, with the functions of ``Entry``.
@@ -370,11 +367,15 @@ def entry_of(paths: Sequence[str], remote: RemoteFiles | None = None) -> Entry:
         SeveralFormatsError: the paths are of several formats.
         UnsupportedFormatError: a path has a known format that cannot be opened.
     """
-    names = dict.fromkeys(entry_name(path, remote) for path in paths)
+    names = set()
+    for place in places:
+        found = detect(place.path, place.remote)
+        if found is not None and not found.entry:
+            raise unknown(place.path, place.remote)
+        names.add(ATP_ENTRY if found is None else found.entry)
     if len(names) > 1:
-        shown = paths[0] if remote is None else remote.shown(paths[0])
-        raise SeveralFormatsError(f"{shown} and others: expected one format, got several")
-    entry: Entry = importlib.import_module(next(iter(names)))
+        raise SeveralFormatsError(f"{places[0].shown} and others: expected one format, got several")
+    entry: Entry = importlib.import_module(names.pop())
     return entry
 
 

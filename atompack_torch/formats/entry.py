@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
+from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import histogram, molecule_document, molecule_text
 from atompack_torch.formats.verification import Verification
-from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.options import is_url
+from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule
-    from atompack_torch.datasets.statistics import Statistics
 
 
 class SeveralFormatsError(UnsupportedFormatError):
@@ -91,19 +92,32 @@ class Summary(NamedTuple):
     text: str
 
     @classmethod
-    def of_statistics(cls, found: Statistics, place: str | None = None) -> Summary:
-        """Formats statistics of molecules.
+    def of_molecules(
+        cls,
+        open_dataset: Callable[..., Any],
+        options: Mapping[str, Any],
+        progress: bool | OnProgress,
+    ) -> Summary:
+        """Gathers statistics of every molecule of a dataset.
 
         Args:
-            found: the statistics.
-            place: file and index of the molecule with the longest force, if known.
+            open_dataset: opens the dataset with its options.
+            options: ``cutoff``, ``features``, and options of the dataset.
+            progress: show a bar, or a function called with the number of molecules done since the
+                last call.
 
         Returns:
-            The statistics, with a histogram of sizes in the text.
+            ``Statistics``, with a histogram of sizes in the text.
         """
+        asked = {name: options[name] for name in ("cutoff", "features") if name in options}
+        rest = {name: value for name, value in options.items() if name not in asked}
+        dataset = open_dataset(**rest)
+        found = dataset.statistics(progress, **asked)
         lines = [printable(line) for line in repr(found).splitlines()]
-        if place is not None:
-            lines.append(f"longest force: {printable(place)}")
+        if found.max_force_molecule is not None and hasattr(dataset, "_place_of"):
+            file, number = dataset._place_of(found.max_force_molecule)
+            shown = shown_url(file) if is_url(file) else file
+            lines.append(f"longest force: {printable(shown)}: molecule {number}")
         return cls(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 
@@ -146,55 +160,37 @@ class Compaction(NamedTuple):
 
 
 class Entry(Protocol):
-    """Interface of the module of one format. ``paths`` are all of this format.
+    """Interface of the module of one format. ``places`` are all of this format.
 
-    ``remote`` is the access to those that are URLs. A module may leave out ``compact`` and
-    ``show``.
+    A module may lack ``compact`` and ``show``. ``progress`` is True to show a bar, or a function
+    called with the number of items done since the last call.
     """
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
         """Opens a data set with the options of its class."""
 
     def describe(
-        self,
-        paths: Sequence[str],
-        full: bool,
-        progress: bool | OnProgress,
-        remote: RemoteFiles | None,
+        self, places: Sequence[Place], full: bool, progress: bool | OnProgress
     ) -> Description:
         """Describes files without torch; ``full`` counts in all records, not in a sample."""
 
-    def head(
-        self,
-        paths: Sequence[str],
-        n: int,
-        fields: Sequence[str] | None,
-        remote: RemoteFiles | None,
-    ) -> Head:
+    def head(self, places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
         """Reads the first items; ``fields`` restricts molecules to these labels."""
 
-    def show(
-        self, path: str, item: str, fields: Sequence[str] | None, remote: RemoteFiles | None
-    ) -> Shown:
+    def show(self, place: Place, item: str, fields: Sequence[str] | None) -> Shown:
         """Reads one item by its number or name; optional: others are items of ``open_dataset``."""
 
     def verify(
-        self,
-        paths: Sequence[str],
-        max_faults: int,
-        progress: bool | OnProgress,
-        remote: RemoteFiles | None,
+        self, places: Sequence[Place], max_faults: int, progress: bool | OnProgress
     ) -> Verification:
         """Reads everything with all checks."""
 
     def statistics(
-        self,
-        paths: Sequence[str],
-        options: Mapping[str, Any],
-        progress: bool | OnProgress,
-        remote: RemoteFiles | None,
+        self, places: Sequence[Place], options: Mapping[str, Any], progress: bool | OnProgress
     ) -> Summary:
         """Gathers statistics of all data, or sums up stored ones."""
 
-    def compact(self, paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+    def compact(
+        self, places: Sequence[Place], target: Place, options: CompactOptions
+    ) -> Compaction:
         """Writes all items to a new file without dead space; optional."""

@@ -76,6 +76,7 @@ class MoleculeFiles(MoleculeDataset):
     Subclasses set ``_path``, call ``_take_options``, find their files, and call ``_check_names``.
     """
 
+    _files: list[str]
     _cache: RowSource | None
     _access: str
     _populate: bool
@@ -160,6 +161,14 @@ class MoleculeFiles(MoleculeDataset):
             return self._cache._force_entries()
         assert self._with_forces is not None
         return torch.nonzero(self._with_forces).flatten()
+
+    def _place_of(self, number: int) -> tuple[str, int]:
+        """Returns the file of a molecule of the whole data set, and its number in that file."""
+        for file, count in zip(self._files, self._block_sizes().tolist(), strict=True):
+            if number < count:
+                return file, number
+            number -= count
+        raise IndexError(f"molecule: expected one of {self._size()}, got a later one")
 
     def _options(self) -> dict[str, Any]:
         return {

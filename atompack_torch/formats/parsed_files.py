@@ -38,7 +38,6 @@ class ParsedFiles(MoleculeFiles):
 
     _format = ""  # name of the items of error messages, with its article
     _keeps_index: bool
-    _files: list[str]
     _versions: list[FileVersion]
     _counts: list[int]
     _targets: list[NativeTarget]
@@ -152,14 +151,6 @@ class ParsedFiles(MoleculeFiles):
         part = copy.copy(self)
         part._keeps_nan, part._native = True, None
         return part
-
-    def _place_of(self, number: int) -> tuple[str, int]:
-        """Returns the file of a molecule of the whole data set, and its number in that file."""
-        for file, count in zip(self._files, self._counts, strict=True):
-            if number < count:
-                return file, number
-            number -= count
-        raise IndexError(f"molecule: expected one of {self._size()}, got a later one")
 
     def _describe_files(self) -> list[dict[str, Any]]:
         """Returns path, counts and size of each file."""

@@ -26,9 +26,9 @@ class Place:
         remote: access to URLs.
     """
 
-    def __init__(self, path: str, remote: RemoteFiles | None) -> None:
+    def __init__(self, path: str, remote: RemoteFiles) -> None:
         self.path = path
-        self.remote = remote or RemoteFiles()
+        self.remote = remote
 
     @property
     def shown(self) -> str:
@@ -58,6 +58,27 @@ class Place:
         if not self.remote.holds(self.path):
             return bytes_at(Path(self.path))
         return self.remote.bytes_in(self.path)
+
+    def stored_bytes(self) -> int:
+        """Returns the size of a file, of an array file with its layers, or of a folder."""
+        has_layers = self.path.endswith(".af")
+        if not is_url(self.path):
+            path = Path(self.path)
+            layers = path.parent.glob(f"{path.stem}.*.af") if has_layers else ()
+            return sum(map(bytes_at, [path, *layers]))
+        from atompack_torch.remote.objects import RemoteObjects
+
+        objects = RemoteObjects(self.path, self.remote)
+        state = None if has_layers else objects.state(self.path)
+        if state is not None:
+            return state.size
+        folder, _, name = self.path.rstrip("/").rpartition("/")
+        found = (
+            objects.list(folder, name.removesuffix("af"))
+            if has_layers
+            else objects.list(f"{folder}/{name}")
+        )
+        return sum(state.size for state in found.values())
 
 
 def bytes_text(n_bytes: int | None) -> str:
@@ -97,25 +118,27 @@ def listed(path: Paths) -> list[str]:
 
 def located(
     source: Source,
-    storage_options: Mapping[str, object] | None,
-    block_cache: PathLike | None,
-    block_cache_bytes: int | None,
-) -> tuple[list[str], RemoteFiles]:
-    """Returns the paths of a source, and the access to those that are URLs or in memory.
+    storage_options: Mapping[str, object] | None = None,
+    block_cache: PathLike | None = None,
+    block_cache_bytes: int | None = None,
+) -> list[Place]:
+    """Checks that all URLs of a source exist, and the options for them.
 
     Args:
         source: paths, or the bytes of a file, or of the files of a store.
-        storage_options: see ``access_to``.
+        storage_options: see ``RemoteFiles.checked``.
         block_cache: likewise.
         block_cache_bytes: likewise.
 
     Returns:
-        The paths, names that begin with ``MEMORY`` for buffers, and the access.
+        The paths, all with the same access; names that begin with ``MEMORY`` for buffers.
 
     Raises:
         FileNotFoundError: there is nothing at a URL, or no store in a mapping.
         UnsupportedFormatError: the class of the format does not read bytes.
-        OSError, ValueError, TypeError: as for ``listed`` and ``access_to``.
+        OSError: a store refuses or does not answer.
+        ValueError: an option is unknown or out of range, or the list is empty.
+        TypeError: an option or a path has the wrong type.
     """
     if isinstance(source, Mapping):
         return _in_memory(MEMORY, MemoryFiles.in_folder(source))
@@ -126,10 +149,17 @@ def located(
             return _in_memory(f"{MEMORY}.af", MemoryFiles({f"{MEMORY}.af": source}))
         return _in_memory(MEMORY, memory)
     paths = listed(source)
-    return paths, access_to(paths, storage_options, block_cache, block_cache_bytes)
+    remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
+    for url in filter(is_url, paths):
+        is_known = recognize(url, remote) is not None
+        if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):
+            continue
+        text = "expected a file or a folder of a known format, found none"
+        raise FileNotFoundError(errno.ENOENT, text, remote.shown(url))
+    return [Place(path, remote) for path in paths]
 
 
-def _in_memory(name: str, files: MemoryFiles) -> tuple[list[str], MemoryFiles]:
+def _in_memory(name: str, files: MemoryFiles) -> list[Place]:
     """Returns a file or folder in memory, unless its class reads files alone."""
     found = recognize(name, files)
     if found is None and name not in files.names:
@@ -138,37 +168,4 @@ def _in_memory(name: str, files: MemoryFiles) -> tuple[list[str], MemoryFiles]:
         known = ", ".join(known.title for known in FORMATS if known.is_read_from_bytes)
         text = f"expected the bytes of {known}; got {found.title}, which is read from files"
         raise UnsupportedFormatError(f"{name}: {text}")
-    return [name], files
-
-
-def access_to(
-    paths: Sequence[str],
-    storage_options: Mapping[str, object] | None,
-    block_cache: PathLike | None,
-    block_cache_bytes: int | None,
-) -> RemoteFiles:
-    """Checks the options for URLs, and that all that they name exists.
-
-    Args:
-        paths: paths and URLs.
-        storage_options: see ``RemoteFiles.checked``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
-
-    Returns:
-        Access to the URLs.
-
-    Raises:
-        FileNotFoundError: there is nothing at a URL.
-        OSError: a store refuses or does not answer.
-        ValueError: an option is unknown or out of range.
-        TypeError: an option has the wrong type.
-    """
-    remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
-    for url in filter(is_url, paths):
-        is_known = recognize(url, remote) is not None
-        if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):
-            continue
-        text = "expected a file or a folder of a known format, found none"
-        raise FileNotFoundError(errno.ENOENT, text, remote.shown(url))
-    return remote
+    return [Place(name, files)]

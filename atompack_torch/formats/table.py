@@ -38,9 +38,9 @@ class Format(NamedTuple):
         hub_files: patterns of the files that ``hub.open`` downloads from a folder.
         is_uploaded: True if ``hub.upload`` takes a single file of it: a whole data set.
         is_read_from_bytes: True if ``opens`` takes the bytes of files too.
-        entry: module of the format, with the functions of ``inspection.entry.Entry``; "" if the
+        entry: module of the format, with the functions of ``formats.entry.Entry``; "" if the
             package cannot open it.
-        converter: module with the functions of ``conversion.converter.Converter``; "" if ``entry``
+        converter: module with the functions of ``formats.converter.Converter``; "" if ``entry``
             has them.
         advice: how to use a file that nothing here reads.
     """
@@ -101,6 +101,7 @@ def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
 
 
 ATP_ENTRY = "atompack_torch.formats.atp.inspection"
+SHARDS_ENTRY = "atompack_torch.formats.atlas_shards.inspection"
 STORES_ENTRY = "atompack_torch.formats.atlas_store.inspection"
 _SOURCES = "atompack_torch.conversion.sources"
 _ARRAYS, _ASE = f"{_SOURCES}.arrays", f"{_SOURCES}.ase_files"
@@ -285,7 +286,7 @@ FORMATS = [
         opens="ShardDataset",
         source="shards",
         is_target=True,
-        entry="atompack_torch.formats.atlas_shards.inspection",
+        entry=SHARDS_ENTRY,
         converter="atompack_torch.formats.atlas_shards.converter",
     ),
     Format(

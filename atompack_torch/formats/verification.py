@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atompack_torch._native import MoleculeSource, Verifier
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, steps
-from atompack_torch.errors import printable
+from atompack_torch.errors import AtompackError, printable
 from atompack_torch.fields import BUILTIN, PREFIXES
 
 if TYPE_CHECKING:
@@ -111,6 +111,19 @@ class Verification:
         if len(self.faults) < max_faults:
             self.faults.append(fault)
 
+    def attempt(self, file: str, check: Callable[[], object], max_faults: int) -> None:
+        """Runs a check; its error becomes a fault of the file.
+
+        Args:
+            file: the file, store or folder.
+            check: reads a part of it.
+            max_faults: maximum number of faults to list.
+        """
+        try:
+            check()
+        except (AtompackError, OSError) as error:
+            self.add_fault(Fault(file, None, str(error)), max_faults)
+
     def renamed(self, path: str, name: str) -> Verification:
         """Returns the same result with another name of the file, such as the URL of a copy.
 
@@ -195,18 +208,18 @@ def check_records(
     max_faults: int,
     report: OnProgress | None,
     place_of: Callable[[int], tuple[str, int]],
-) -> Counter[str]:
-    """Reads molecules with all checks, and adds counts and faults to a result.
+    where: str = "",
+) -> None:
+    """Reads molecules with all checks, and adds counts, faults and warnings to a result.
 
     Args:
         source: the molecules.
-        result: gets the faults, and the numbers of molecules and bytes.
+        result: gets the faults, the numbers of molecules and bytes, and warnings about NaN and
+            infinite values.
         max_faults: maximum number of faults to list.
         report: called with the number of molecules done since the last call.
         place_of: returns file and number within it of a molecule.
-
-    Returns:
-        Field → number of molecules that store NaN or infinite values of it.
+        where: beginning of warnings.
     """
     verifier = Verifier(source, available_threads(None))
     non_finite: Counter[str] = Counter()
@@ -218,4 +231,7 @@ def check_records(
         result.counts.update(molecules=n_molecules, bytes=n_bytes)
         for scope, key, molecules in fields:
             non_finite[(PREFIXES[scope] if scope != BUILTIN else "") + key] += molecules
-    return non_finite
+    result.warnings += [
+        f"{where}{n} molecules store NaN or infinite values (field {name!r})"
+        for name, n in sorted(non_finite.items())
+    ]

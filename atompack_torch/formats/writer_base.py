@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
-from atompack_torch.options import shown_path
+from atompack_torch.errors import is_closed
+from atompack_torch.remote.staging import StagedFile, StagedFolder
+from atompack_torch.remote.urls import shown_url
 
 Self = TypeVar("Self", bound="WriterBase")
 
@@ -51,114 +53,48 @@ class WriterBase:
             self.discard()
 
 
-class PendingChanges(Protocol):
-    """Native writer with pending changes."""
+class StagedWriter(WriterBase):
+    """Base of writers of one file or folder, which for a URL is built locally and then uploaded."""
 
-    def flush(self) -> None:
-        """Makes all changes visible."""
+    _native: Any
+    _staged: StagedFile | StagedFolder | None = None
+    _shown: Path | str
 
-    def compact(self) -> None:
-        """Flushes, and rewrites files without replaced or deleted data."""
-
-    def rewrite_redefined(self) -> bool:
-        """Rewrites flushed files that the original library could not read; True if there are any.
-
-        They hold data of a deleted array whose name an array of another number of axes has now.
-        """
-
-
-class StorageHandle(Protocol):
-    """Native reader or writer of a store or an array file."""
-
-    @property
-    def given(self) -> str:
-        """Absolute path, or the URL as it was given."""
-
-    @property
-    def is_writing(self) -> bool:
-        """True while it is open for writing."""
-
-    def changing(self) -> PendingChanges:
-        """Returns the native writer; ValueError if it is open for reading, or closed."""
-
-    def forget_flush(self) -> None:
-        """Forgets what was read from an older flush."""
-
-    def refresh(self) -> bool:
-        """Moves the native reader to the latest flush; True if there was a newer one."""
-
-    def publish(self, *, only_rest: bool = False) -> None:
-        """Uploads what was flushed, or what an earlier call could not, if the path is a URL."""
-
-    def close(self) -> None:
-        """Closes the files and drops unflushed changes."""
-
-
-class FlushingWriter(WriterBase):
-    """Base of stores and array files, whose changes are pending until a flush."""
-
-    _handle: StorageHandle
+    def _opened(self) -> Any:
+        """Returns the native writer; ValueError if it is closed."""
+        if not self._native.is_open:
+            raise is_closed(self._shown)
+        return self._native
 
     @property
     def path(self) -> Path | str:
-        """Absolute path, or the URL as it was given."""
-        path = shown_path(self._handle.given)
-        assert not isinstance(path, tuple)
-        return path
-
-    def refresh(self) -> bool:
-        """Moves to the latest flush.
-
-        Returns:
-            True if there was a newer one.
-
-        Raises:
-            CorruptFileError: metadata or footers contradict the format.
-            OSError: the files cannot be opened.
-        """
-        return self._handle.refresh()
-
-    def flush(self) -> None:
-        """Makes all changes visible atomically and durably.
-
-        Raises:
-            OSError: a system call failed; the files are unchanged since the last flush, and the
-                call can be repeated. ``ESTALE``: a program that takes no lock, such as the
-                original library, has written to the store since it was opened, or any other writer
-                to the store of a URL; the changes pending here cannot be added.
-            FileExistsError: another writer has created the store of a URL meanwhile.
-        """
-        self._handle.publish(only_rest=True)
-        self._handle.changing().flush()
-        self._handle.forget_flush()
-        self._handle.publish()
-        if self._handle.changing().rewrite_redefined():
-            self._handle.forget_flush()
-            self._handle.publish()
-
-    def compact(self) -> None:
-        """Flushes, and rewrites each array file without replaced or deleted data."""
-        self.flush()
-        self._handle.changing().compact()
-        self._handle.forget_flush()
-        self._handle.publish()
+        """Absolute path of the output, or its unchanged URL."""
+        return self._shown
 
     def close(self) -> None:
-        """Closes the files, after a flush if open for writing; further calls do nothing.
+        """Completes the output, and uploads that of a URL; further calls do nothing.
 
-        A store that is open for reading reopens them at the next read.
+        Raises:
+            FileExistsError: somebody else created the output meanwhile.
+            OSError: writing or uploading failed. ``ESTALE``: the object that was appended to was
+                replaced meanwhile. After a failed upload the call can be repeated.
         """
-        if self._is_unfinished():
-            self.flush()
-        self.discard()
+        if self._native.is_open:
+            self._native.close()
+        if self._staged is not None:
+            self._staged.publish()
+            self._staged = None
 
     def discard(self) -> None:
-        """Closes the files and drops unflushed changes.
-
-        What this handle created and never flushed is removed.
-        """
-        self._handle.close()
+        """Discards everything that was not committed; of a URL nothing is uploaded."""
+        self._native.discard()
+        if self._staged is not None:
+            self._staged.discard()
+            self._staged = None
 
     def _is_unfinished(self) -> bool:
-        handle: StorageHandle | None = getattr(self, "_handle", None)
-        return handle is not None and handle.is_writing
+        native = getattr(self, "_native", None)
+        return native is not None and native.is_open
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown_url(str(self._shown))!r})"

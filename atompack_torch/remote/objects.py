@@ -73,7 +73,9 @@ class RemoteObjects:
     """
 
     def __init__(
-        self, url: str, storage_options: StorageOptions | Mapping[str, object] | None = None
+        self,
+        url: str,
+        storage_options: RemoteFiles | StorageOptions | Mapping[str, object] | None = None,
     ) -> None:
         self._dialect: Dialect = dialect_of(url)
         self._remote = RemoteFiles.checked(storage_options, None, None)

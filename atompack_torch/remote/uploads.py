@@ -63,10 +63,10 @@ class Dialect:
         return headers.get(self.mark, "") if self.mark else ""
 
 
-S3 = Dialect("x-amz-meta-upload", parts="s3")
+_S3 = Dialect("x-amz-meta-upload", parts="s3")
 _AZURE = Dialect("x-ms-meta-upload", (("x-ms-blob-type", "BlockBlob"),), parts="az")
 _DIALECTS = {
-    "s3": S3,
+    "s3": _S3,
     "gs": Dialect("x-goog-meta-upload", has_generations=True, parts="s3"),
     "az": _AZURE,
     "https": Dialect(""),
@@ -133,8 +133,8 @@ class Upload:
     store: RemoteStore
     url: str
     shown: str
-    dialect: Dialect = S3
-    condition: Headers = field(default_factory=list)
+    dialect: Dialect
+    condition: Headers
     is_new: bool = False
     marks: set[str] = field(default_factory=set)
     headers: Headers = field(default_factory=list)
@@ -214,60 +214,6 @@ class Upload:
         if self.is_new:
             return file_exists(self.shown, "choose another name, or overwrite it")
         return was_replaced(self.shown)
-
-
-def upload_bytes(store: RemoteStore, url: str, data: bytes, *, overwrite: bool = True) -> str:
-    """Stores bytes as an object of an S3-compatible store, by one request.
-
-    Args:
-        store: the client.
-        url: the URL of the object.
-        data: the bytes.
-        overwrite: False to refuse to replace an object.
-
-    Returns:
-        The ETag of the object; "" if the store does not tell it.
-
-    Raises:
-        FileExistsError: the object exists and ``overwrite`` is False.
-        OSError: the store refuses, or gives no answer.
-    """
-    return _of_s3(store, url, overwrite).send(data)
-
-
-def upload_file(
-    store: RemoteStore,
-    url: str,
-    path: str | os.PathLike[str],
-    *,
-    overwrite: bool = True,
-    part_bytes: int = 64 << 20,
-) -> str:
-    """Stores a local file as an object of an S3-compatible store, large ones in parts.
-
-    After an error no part is left.
-
-    Args:
-        store: the client.
-        url: the URL of the object.
-        path: the file; it must not change meanwhile.
-        overwrite: False to refuse to replace an object.
-        part_bytes: the size of a part in bytes, larger for files of more than 10,000 parts.
-
-    Returns:
-        The ETag of the object; "" if the store does not tell it.
-
-    Raises:
-        FileExistsError: the object exists and ``overwrite`` is False.
-        OSError: the store refuses, or gives no answer.
-        ValueError: ``part_bytes`` is less than 5 MiB.
-    """
-    return send_file(_of_s3(store, url, overwrite), path, part_bytes=part_bytes)
-
-
-def _of_s3(store: RemoteStore, url: str, overwrite: bool) -> Upload:
-    condition = [] if overwrite else S3.absent()
-    return Upload(store, url, shown_url(url), S3, condition, is_new=not overwrite)
 
 
 def send_file(

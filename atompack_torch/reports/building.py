@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from atompack_torch.batch.elements import symbol
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.sweeping import OnProgress, reporting
+from atompack_torch.datasets.sweeping import OnProgress, reporting, runs
 from atompack_torch.display.markup import Markup, short, tag
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.formats.dispatch import open as open_path
@@ -21,10 +23,10 @@ from atompack_torch.options import PathLike, checked_path, is_url
 from atompack_torch.publishing import published
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.reports.collection import Collector
-from atompack_torch.reports.findings import Findings
+from atompack_torch.reports.findings import Findings, Label, shared_geometries
 from atompack_torch.reports.neighborhoods import search
+from atompack_torch.reports.notes import notes_of
 from atompack_torch.reports.page import page_of
-from atompack_torch.reports.summary import document_of
 
 _ATOMS, _STRUCTURES = 65_536, 4096  # at once
 _EXAMPLES = 256  # of a data set that does not know their numbers of atoms
@@ -186,14 +188,7 @@ def _parts(dataset: BatchDataset[Any, Any]) -> Iterator[range]:
     if not isinstance(dataset, MoleculeDataset):
         yield from (range(i, min(i + _EXAMPLES, n)) for i in range(0, n, _EXAMPLES))
         return
-    ends = np.cumsum(dataset.n_atoms.numpy())
-    first = 0
-    while first < n:
-        done = ends[first - 1] if first else 0
-        last = max(int(np.searchsorted(ends, done + _ATOMS, side="right")), first + 1)
-        last = min(last, first + _STRUCTURES, n)
-        yield range(first, last)
-        first = last
+    yield from runs(dataset.n_atoms.numpy(), _ATOMS, _STRUCTURES)
 
 
 def _name_of(dataset: BatchDataset[Any, Any]) -> str:
@@ -212,3 +207,71 @@ def _distinct(names: list[str]) -> list[str]:
     if len(set(names)) == len(names):
         return names
     return [f"{name} ({i})" for i, name in enumerate(names, start=1)]
+
+
+def document_of(found: Sequence[Findings]) -> dict[str, object]:
+    """Converts findings to plain JSON values.
+
+    Args:
+        found: findings of one or two data sets.
+
+    Returns:
+        ``"datasets"`` and ``"n_shared"``.
+    """
+    n_shared = None
+    if len(found) == 2:
+        n_shared = shared_geometries(found[0].duplicates, found[1].duplicates)[0]
+    return {"datasets": [_document(one) for one in found], "n_shared": n_shared}
+
+
+def _document(one: Findings) -> dict[str, Any]:
+    fit, near = one.reference_energies, one.neighborhoods
+    return {
+        "name": one.name,
+        "n_structures": one.n_structures,
+        "n_atoms": one.n_atoms,
+        "sizes": {str(size): count for size, count in one.sizes.items()},
+        "elements": {
+            symbol(z): {"n_atoms": count.n_atoms, "n_structures": count.n_molecules}
+            for z, count in one.elements.items()
+        },
+        "labels": {name: _label(label) for name, label in one.labels.items()},
+        "reference_energies": fit
+        and {symbol(z): _finite(energy) for z, energy in fit.energies.items()},
+        "residual_rms_per_atom": fit and _finite(fit.residual_rms_per_atom),
+        "longest_forces": [
+            {"structure": i, "formula": formula, "force": _finite(value)}
+            for value, i, formula in one.worst_forces
+        ],
+        "n_cells": one.n_cells,
+        "periodicity": one.periodicity,
+        "n_duplicates": one.duplicates.n_surplus,
+        "neighbors": near
+        and {
+            "cutoff": near.cutoff,
+            "n_structures": near.n_structures,
+            "counts": {str(k): n for k, n in near.counts.items()},
+            "shortest": [
+                {"structure": i, "formula": formula, "distance": -value}
+                for value, i, formula in near.closest
+            ],
+        },
+        "notes": [{"text": note.text, "warning": note.is_warning} for note in notes_of(one)],
+    }
+
+
+def _label(label: Label) -> dict[str, Any]:
+    is_empty = label.count == 0
+    return {
+        "dtype": label.dtype,
+        "level": label.level,
+        "n_present": label.n_present,
+        "n_non_finite": label.n_non_finite,
+        "min": None if is_empty else _finite(label.low),
+        "mean": _finite(label.mean),
+        "max": None if is_empty else _finite(label.high),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from atompack_torch._native import BatchRequest
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import EDGES, STRUCTURE
@@ -92,7 +92,8 @@ class _Search:
     def run(self, dataset: MoleculeDataset, rows: Array, numbers: Array | None = None) -> None:
         source = dataset._batcher().source
         batcher = MoleculeBatcher(source, self._request)
-        for part in _parts(rows, dataset.n_atoms.numpy()[rows]):
+        for run in runs(dataset.n_atoms.numpy()[rows], _ATOMS_AT_ONCE, _STRUCTURES):
+            part = rows[run.start : run.stop]
             shown = part if numbers is None else numbers[part]
             try:
                 self._add(batcher.collate(part, dataset._selection, False)[2], shown)
@@ -151,13 +152,3 @@ class _Search:
             hydrogen=float(np.median(self._hydrogen)) if is_bonded else None,
             fault=self._fault,
         )
-
-
-def _parts(rows: Array, n_atoms: Array) -> Iterator[Array]:
-    ends = np.cumsum(n_atoms)
-    first = 0
-    while first < len(rows):
-        done = ends[first - 1] if first else 0
-        last = max(int(np.searchsorted(ends, done + _ATOMS_AT_ONCE, side="right")), first + 1)
-        yield rows[first:last]
-        first = last

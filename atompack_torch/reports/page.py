@@ -2,13 +2,462 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from atompack_torch.display.markup import DASH, Markup, join, number, page_style, percent, tag
-from atompack_torch.reports import sections
-from atompack_torch.reports.findings import Findings
-from atompack_torch.reports.notes import notes_of
-from atompack_torch.reports.sections import labels
+import numpy as np
+
+from atompack_torch.batch.elements import symbol
+from atompack_torch.display.charts import Series, bins_of, histogram, integer_bins, meter
+from atompack_torch.display.fragments import periodic_table
+from atompack_torch.display.markup import (
+    DASH,
+    Markup,
+    join,
+    number,
+    page_style,
+    percent,
+    short,
+    structures,
+    table,
+    tag,
+)
+from atompack_torch.fields import BUILTINS, with_usual_unit
+from atompack_torch.reports.findings import (
+    LOG_EDGES,
+    Array,
+    Findings,
+    Label,
+    Neighborhoods,
+    shared_geometries,
+)
+from atompack_torch.reports.notes import energy_outliers, lonely_elements, notes_of
+
+_ABSURD = 1e100  # larger values are not drawn
+_TAIL = 0.002  # share of values beyond the drawn range, at either end
+
+
+def of_integers(
+    found: Sequence[Findings], values: Sequence[Mapping[int, int]], label: str, unit: str
+) -> Markup:
+    """Draws a histogram of counted integers.
+
+    Args:
+        found: the data sets.
+        values: value → number of times, for each of them.
+        label: name of the axis.
+        unit: what is counted.
+
+    Returns:
+        The figure.
+    """
+    everything = [value for one in values for value in one]
+    if not everything:
+        return Markup()
+    low, high = min(everything), max(everything)
+    is_log = low > 0 and high / low > 200
+    places = [np.array([*one], dtype=np.float64) for one in values]
+    places = [np.log10(one) for one in places] if is_log else places
+    edges = _log_limits([one for one in places if len(one)]) if is_log else integer_bins(low, high)
+    series = [
+        _series(f, np.histogram(place, edges, weights=[*one.values()])[0])
+        for f, place, one in zip(found, places, values, strict=True)
+    ]
+    return histogram(edges, series, label=label, unit=unit, log_x=is_log)
+
+
+def of_values(
+    found: Sequence[Findings], values: Sequence[Array], label: str, unit: str
+) -> tuple[Markup, int]:
+    """Draws a histogram of numbers; a few far outliers are left out.
+
+    Args:
+        found: the data sets.
+        values: (n,) finite values of each of them.
+        label: name of the axis.
+        unit: what is counted.
+
+    Returns:
+        The figure, and the number of values outside it.
+    """
+    n = sum(map(len, values))
+    values = [one[np.abs(one) < _ABSURD] for one in values]
+    there = [one for one in values if len(one)]
+    if not there:
+        return Markup(), n
+    low, high = _limits(there)
+    edges = bins_of(low, high)
+    binned = [np.histogram(one, edges)[0] for one in values]
+    n_outside = n - int(sum(one.sum() for one in binned))
+    series = [_series(f, counts) for f, counts in zip(found, binned, strict=True)]
+    return histogram(edges, series, label=label, unit=unit), n_outside
+
+
+def of_logarithms(
+    found: Sequence[Findings], counts: Sequence[Array], label: str, unit: str
+) -> Markup:
+    """Draws logarithmic histograms with the bins of ``LOG_EDGES``.
+
+    Args:
+        found: the data sets.
+        counts: counts by bin of each of them.
+        label: name of the axis.
+        unit: what is counted.
+
+    Returns:
+        The figure.
+    """
+    used = np.flatnonzero(sum(counts))
+    if not len(used):
+        return Markup()
+    first, last = int(used[0]), int(used[-1]) + 1
+    if last - first < 6:
+        first, last = max(first - 3, 0), min(last + 3, len(LOG_EDGES) - 1)
+    series = [_series(f, one[first:last]) for f, one in zip(found, counts, strict=True)]
+    edges = LOG_EDGES[first : last + 1].tolist()
+    return histogram(edges, series, label=label, unit=unit, log_x=True)
+
+
+def outliers(n: int) -> Markup:
+    """Returns a line on the number of values outside a figure; nothing if there are none."""
+    if n == 0:
+        return Markup()
+    verb = "outlier is" if n == 1 else "outliers are"
+    return tag("p", f"{n:,} {verb} beyond the axis.", class_="apt-soft")
+
+
+def _series(found: Findings, counts: Sequence[int] | Array) -> Series:
+    return Series(found.name, [int(count) for count in counts])
+
+
+def _limits(values: Sequence[Array]) -> tuple[float, float]:
+    """Returns the range to draw: all of it unless a few outliers stretch it."""
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    inner = [np.quantile(v, (_TAIL, 1 - _TAIL)) for v in values]
+    first, last = min(q[0] for q in inner), max(q[1] for q in inner)
+    margin = 0.35 * (last - first)
+    if margin > 0:
+        low, high = max(low, float(first - margin)), min(high, float(last + margin))
+    return low, high
+
+
+def _log_limits(values: Sequence[Array]) -> list[float]:
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    edges: list[float] = np.linspace(low, high + 1e-9, 49).tolist()
+    return edges
+
+
+_MOST = 60
+
+
+def labels(found: Sequence[Findings]) -> Markup:
+    """Returns the section on labels, with one column of coverage per data set."""
+    names = list(dict.fromkeys(name for one in found for name in one.labels))
+    if not names:
+        return tag("p", "There are no labels, only positions and elements.")
+    rows = []
+    for name in names[:_MOST]:
+        first = next(one.labels[name] for one in found if name in one.labels)
+        covers = [_coverage(one, name) for one in found]
+        rows.append((_name(name), *covers, _type(first), _unit(name)))
+    head = ["label", *(_column(one, found) for one in found), "type of a row", "usual unit"]
+    parts = [tag("h3", "Coverage"), table(head, rows)]
+    for one in found:
+        title = "Values" if len(found) == 1 else f"Values of {one.name}"
+        values = [_values(name, label) for name, label in one.labels.items() if label.count]
+        if values:
+            columns = ["label", "min", "mean", "max", "RMS", "not finite"]
+            parts += [tag("h3", title), table(columns, values[:_MOST], numeric=range(1, 6))]
+    if len(names) > _MOST:
+        parts.append(tag("p", f"{len(names) - _MOST:,} more labels are not shown."))
+    return join(parts)
+
+
+def _column(one: Findings, found: Sequence[Findings]) -> str:
+    return "structures" if len(found) == 1 else one.name
+
+
+def _coverage(one: Findings, name: str) -> Markup:
+    n = one.labels[name].n_present if name in one.labels else 0
+    return meter(n, one.n_structures, f"{percent(n, one.n_structures)} ({n:,})")
+
+
+def _name(name: str) -> Markup:
+    return tag("code", short(name, 32), title=short(name))
+
+
+def _type(label: Label) -> str:
+    shape = f" {label.shape}" if label.shape else ""
+    return f"{label.dtype}{shape}, per {label.level}"
+
+
+def _unit(name: str) -> str:
+    unit = BUILTINS[name].unit if name in BUILTINS else ""
+    return unit or DASH
+
+
+def _values(name: str, label: Label) -> list[object]:
+    wrong = structures(label.n_non_finite) if label.n_non_finite else "0"
+    spread = (label.low, label.mean, label.high, label.rms)
+    return [_name(name), *(number(value) for value in spread), wrong]
+
+
+_OUTLIERS = 8
+
+
+def energies(found: Sequence[Findings]) -> Markup:
+    """Returns the section on energies per atom, before and after reference energies."""
+    sampled = [one.energies() for one in found]
+    if not any(len(numbers) for numbers, _, _ in sampled):
+        return tag("p", "No structure has an energy.")
+    per_atom = with_usual_unit("energy per atom", "energy")
+    raw, n_raw = of_values(found, [s[1] for s in sampled], per_atom, "structures")
+    left, n_left = of_values(
+        found,
+        [s[2] for s in sampled],
+        with_usual_unit("energy per atom less reference energies", "energy"),
+        "structures",
+    )
+    parts = [
+        tag(
+            "div",
+            tag("div", tag("h3", "As stored"), raw, outliers(n_raw)),
+            tag("div", tag("h3", "Less reference energies"), left, outliers(n_left)),
+            class_="pair",
+        )
+    ]
+    rows = []
+    for one, (_, before, after) in zip(found, sampled, strict=True):
+        for name, values in (("as stored", before), ("less reference energies", after)):
+            if len(values):
+                spread = (values.min(), values.mean(), values.max(), values.std())
+                cells = (name, *(number(float(value)) for value in spread))
+                rows.append(cells if len(found) == 1 else (one.name, *cells))
+    head = [per_atom, "min", "mean", "max", "std"]
+    first = [] if len(found) == 1 else [""]
+    n = len(first)
+    parts.append(table([*first, *head], rows, numeric=range(1 + n, 5 + n)))
+    for one in found:
+        parts += _fit(one, len(found) > 1)
+    return join(parts)
+
+
+def _fit(one: Findings, is_named: bool) -> list[Markup]:
+    fit = one.reference_energies
+    if fit is None:
+        return []
+    sampled = f", shown for every {one.stride:,}th structure" if one.stride > 1 else ""
+    lines = [
+        tag("h3", f"Reference energies of {one.name}" if is_named else "Reference energies"),
+        tag(
+            "p",
+            f"One energy per element, fitted to {fit.n_molecules:,} total energies by least "
+            f"squares{sampled}. What is left has an RMS of {number(fit.residual_rms_per_atom)} "
+            "per atom, usually in eV. The energies of the elements are in the table of elements.",
+        ),
+    ]
+    outliers = energy_outliers(one, _OUTLIERS)
+    if outliers and fit.residual_rms_per_atom > 1e-12:
+        rows = [(f"{i:,}", number(raw, 6), number(left)) for i, raw, left in outliers]
+        stored = with_usual_unit("as stored, per atom", "energy")
+        head = ("structure", stored, "less reference energies")
+        lines += [
+            tag("p", "Structures that they describe worst:"),
+            table(head, rows, numeric=(0, 1, 2)),
+        ]
+    return lines
+
+
+def forces(found: Sequence[Findings]) -> Markup:
+    """Returns the section on force norms and the structures with the largest ones."""
+    if not any(one.n_force_vectors for one in found):
+        return tag("p", "No structure has forces.")
+    length = with_usual_unit("length of a force", "forces")
+    figure = of_logarithms(found, [one.force_norms for one in found], length, "atoms")
+    parts = [figure]
+    zero = [
+        f"{one.n_zero_forces:,} of {one.n_force_vectors:,} forces"
+        + (f" of {one.name}" if len(found) > 1 else "")
+        + " are exactly zero."
+        for one in found
+        if one.n_zero_forces
+    ]
+    parts += [tag("p", line) for line in zero]
+    tables = []
+    for one in found:
+        rows = [(f"{i:,}", formula, number(value, 5)) for value, i, formula in one.worst_forces]
+        if rows:
+            title = f"Longest forces of {one.name}" if len(found) > 1 else "Longest forces"
+            head = ("structure", "formula", with_usual_unit("longest force", "forces"))
+            tables.append(tag("div", tag("h3", title), table(head, rows, numeric=(0, 2))))
+    parts.append(tag("div", *tables, class_="pair"))
+    return join(parts)
+
+
+_GROUPS, _IN_GROUP = 8, 8
+
+
+def sizes(found: Sequence[Findings]) -> Markup:
+    """Returns the section on the numbers of atoms."""
+    figure = of_integers(found, [one.sizes for one in found], "atoms per structure", "structures")
+    rows = []
+    for one in found:
+        if one.n_structures:
+            median = _median(one.sizes)
+            spread = (min(one.sizes), one.n_atoms / one.n_structures, median, max(one.sizes))
+            rows.append((one.name, *(number(value) for value in spread)))
+    head = ("atoms per structure", "min", "mean", "median", "max")
+    return join([figure, table(head, rows, numeric=range(1, 5)) if rows else ""])
+
+
+def elements(found: Sequence[Findings]) -> Markup:
+    """Returns the section on elements."""
+    parts = []
+    for one in found:
+        counts = {z: count.n_atoms for z, count in one.elements.items()}
+        title = tag("h3", one.name) if len(found) > 1 else Markup()
+        parts.append(tag("div", title, periodic_table(counts, symbol)))
+    lines = [tag("div", *parts, class_="pair")]
+    for one in found:
+        if len(found) > 1:
+            lines.append(tag("h3", f"Elements of {one.name}"))
+        lines.append(_element_table(one))
+        if lonely := lonely_elements(one):
+            text = f"In fewer than ten structures: {', '.join(lonely)}."
+            lines.append(tag("p", text))
+    return join(lines)
+
+
+def _element_table(one: Findings) -> Markup:
+    fit = {} if one.reference_energies is None else one.reference_energies.energies
+    rows = [
+        (
+            tag("span", tag("b", symbol(z)), class_="apt-chip"),
+            f"{count.n_atoms:,}",
+            percent(count.n_atoms, one.n_atoms),
+            f"{count.n_molecules:,}",
+            number(fit.get(z), 7),
+            number(count.force_rms),
+        )
+        for z, count in one.elements.items()
+    ]
+    head = (
+        *("element", "atoms", "share", "structures"),
+        with_usual_unit("reference energy", "energy"),
+        with_usual_unit("RMS of force components", "forces"),
+    )
+    return table(head, rows, numeric=range(1, 6))
+
+
+def cells(found: Sequence[Findings]) -> Markup:
+    """Returns the section on cells and their volumes."""
+    parts = []
+    volumes = []
+    for one in found:
+        volume = one.sample["volume"] if one.sample else np.zeros(0)
+        volumes.append(volume[np.isfinite(volume)])
+    figure, n_outside = of_values(found, volumes, "cell volume per atom (usually Å³)", "structures")
+    parts.append(figure)
+    parts.append(outliers(n_outside))
+    rows = []
+    for one in found:
+        for flags, count in one.periodicity.items():
+            axes = "".join(axis for axis, flag in zip("abc", flags, strict=True) if flag == "T")
+            name = f"periodic along {', '.join(axes)}" if axes else "not periodic"
+            rows.append((one.name, name, f"{count:,}", percent(count, one.n_structures)))
+    head = ("data set", "boundary conditions", "structures", "share")
+    parts.append(table(head, rows, numeric=(2, 3)) if rows else Markup())
+    return join(parts)
+
+
+def neighbors(found: Sequence[Findings]) -> Markup:
+    """Returns the section on neighbors within the cutoff."""
+    near = [one.neighborhoods for one in found]
+    there: list[Neighborhoods] = [one for one in near if one is not None and one.n_structures]
+    if len(there) < len(found):
+        return tag("p", "No neighbors were searched.")
+    cutoff = there[0].cutoff
+    counts = of_integers(
+        found, [one.counts for one in there], f"neighbors within {cutoff:g} (usually Å)", "atoms"
+    )
+    distance = "distance to the nearest neighbor (usually Å)"
+    nearest, n_outside = of_values(found, [one.nearest for one in there], distance, "atoms")
+    both = tag(
+        "div",
+        tag("div", tag("h3", "Neighbor counts"), counts),
+        tag("div", tag("h3", "Nearest neighbors"), nearest, outliers(n_outside)),
+        class_="pair",
+    )
+    rows = []
+    for one, part in zip(found, there, strict=True):
+        mean = sum(k * n for k, n in part.counts.items()) / max(1, sum(part.counts.values()))
+        spread = (min(part.counts, default=0), mean, max(part.counts, default=0))
+        rows.append((one.name, f"{part.n_structures:,}", *(number(value) for value in spread)))
+    head = ("neighbors per atom", "structures searched", "min", "mean", "max")
+    parts = [both, table(head, rows, numeric=range(1, 5))]
+    closest = []
+    for one, part in zip(found, there, strict=True):
+        title = f"Shortest distances of {one.name}" if len(found) > 1 else "Shortest distances"
+        lines = [(f"{i:,}", formula, number(-d)) for d, i, formula in part.closest]
+        if lines:
+            columns = ("structure", "formula", "shortest distance (usually Å)")
+            closest.append(tag("div", tag("h3", title), table(columns, lines, numeric=(0, 2))))
+    return join([*parts, tag("div", *closest, class_="pair")])
+
+
+def duplicates(found: Sequence[Findings]) -> Markup:
+    """Returns the section on structures of equal geometry."""
+    parts = [
+        tag(
+            "p",
+            "Structures count as equal if their elements, positions, cell and periodicity are "
+            "equal bit for bit, atom by atom.",
+        )
+    ]
+    for one in found:
+        name = f"{one.name}: " if len(found) > 1 else ""
+        about = "about " if one.duplicates.share > 1 else ""
+        surplus = one.duplicates.n_surplus
+        text = (
+            f"{name}{about}{structures(surplus)} ({percent(surplus, one.n_structures)}) with the "
+            "geometry of an earlier one."
+            if surplus
+            else f"{name}no structure repeats the geometry of another one."
+        )
+        parts.append(tag("p", text[0].upper() + text[1:] if not name else text))
+        groups = one.duplicates.groups(_GROUPS)
+        if groups:
+            rows = [(f"{len(group):,}", _numbers(group)) for group in groups]
+            parts.append(table(("copies", "structures"), rows, numeric=(0,)))
+    if len(found) == 2:
+        n, share = shared_geometries(found[0].duplicates, found[1].duplicates)
+        about = "about " if share > 1 else ""
+        text = (
+            f"{about}{structures(n)} of {found[1].name} ({percent(n, found[1].n_structures)}) with "
+            f"a geometry that is in {found[0].name} too."
+        )
+        parts.append(
+            tag(
+                "ul",
+                tag("li", text[0].upper() + text[1:], class_="warning" if n else None),
+                class_="notes",
+            )
+        )
+    return join(parts)
+
+
+def _numbers(group: Sequence[int]) -> str:
+    text = ", ".join(f"{i:,}" for i in group[:_IN_GROUP])
+    return text + (", …" if len(group) > _IN_GROUP else "")
+
+
+def _median(counts: Mapping[int, int]) -> int | None:
+    half, done = sum(counts.values()) / 2, 0
+    for value, count in sorted(counts.items()):
+        done += count
+        if done >= half:
+            return value
+    return None
+
 
 # Nothing outside the page is requested, whatever names are in the data.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -61,8 +510,8 @@ def _overview(found: Sequence[Findings]) -> Markup:
             (number(one.n_atoms), "atoms"),
             (_range(one), "atoms per structure"),
             (number(len(one.elements)), "elements"),
-            (_coverage(one, "energy"), "have energies"),
-            (_coverage(one, "forces"), "have forces"),
+            (_share(one, "energy"), "have energies"),
+            (_share(one, "forces"), "have forces"),
         ]
         cards = [
             tag("div", tag("b", value), tag("span", what), class_="card") for value, what in facts
@@ -85,19 +534,19 @@ def _range(one: Findings) -> str:
     return f"{low:,}" if low == high else f"{low:,} {DASH} {high:,}"
 
 
-def _coverage(one: Findings, name: str) -> str:
+def _share(one: Findings, name: str) -> str:
     label = one.labels.get(name)
     return percent(label.n_present if label else 0, one.n_structures)
 
 
 _SECTIONS: tuple[tuple[str, Callable[[Sequence[Findings]], Markup]], ...] = (
     ("Overview", _overview),
-    ("Sizes", sections.sizes),
-    ("Elements", sections.elements),
+    ("Sizes", sizes),
+    ("Elements", elements),
     ("Labels", labels),
-    ("Energies", sections.energies),
-    ("Forces", sections.forces),
-    ("Cells", sections.cells),
-    ("Neighbors", sections.neighbors),
-    ("Duplicates", sections.duplicates),
+    ("Energies", energies),
+    ("Forces", forces),
+    ("Cells", cells),
+    ("Neighbors", neighbors),
+    ("Duplicates", duplicates),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import re
 import shutil
@@ -107,7 +106,7 @@ def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atompack_torch.formats.atp.verification.verify", interrupted)
+    monkeypatch.setattr("atompack_torch.formats.atp.inspection.verify", interrupted)
     assert cli.main(["verify", str(fixtures / "minimal.atp")]) == 130
 
 
@@ -174,12 +173,7 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
 
 def all_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parsers of all commands and of the commands of `cache`."""
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers()
-    for name in cli.commands():
-        module = importlib.import_module(f"atompack_torch.cli.{name}")
-        module.add_arguments(commands.add_parser(module.NAME, description=module.__doc__))
-    made = subparsers(parser)
+    made = subparsers(cli.build_parser()[0])
     nested = {
         f"{group} {name}": one
         for group in GROUPS

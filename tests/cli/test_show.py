@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
-from atompack_torch.cli import _colors, main
+from atompack_torch.cli import _output, main
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
@@ -193,15 +193,15 @@ def test_colors_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert _colors.styled("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
-    assert _colors.styled("x", "red", io.StringIO()) == "x"
-    assert _colors.styled("x", "red", None) == "x"
+    assert _output.styled("x", "red", Terminal()) == "\x1b[31mx\x1b[0m"
+    assert _output.styled("x", "red", io.StringIO()) == "x"
+    assert _output.styled("x", "red", None) == "x"
     monkeypatch.setenv("TERM", "dumb")
-    assert not _colors.has_colors(Terminal())
+    assert not _output.has_colors(Terminal())
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert _colors.has_colors(io.StringIO())
+    assert _output.has_colors(io.StringIO())
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not _colors.has_colors(Terminal())
+    assert not _output.has_colors(Terminal())
 
 
 def test_errors_are_red(

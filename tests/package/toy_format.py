@@ -19,6 +19,7 @@ from atompack_torch.formats.entry import (
     Head,
     Summary,
 )
+from atompack_torch.formats.paths import Place
 from atompack_torch.formats.records import records_of
 from atompack_torch.formats.text import molecule_document, molecule_text
 from atompack_torch.formats.verification import Verification
@@ -44,32 +45,25 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> ToyDataset:
     return ToyDataset(path, **options)
 
 
-def describe(
-    paths: Sequence[str], full: bool = False, progress: Any = False, remote: Any = None
-) -> Description:
-    n = sum(len(ToyDataset(path)) for path in paths)
+def describe(places: Sequence[Place], full: bool, progress: Any) -> Description:
+    n = sum(len(ToyDataset(place.path)) for place in places)
     return Description({"n_molecules": n}, f"{n} toys")
 
 
-def head(
-    paths: Sequence[str], n: int, fields: Sequence[str] | None = None, remote: Any = None
-) -> Head:
-    dataset = ToyDataset(paths[0])
+def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
+    dataset = ToyDataset(places[0].path)
     molecules = [dataset[i] for i in range(min(n, len(dataset)))]
     documents = [molecule_document(i, molecule) for i, molecule in enumerate(molecules)]
     return Head(molecules, documents, "\n".join(map(molecule_text, range(n), molecules)))
 
 
-def verify(
-    paths: Sequence[str], max_faults: int, progress: Any, remote: Any = None
-) -> Verification:
-    return Verification(list(paths), Counter(molecules=len(ToyDataset(paths[0]))))
+def verify(places: Sequence[Place], max_faults: int, progress: Any) -> Verification:
+    molecules = len(ToyDataset(places[0].path))
+    return Verification([place.path for place in places], Counter(molecules=molecules))
 
 
-def statistics(
-    paths: Sequence[str], options: Mapping[str, Any], progress: Any, remote: Any = None
-) -> Summary:
-    energies = [float(molecule.energy) for molecule in head(paths, 1000).values]
+def statistics(places: Sequence[Place], options: Mapping[str, Any], progress: Any) -> Summary:
+    energies = [float(molecule.energy) for molecule in head(places, 1000, None).values]
     return Summary(energies, energies, f"{len(energies)} energies")
 
 
@@ -106,9 +100,9 @@ def open_target(path: str, options: TargetOptions) -> ToyWriter:
     return ToyWriter(path, options)
 
 
-def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
-    lines = [line for path in paths for line in Path(path).read_text().splitlines()[1:]]
+def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> Compaction:
+    lines = [line for one in places for line in Path(one.path).read_text().splitlines()[1:]]
     kept = lines if options.order is None else [lines[i] for i in options.order]
-    before = sum(Path(path).stat().st_size for path in paths)
-    write_lines(Path(target), [line.strip() for line in kept])
-    return Compaction(len(kept), "toys", before, Path(target).stat().st_size)
+    before = sum(place.stored_bytes() for place in places)
+    write_lines(Path(target.path), [line.strip() for line in kept])
+    return Compaction(len(kept), "toys", before, target.stored_bytes())

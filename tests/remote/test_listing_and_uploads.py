@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from reference.uploading import upload_bytes, upload_file
 
 from atompack_torch import CorruptFileError
 from atompack_torch.remote import listing
 from atompack_torch.remote.client import RemoteStore
 from atompack_torch.remote.listing import list_objects, parse_xml
-from atompack_torch.remote.uploads import MIN_PART_BYTES, upload_bytes, upload_file
+from atompack_torch.remote.uploads import MIN_PART_BYTES
 
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 

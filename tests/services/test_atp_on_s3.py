@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference.uploading import upload_file
 from s3_servers import KEY, SECRET, Server
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import list_names
-from atompack_torch.remote.uploads import upload_file
 
 COUNT = 600
 

@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from reference.uploading import upload_bytes, upload_file
 from s3_servers import KEY, SECRET, Server
 
 from atompack_torch.remote.client import RemoteStore
 from atompack_torch.remote.listing import list_objects
-from atompack_torch.remote.uploads import (
-    MIN_PART_BYTES,
-    delete_object,
-    upload_bytes,
-    upload_file,
-)
+from atompack_torch.remote.uploads import MIN_PART_BYTES, delete_object
 
 KEYS = [
     "plain.atp",

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from reference.uploading import upload_file
 from s3_servers import KEY, SECRET, Server
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.remote.uploads import upload_file
 
 CACHE = Path(__file__).resolve().parents[1] / "fixtures" / "cache" / "water.h5"
 

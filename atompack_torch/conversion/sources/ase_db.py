@@ -24,8 +24,7 @@ from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
 from atompack_torch.formats.aselmdb import converter as aselmdb
-from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
-from atompack_torch.formats.aselmdb.rows import row_of
+from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, row_of, take_metadata
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
 from atompack_torch.formats.records import BLOCK_STRUCTURES, blocks, records_of

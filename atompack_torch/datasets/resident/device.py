@@ -16,7 +16,7 @@ from atompack_torch._native import BatchRequest, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.request import Request
-from atompack_torch.datasets.sweeping import OnProgress
+from atompack_torch.datasets.sweeping import OnProgress, runs
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
@@ -44,14 +44,8 @@ def parts_of(n_atoms: Tensor) -> Iterator[slice]:
     Yields:
         The molecules of each part.
     """
-    ends = np.cumsum(n_atoms.numpy())
-    first = 0
-    while first < len(ends):
-        before = ends[first - 1] if first else 0
-        fitting = int(np.searchsorted(ends, before + _ATOMS_AT_ONCE, side="right"))
-        last = min(max(fitting, first + 1), first + _MOLECULES_AT_ONCE, len(ends))
-        yield slice(first, last)
-        first = last
+    for part in runs(n_atoms.numpy(), _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE):
+        yield slice(part.start, part.stop)
 
 
 class EdgeCounts(NamedTuple):

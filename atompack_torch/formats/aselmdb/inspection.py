@@ -1,7 +1,7 @@
 """Description of ASE databases in LMDB."""
 
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
-from atompack_torch.formats.parsed_inspection import ParsedEntry
+from atompack_torch.formats.molecule_inspection import ParsedEntry
 
 _ENTRY = ParsedEntry(AseLmdbDataset)
 open_dataset = _ENTRY.open_dataset

@@ -6,14 +6,14 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atompack_torch._native import ShardReader
 from atompack_torch.datasets.sweeping import OnProgress, reporting
-from atompack_torch.errors import AtompackError, CorruptFileError, printable
+from atompack_torch.errors import CorruptFileError, printable
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
@@ -24,9 +24,7 @@ from atompack_torch.formats.entry import (
 )
 from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import example_document, example_text, table
-from atompack_torch.formats.verification import Fault, Verification
-from atompack_torch.options import bytes_at
-from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.formats.verification import Verification
 
 if TYPE_CHECKING:
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
@@ -44,14 +42,9 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
     return ShardDataset(path, **options)
 
 
-def describe(
-    paths: Sequence[str],
-    full: bool = False,
-    progress: bool | OnProgress = False,
-    remote: RemoteFiles | None = None,
-) -> Description:
+def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
     """Describes data sets; no block is read."""
-    sets = [_document(Place(path, remote)) for path in paths]
+    sets = [_document(place) for place in places]
     document = {"n_examples": sum(s["n_examples"] for s in sets), "data_sets": sets}
     return Description(document, "\n".join(map(_text, sets)))
 
@@ -75,56 +68,28 @@ def _text(described: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def head(
-    paths: Sequence[str],
-    n: int,
-    fields: Sequence[str] | None = None,
-    remote: RemoteFiles | None = None,
-) -> Head:
+def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
     """Reads the first examples; they have no fields to select."""
     if fields is not None:
         raise WrongOptionError("fields: expected none for Atlas shards")
     numbered, lines = [], []
-    for path in paths:
-        dataset = _opened(Place(path, remote))
-        numbers = range(min(n, len(dataset)))
-        for i in numbers:
-            value = dataset[i]
-            numbered.append((i, value))
-            lines.append(example_text(i, value))
-        lines.append(f"{len(numbers):,} of {len(dataset):,} examples")
+    for dataset in map(_opened, places):
+        first = [(i, dataset[i]) for i in range(min(n, len(dataset)))]
+        lines += [example_text(i, value) for i, value in first]
+        lines.append(f"{len(first):,} of {len(dataset):,} examples")
+        numbered += first
     documents = (example_document(i, value) for i, value in numbered)
     return Head([value for _, value in numbered], documents, "\n".join(lines))
 
 
-def verify(
-    paths: Sequence[str],
-    max_faults: int,
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
-) -> Verification:
-    """Reads every block.
-
-    Args:
-        paths: folders of data sets.
-        max_faults: maximum number of faults to list.
-        progress: show a bar, or a function called with the number of blocks done since the last
-            call.
-        remote: access to URLs.
-
-    Returns:
-        The faults.
-
-    Raises:
-        OSError: a data set cannot be opened.
-    """
+def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
+    """Reads every block."""
     from atompack_torch._core import read_example
 
-    places = [Place(path, remote) for path in paths]
     readers = [_reader(place, 0) for place in places]
     warned = [reader.shard_sizes_warning() for reader in readers]
     blocks = [
-        (place.shown, reader, first)
+        (place.shown, partial(read_example, reader, first))  # parses its whole block
         for reader, place in zip(readers, places, strict=True)
         for first in _first_examples(_opened(place))
     ]
@@ -132,42 +97,19 @@ def verify(
     found = Verification([place.shown for place in places], counts)
     found.warnings = [warning for warning in warned if warning is not None]
     with reporting(progress, len(blocks), "verifying", "blocks") as report:
-        for folder, reader, first in blocks:
-            try:
-                read_example(reader, first)  # parses its whole block
-            except (AtompackError, OSError) as error:
-                found.add_fault(Fault(folder, None, str(error)), max_faults)
+        for folder, check in blocks:
+            found.attempt(folder, check, max_faults)
             if report is not None:
                 report(1)
     return found
 
 
 def statistics(
-    paths: Sequence[str],
-    options: Mapping[str, Any],
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
+    places: Sequence[Place], options: Mapping[str, Any], progress: bool | OnProgress
 ) -> Summary:
-    """Gathers statistics of every example, of any kind.
-
-    Args:
-        paths: folders of data sets, one after the other.
-        options: none.
-        progress: show a bar, or a function called with the number of examples done since the last
-            call.
-        remote: access to URLs.
-
-    Returns:
-        ``ShardStatistics``.
-
-    Raises:
-        TypeError: there are options.
-        UnsafePickleError: an example is more than data.
-        CorruptFileError: a block is damaged.
-    """
+    """Gathers statistics of every example, of any kind; options are a ``TypeError``."""
     from atompack_torch.formats.atlas_shards.statistics import ExampleCounter
 
-    places = [Place(path, remote) for path in paths]
     if options:
         given = ", ".join(options)
         raise TypeError(f"{places[0].shown}: statistics of Atlas shards have no options: {given}")
@@ -193,11 +135,11 @@ def statistics(
     return Summary(found, found.as_dict(), text)
 
 
-def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> Compaction:
     """Writes the examples of data sets to a new one, or in place of the only source.
 
     Args:
-        paths: the sources, one after the other.
+        places: the sources, one after the other.
         target: the new folder, or the source itself.
         options: see ``CompactOptions``.
 
@@ -213,7 +155,6 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     from atompack_torch._core import resolve_indices
     from atompack_torch.formats.atlas_shards.writer import ShardWriter
 
-    places = [Place(path, None) for path in paths]
     readers = [_reader(place, None) for place in places]
     for reader in readers:
         if (difference := reader.shard_sizes_warning()) is not None:
@@ -225,13 +166,13 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     shard_size, block_size, strategy = options.shards or (None, None, None)
     _, old_strategy, old_block_size, _, old_level, _ = (readers[0].shards() or [_NO_SHARD])[0]
     old_size = max((shard[3] for shard in readers[0].shards()), default=1)
-    in_place = [os.path.realpath(path) for path in paths] == [os.path.realpath(target)]
-    before = sum(place.bytes() or 0 for place in places)
+    in_place = [os.path.realpath(one.path) for one in places] == [os.path.realpath(target.path)]
+    before = sum(place.stored_bytes() for place in places)
     codec: Any = options.codec
     with (
         reporting(options.progress, len(numbers), "compacting", "examples") as report,
         ShardWriter(
-            target,
+            target.path,
             max(old_size, 1) if shard_size is None else shard_size,
             old_block_size if block_size is None else block_size,
             old_strategy if strategy is None and codec is None else strategy,  # type: ignore[arg-type]
@@ -251,7 +192,7 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
                 writer._copy(readers[source], (run - begin).tolist())
             if report is not None:
                 report(len(part))
-    return Compaction(len(numbers), "examples", before, bytes_at(Path(target)))
+    return Compaction(len(numbers), "examples", before, target.stored_bytes())
 
 
 def _first_examples(dataset: ShardDataset) -> list[int]:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 from atompack_torch import _core
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.molecule_batch import Molecule
-from atompack_torch.errors import APPEND_OR_REPLACE, file_exists, is_closed
-from atompack_torch.formats.writer_base import WriterBase
+from atompack_torch.errors import APPEND_OR_REPLACE, file_exists
+from atompack_torch.formats.writer_base import StagedWriter
 from atompack_torch.options import (
     WriterOptions,
     absolute_path,
@@ -59,7 +59,7 @@ class ShardOptions(WriterOptions):
             raise ValueError(f"dictionary: expected a share from 0 to 1, got {self.dictionary}")
 
 
-class ShardWriter(WriterBase):
+class ShardWriter(StagedWriter):
     """Writes a data set of shards, example by example.
 
         with ShardWriter("train", shard_size=10_000, block_size=100) as writer:
@@ -152,14 +152,12 @@ class ShardWriter(WriterBase):
             dictionary=dictionary,
         )
         self._allow_pickle = allow_pickle
-        self._staged: StagedFolder | None = None
-        self._shown: Path | str
         if isinstance(root, str) and is_url(root):
             if mode == "a":
                 raise ValueError(f"{shown_url(root)}: mode: expected 'x' or 'w' for a URL, got 'a'")
             replaced = SHARD_FILES if mode == "w" else frozenset[str]()
-            self._staged = StagedFolder(root, "meta.json", storage_options, replaced=replaced)
-            self._path, self._shown = str(self._staged.path), root
+            staged = StagedFolder(root, "meta.json", storage_options, replaced=replaced)
+            self._staged, self._path, self._shown = staged, str(staged.path), root
             mode = "x"
         else:
             self._path = absolute_path(root)
@@ -213,44 +211,6 @@ class ShardWriter(WriterBase):
     def __len__(self) -> int:
         """Number of examples written so far."""
         return len(self._opened())
-
-    def _opened(self) -> _core.ShardFileWriter:
-        if not self._native.is_open:
-            raise is_closed(self._shown)
-        return self._native
-
-    @property
-    def path(self) -> Path | str:
-        """Absolute path of the folder, or its unchanged URL."""
-        return self._shown
-
-    def close(self) -> None:
-        """Writes the remaining examples and publishes the data set; further calls do nothing.
-
-        Raises:
-            FileExistsError: ``root`` was created by somebody else in the meantime.
-            OSError: writing failed; ``root`` does not exist. If the upload failed, the call can be
-                repeated.
-        """
-        if self._native.is_open:
-            self._native.close()
-        if self._staged is not None:
-            self._staged.publish()
-            self._staged = None
-
-    def discard(self) -> None:
-        """Removes everything written so far."""
-        self._native.discard()
-        if self._staged is not None:
-            self._staged.discard()
-            self._staged = None
-
-    def _is_unfinished(self) -> bool:
-        native = getattr(self, "_native", None)
-        return native is not None and native.is_open
-
-    def __repr__(self) -> str:
-        return f"ShardWriter({shown_url(str(self._shown))!r})"
 
 
 def _native_strategy(strategy: int | None, codec: str | None) -> int | None:

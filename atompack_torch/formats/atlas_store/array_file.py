@@ -11,13 +11,17 @@ from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics, put
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
-from atompack_torch.formats.atlas_store.handles import ArrayFileHandle, BlockOptions, MemoryLimits
+from atompack_torch.formats.atlas_store.handles import (
+    ArrayFileHandle,
+    BlockOptions,
+    FlushingWriter,
+    MemoryLimits,
+)
 from atompack_torch.formats.atlas_store.remote_handles import (
     MemoryArrayFileHandle,
     RemoteArrayFileHandle,
 )
 from atompack_torch.formats.atlas_store.stored_values import Values, definition
-from atompack_torch.formats.writer_base import FlushingWriter
 from atompack_torch.options import (
     BUFFERS,
     MAX_METADATA_BYTES,

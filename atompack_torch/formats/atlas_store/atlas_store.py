@@ -24,6 +24,7 @@ from atompack_torch.formats.atlas_store.array_schema import (
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
 from atompack_torch.formats.atlas_store.columns import ColumnScan, Layout, StoreColumns, StoreNames
 from atompack_torch.formats.atlas_store.handles import (
+    FlushingWriter,
     MemoryLimits,
     StoreHandle,
     StoreOptions,
@@ -36,7 +37,6 @@ from atompack_torch.formats.atlas_store.stored_values import (
     attribute,
     definition,
 )
-from atompack_torch.formats.writer_base import FlushingWriter
 from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, is_url, utf8
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles

@@ -12,12 +12,14 @@ from atompack_torch import formats
 from atompack_torch._native import ArrayFileReader, ArrayFileWriter, AtlasReader, AtlasWriter
 from atompack_torch.errors import file_exists, is_closed, is_read_only
 from atompack_torch.formats.atlas_store.block_cache import BlockCache
+from atompack_torch.formats.writer_base import WriterBase
 from atompack_torch.options import (
     WriterOptions,
     check_choice,
     checked_integer,
     is_in_memory,
     is_url,
+    shown_path,
 )
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.urls import shown_url
@@ -417,3 +419,73 @@ class ArrayFileHandle:
         remote = state.get("remote") or RemoteFiles()
         self._set(state["path"], "r", MemoryLimits(*state["limits"]), remote, state.get("cache"))
         self._versions = state["versions"]
+
+
+class FlushingWriter(WriterBase):
+    """Base of stores and array files, whose changes are pending until a flush."""
+
+    _handle: StoreHandle | ArrayFileHandle
+
+    @property
+    def path(self) -> Path | str:
+        """Absolute path, or the URL as it was given."""
+        path = shown_path(self._handle.given)
+        assert not isinstance(path, tuple)
+        return path
+
+    def refresh(self) -> bool:
+        """Moves to the latest flush.
+
+        Returns:
+            True if there was a newer one.
+
+        Raises:
+            CorruptFileError: metadata or footers contradict the format.
+            OSError: the files cannot be opened.
+        """
+        return self._handle.refresh()
+
+    def flush(self) -> None:
+        """Makes all changes visible atomically and durably.
+
+        Raises:
+            OSError: a system call failed; the files are unchanged since the last flush, and the
+                call can be repeated. ``ESTALE``: a program that takes no lock, such as the
+                original library, has written to the store since it was opened, or any other writer
+                to the store of a URL; the changes pending here cannot be added.
+            FileExistsError: another writer has created the store of a URL meanwhile.
+        """
+        self._handle.publish(only_rest=True)
+        self._handle.changing().flush()
+        self._handle.forget_flush()
+        self._handle.publish()
+        if self._handle.changing().rewrite_redefined():
+            self._handle.forget_flush()
+            self._handle.publish()
+
+    def compact(self) -> None:
+        """Flushes, and rewrites each array file without replaced or deleted data."""
+        self.flush()
+        self._handle.changing().compact()
+        self._handle.forget_flush()
+        self._handle.publish()
+
+    def close(self) -> None:
+        """Closes the files, after a flush if open for writing; further calls do nothing.
+
+        A store that is open for reading reopens them at the next read.
+        """
+        if self._is_unfinished():
+            self.flush()
+        self.discard()
+
+    def discard(self) -> None:
+        """Closes the files and drops unflushed changes.
+
+        What this handle created and never flushed is removed.
+        """
+        self._handle.close()
+
+    def _is_unfinished(self) -> bool:
+        handle: StoreHandle | ArrayFileHandle | None = getattr(self, "_handle", None)
+        return handle is not None and handle.is_writing

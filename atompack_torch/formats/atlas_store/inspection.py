@@ -7,8 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from atompack_torch._native import (
     ArrayFileReader,
@@ -17,7 +16,7 @@ from atompack_torch._native import (
     AtlasVerification,
 )
 from atompack_torch.datasets.sweeping import OnProgress, reporting
-from atompack_torch.errors import AtompackError, UnsupportedFormatError, printable
+from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.fields import similar_names
 from atompack_torch.formats import opening
 from atompack_torch.formats.atlas_store.handles import check_store
@@ -32,89 +31,59 @@ from atompack_torch.formats.entry import (
 )
 from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import first_of, plain, table
-from atompack_torch.formats.verification import Fault, Verification
-from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, bytes_at
-from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.formats.verification import Verification
+from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, is_url
 
 if TYPE_CHECKING:
+    from atompack_torch.formats.atlas_store.array_file import ArrayFile
     from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
     from atompack_torch.formats.atlas_store.dataset import AtlasDataset
-
 
 _MOST_VALUES, _MOST_SHOWN = 8, 18  # of an array, in the text of several datasets and of one
 
 
-class OpenedStore:
-    """An open store, or an array file presented as a store of one array per dataset.
+class _FileAsStore:
+    """An array file presented as a store of one array, without a name, per dataset."""
 
-    Args:
-        place: the path or URL.
-    """
+    arrays = ("",)
 
-    def __init__(self, place: Place) -> None:
-        from atompack_torch.formats.atlas_store.array_file import ArrayFile
-        from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+    def __init__(self, file: ArrayFile) -> None:
+        self._file = file
+        self.datasets = file.names
 
-        path, options = place.path, place.options
-        self.store = AtlasStore(path, **options) if place.is_folder else None
-        self.file = ArrayFile(path, **options) if self.store is None else None
-
-    @property
-    def datasets(self) -> list[str]:
-        """Names of the datasets, in order."""
-        if self.store is not None:
-            return self.store.datasets
-        assert self.file is not None
-        return self.file.names
-
-    @property
-    def arrays(self) -> list[str]:
-        """Names of the arrays that some dataset has."""
-        return [""] if self.store is None else self.store.arrays
-
-    def arrays_of(self, dataset: str) -> list[str]:
-        """Returns the names of the arrays of a dataset."""
-        return [""] if self.store is None else self.store.arrays_of(dataset)
+    def arrays_of(self, dataset: str) -> Sequence[str]:
+        return self.arrays
 
     def attrs(self, dataset: str) -> dict[str, Any]:
-        """Returns the attributes of a dataset."""
-        return {} if self.store is None else self.store.attrs(dataset)
+        return {}
 
-    def schema(self, dataset: str, array: str) -> ArraySchema:
-        """Returns the storage layout of an array."""
-        if self.store is not None:
-            found: ArraySchema = self.store.schema(array, dataset)
-            return found
-        assert self.file is not None
-        return self.file.schema(dataset)
+    def schema(self, array: str, dataset: str) -> ArraySchema:
+        return self._file.schema(dataset)
 
     def read(self, dataset: str, array: str) -> Any:
-        """Reads an array."""
-        if self.store is not None:
-            return self.store.read(dataset, array)
-        assert self.file is not None
-        return self.file.read(dataset)
+        return self._file.read(dataset)
 
-    def statistics(self) -> Iterator[tuple[str, dict[str, ArrayStatistics]]]:
-        """Yields the name of each array, and its statistics by dataset."""
-        if self.store is not None:
-            for array in self.store.arrays:
-                yield array, self.store.stats(array)
-        else:
-            assert self.file is not None
-            yield "", self.file.stats()
+    def stats(self, array: str) -> dict[str, ArrayStatistics]:
+        return self._file.stats()
 
 
-def head(
-    paths: Sequence[str],
-    n: int,
-    fields: Sequence[str] | None = None,
-    remote: RemoteFiles | None = None,
-) -> Head:
+_Store = Union["AtlasStore", _FileAsStore]
+
+
+def _open(place: Place) -> _Store:
+    from atompack_torch.formats.atlas_store.array_file import ArrayFile
+    from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+
+    if place.is_folder:
+        return AtlasStore(place.path, **place.options)
+    return _FileAsStore(ArrayFile(place.path, **place.options))
+
+
+def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
     """Reads the first datasets: attributes and arrays, all or those of ``fields``."""
     values, lines = [], []
-    for path in paths:
-        opened = OpenedStore(Place(path, remote))
+    for opened in map(_open, places):
         _check_arrays(opened, fields)
         for dataset in opened.datasets[:n]:
             value = _read(opened, dataset, fields)
@@ -124,17 +93,14 @@ def head(
     return Head(values, map(plain, values), "\n".join(lines))
 
 
-def show(
-    path: str, item: str, fields: Sequence[str] | None, remote: RemoteFiles | None = None
-) -> Shown:
+def show(place: Place, item: str, fields: Sequence[str] | None) -> Shown:
     """Reads one dataset: attributes and arrays.
 
     Args:
-        path: the store or array file.
+        place: the store or array file.
         item: name of the dataset, of an array file that of the array; or, where there is none of
             this name, its number, negative ones from the end.
         fields: names of arrays; None: all.
-        remote: access to URLs.
 
     Returns:
         The dataset.
@@ -142,7 +108,7 @@ def show(
     Raises:
         WrongOptionError: there is no such dataset or array.
     """
-    opened = OpenedStore(Place(path, remote))
+    opened = _open(place)
     _check_arrays(opened, fields)
     value = _read(opened, _dataset_named(item, opened.datasets), fields)
     return Shown(plain(value), _dataset_text(opened, value, _MOST_SHOWN))
@@ -160,7 +126,7 @@ def _dataset_named(item: str, names: list[str]) -> str:
     return names[number]
 
 
-def _check_arrays(opened: OpenedStore, fields: Sequence[str] | None) -> None:
+def _check_arrays(opened: _Store, fields: Sequence[str] | None) -> None:
     names = opened.arrays
     for name in fields or ():
         if name not in names:
@@ -172,17 +138,17 @@ def _hint(name: str, names: Iterable[str]) -> str:
     return f": did you mean {' or '.join(similar)}?" if similar else ""
 
 
-def _read(opened: OpenedStore, dataset: str, fields: Sequence[str] | None) -> dict[str, Any]:
+def _read(opened: _Store, dataset: str, fields: Sequence[str] | None) -> dict[str, Any]:
     names = [name for name in opened.arrays_of(dataset) if fields is None or name in fields]
     arrays = {name: opened.read(dataset, name) for name in names}
     return {"dataset": dataset, "attributes": opened.attrs(dataset), "arrays": arrays}
 
 
-def _dataset_text(opened: OpenedStore, value: dict[str, Any], most: int) -> str:
+def _dataset_text(opened: _Store, value: dict[str, Any], most: int) -> str:
     dataset, attributes = value["dataset"], plain(value["attributes"])
     rows = [(printable(k), "attribute", "", printable(repr(v))) for k, v in attributes.items()]
     for name, array in value["arrays"].items():
-        schema = opened.schema(dataset, name)
+        schema = opened.schema(name, dataset)
         shown = printable(first_of(array, most))
         rows.append((printable(name), schema.dtype, str(schema.shape), shown))
     title = f"dataset {printable(dataset)}"
@@ -211,14 +177,9 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
     return AtlasDataset(path, options["arrays"], **rest)
 
 
-def describe(
-    paths: Sequence[str],
-    full: bool = False,
-    progress: bool | OnProgress = False,
-    remote: RemoteFiles | None = None,
-) -> Description:
+def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
     """Describes stores and array files from their metadata."""
-    documents = [_document(Place(path, remote)) for path in paths]
+    documents = [_document(place) for place in places]
     return Description(documents, "\n".join(map(_text, documents)))
 
 
@@ -235,28 +196,8 @@ def _text(store: dict[str, Any]) -> str:
     return f"{first}\n{table(rows, '  ')}{rest}"
 
 
-def verify(
-    paths: Sequence[str],
-    max_faults: int,
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
-) -> Verification:
-    """Reads every array of every dataset.
-
-    Args:
-        paths: stores and array files.
-        max_faults: maximum number of faults to list.
-        progress: show a bar, or a function called with the number of datasets done since the last
-            call.
-        remote: access to URLs.
-
-    Returns:
-        The faults.
-
-    Raises:
-        OSError: a store cannot be opened.
-    """
-    places = [Place(path, remote) for path in paths]
+def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
+    """Reads every array of every dataset."""
     checks = [
         _checks_of_store(place) if place.is_folder else _checks_of_file(place) for place in places
     ]
@@ -268,10 +209,7 @@ def verify(
             for arrays in datasets:
                 for check in arrays:
                     found.counts["arrays"] += 1
-                    try:
-                        check()
-                    except (AtompackError, OSError) as error:
-                        found.add_fault(Fault(file, None, str(error)), max_faults)
+                    found.attempt(file, check, max_faults)
                 if report is not None:
                     report(1)
     return found
@@ -300,18 +238,17 @@ def _checks_of_file(place: Place) -> tuple[int, _Checks]:
 
 
 def statistics(
-    paths: Sequence[str],
-    options: Mapping[str, Any],
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
+    places: Sequence[Place], options: Mapping[str, Any], progress: bool | OnProgress
 ) -> Summary:
     """Sums up the stored statistics; no data is read."""
     if options:
         raise TypeError(f"options: expected none for stores, got {', '.join(options)}")
     values = []
     rows = [["array", "datasets", "values", "missing", "min", "max"]]
-    for place in (Place(path, remote) for path in paths):
-        for array, found in OpenedStore(place).statistics():
+    for place in places:
+        opened = _open(place)
+        for array in opened.arrays:
+            found = opened.stats(array)
             total = _total(array, list(found.values()))
             values.append({"path": place.shown, **total})
             counts = [f"{total[key]:,}" for key in ("datasets", "values", "missing")]
@@ -335,11 +272,11 @@ def _total(array: str, found: list[ArrayStatistics]) -> dict[str, Any]:
     }
 
 
-def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> Compaction:
     """Compacts one store or array file in place.
 
     Args:
-        paths: the store or array file.
+        places: the store or array file.
         target: the same path.
         options: only ``progress`` may be given, and has no effect.
 
@@ -352,23 +289,25 @@ def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compa
     from atompack_torch.formats.atlas_store.array_file import ArrayFile
     from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
-    if [os.path.realpath(path) for path in paths] != [os.path.realpath(target)]:
+    if list(map(_identity, places)) != [_identity(target)]:
         raise ValueError(
-            f"{target}: expected {paths[0]} itself: stores and array files are compacted in place"
+            f"{target.shown}: expected {places[0].shown} itself: stores and array files are "
+            "compacted in place"
         )
-    given = [
-        name
-        for name, value in zip(options._fields, options, strict=True)
-        if name != "progress" and value is not None
-    ]
-    if given:
-        raise ValueError(f"{given[0]}: expected none for stores and array files")
-    place = Place(target, None)
-    measure = partial(bytes_at if place.is_folder else _bytes_of_layers, Path(target))
-    before = measure()
-    with AtlasStore(target, "a") if place.is_folder else ArrayFile(target, "a") as opened:
+    for name, value in zip(options._fields, options, strict=True):
+        if name != "progress" and value is not None:
+            raise ValueError(f"{name}: expected none for stores and array files")
+    before = target.stored_bytes()
+    is_file = not target.is_folder
+    made = (ArrayFile if is_file else AtlasStore)(target.path, "a", **target.options)
+    with made as opened:
         opened.compact()
-    return Compaction(_document(place)["n_datasets"], "datasets", before, measure())
+        n = len(opened.names if isinstance(opened, ArrayFile) else opened)
+    return Compaction(n, "datasets", before, target.stored_bytes())
+
+
+def _identity(place: Place) -> str:
+    return place.path if is_url(place.path) else os.path.realpath(place.path)
 
 
 def _document(place: Place) -> dict[str, Any]:
@@ -425,15 +364,11 @@ def _of_file(place: Place) -> tuple[int, Iterator[tuple[str, _Array]], int]:
     arrays = ((name, _array(file.definition(name))) for name in names)
     if store is not None:
         return len(names), arrays, sum(version[2] for version in file.versions)
-    return len(names), arrays, _bytes_of_layers(Path(place.path))
+    return len(names), arrays, place.stored_bytes()
 
 
 def _array(schema: tuple[Any, ...]) -> _Array:
     return schema[0], tuple(schema[1])
-
-
-def _bytes_of_layers(path: Path) -> int:
-    return sum(map(bytes_at, [path, *path.parent.glob(f"{path.stem}.*.af")]))
 
 
 def _common(values: Iterable[Any]) -> Any:

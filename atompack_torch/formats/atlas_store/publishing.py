@@ -1,36 +1,33 @@
-"""Publication of the flushes of remote stores and array files."""
+"""Local copies of remote stores and array files: recovery, and publication of their flushes."""
 
 from __future__ import annotations
 
 import errno
+import re
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from atompack_torch._native import (
+    ArrayFileWriter,
     array_layer_digest,
+    decode_flush_record,
     encode_flush_record,
     fingerprint_of_metadata,
     stamp_metadata,
 )
-from atompack_torch.errors import FieldError, file_exists
+from atompack_torch.errors import CorruptFileError, FieldError, file_exists
 from atompack_torch.formats import STORE_METADATA
-from atompack_torch.formats.atlas_store.remote_copy import Changes, RemoteCopy, layer_of, stem_of
-from atompack_torch.formats.atlas_store.store_recovery import (
-    RECORD,
-    FlushRecord,
-    Recovery,
-    StoredFile,
-    decoded,
-    new_id,
-)
+from atompack_torch.options import MAX_METADATA_BYTES
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
     Options,
+    TemporaryFolder,
     keeping,
     local_name,
     transferring,
@@ -38,7 +35,385 @@ from atompack_torch.remote.staging import (
 from atompack_torch.remote.uploads import each, was_replaced
 from atompack_torch.remote.urls import shown_url
 
+_LAYER = re.compile(r"(.*)\.(\d+)\.af")
+_Identity = tuple[int, int, int]
+
+
+class _Known(NamedTuple):
+    """A file that is the same here and there.
+
+    Attributes:
+        state: the state of the object.
+        identity: inode, size and time of the local file.
+    """
+
+    state: ObjectState
+    identity: _Identity
+
+
+class Changes(NamedTuple):
+    """Differences between the local files and the objects, as names relative to the folder.
+
+    Attributes:
+        layers: layers to be added.
+        bases: bases of array files to be added or replaced.
+        statistics: statistics to be added or replaced.
+        metadata: metadata files to be added or replaced.
+        removed: objects to be removed, layers in ascending order.
+    """
+
+    layers: list[str]
+    bases: list[str]
+    statistics: list[str]
+    metadata: list[str]
+    removed: list[str]
+
+    @property
+    def is_compaction(self) -> bool:
+        """True if layers were merged into their bases."""
+        return any(layer_of(name) for name in self.removed)
+
+
+def layer_of(name: str) -> tuple[str, int] | None:
+    """Returns path without suffix and number of a layer; None for other files.
+
+    Args:
+        name: a file name.
+
+    Returns:
+        ``("array/data", 3)`` for ``array/data.3.af``.
+    """
+    found = _LAYER.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+def stem_of(name: str) -> str:
+    """Returns the path without suffix of the array file that a file belongs to."""
+    layer = layer_of(name)
+    return layer[0] if layer else name.rpartition(".")[0]
+
+
+class RemoteCopy:
+    """Local files, and the states of the objects that they were or will be.
+
+    Args:
+        objects: the object store.
+        url: the URL of the folder.
+        name: name of the local folder.
+
+    Attributes:
+        objects: the object store.
+        url: the URL of the folder, without the last slash.
+        folder: the temporary folder.
+        path: the local folder in it.
+    """
+
+    def __init__(self, objects: RemoteObjects, url: str, name: str) -> None:
+        self.objects = objects
+        self.url = url.rstrip("/")
+        self.folder = TemporaryFolder()
+        self.path = self.folder.path / name
+        self._known: dict[str, _Known] = {}
+
+    def url_of(self, name: str) -> str:
+        """Returns the URL of a file."""
+        return f"{self.url}/{name}"
+
+    def fetch(self, found: Mapping[str, ObjectState]) -> None:
+        """Downloads objects in the given states, and removes what was downloaded before.
+
+        Args:
+            found: name to state.
+
+        Raises:
+            OSError: an object was replaced (``ESTALE``) or removed meanwhile, or the store refuses
+                or gives no answer.
+        """
+        for name in [name for name in self._known if name not in found]:
+            (self.path / name).unlink()
+            del self._known[name]
+        missing = {
+            name: state
+            for name, state in found.items()
+            if name not in self._known or self._known[name].state.etag != state.etag
+        }
+        total = sum(state.size for state in missing.values())
+        with transferring(f"downloading {self.path.name}", total) as report:
+
+            def fetch(name: str) -> None:
+                path = self.path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.objects.fetch(self.url_of(name), path, missing[name], report)
+                self._known[name] = _Known(missing[name], _identity(path))
+
+            each(fetch, list(missing), N_TRANSFERS)
+
+    def changes(self) -> Changes:
+        """Compares the local files with the objects."""
+        names = {
+            path.relative_to(self.path).as_posix(): _identity(path)
+            for path in self.path.rglob("*")
+            if path.is_file() and not path.name.startswith(".")
+        }
+        changed = sorted(
+            name
+            for name, identity in names.items()
+            if name not in self._known or self._known[name].identity != identity
+        )
+        others = [name for name in changed if not name.endswith((".af", ".stats"))]
+        removed = [name for name in self._known if name not in names]
+        return Changes(
+            [name for name in changed if layer_of(name)],
+            [name for name in changed if name.endswith(".af") and not layer_of(name)],
+            [name for name in changed if name.endswith(".stats")],
+            others,
+            sorted(removed, key=lambda name: layer_of(name) or (name, 0)),
+        )
+
+    def state(self, name: str) -> ObjectState | None:
+        """Returns the state in which an object is expected; None if there should be none."""
+        known = self._known.get(name)
+        return known.state if known else None
+
+    def store(self, name: str, report: Callable[[int], object] | None = None) -> None:
+        """Uploads a file; does nothing if that was done.
+
+        Args:
+            name: its name.
+            report: called with the number of bytes sent since the last call.
+
+        Raises:
+            FileExistsError, OSError: as for ``RemoteObjects.put``.
+        """
+        path = self.path / name
+        identity = _identity(path)
+        known = self._known.get(name)
+        if known is not None and known.identity == identity:
+            return
+        expected = self.state(name)
+        state = self.objects.put(self.url_of(name), path, expected=expected, report=report)
+        self._known[name] = _Known(state, identity)
+
+    def note(self, name: str, state: ObjectState) -> None:
+        """Notes that an object stands for a file, although their bytes may differ."""
+        self._known[name] = _Known(state, _identity(self.path / name))
+
+    def remove(self, name: str) -> None:
+        """Deletes an object; does nothing if that was done.
+
+        Args:
+            name: its name.
+
+        Raises:
+            OSError: another writer has replaced it, the store refuses, or gives no answer.
+        """
+        known = self._known.get(name)
+        if known is not None:
+            self.objects.delete(self.url_of(name), known.state)
+            del self._known[name]
+
+    def size_of(self, names: Sequence[str]) -> int:
+        """Returns the total size of local files in bytes."""
+        return sum((self.path / name).stat().st_size for name in names)
+
+
+def _identity(path: Path) -> _Identity:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+RECORD = ".atompack-intent"
 _N_LOOKS = 10
+
+Fingerprint = tuple[int, str]
+
+
+class FlushRecord(NamedTuple):
+    """Record of a flush; FORMAT.md of ATLAS stores explains it.
+
+    Attributes:
+        complete: True if nothing is to be withdrawn.
+        before: of the metadata file before the flush; None: there was none.
+        after: of the metadata file that completes the flush.
+        layers: variable, number and digest of the layers that the flush adds.
+        id: different in every record.
+        stamp: of the metadata file that undoes the flush.
+        renewed: of that file.
+    """
+
+    complete: bool
+    before: Fingerprint | None
+    after: Fingerprint
+    layers: list[tuple[str, int, str]]
+    id: str
+    stamp: str = ""
+    renewed: Fingerprint | None = None
+
+
+class StoredFile(NamedTuple):
+    """A small object.
+
+    Attributes:
+        name: its name in the store.
+        data: its bytes.
+        state: its state.
+    """
+
+    name: str
+    data: bytes
+    state: ObjectState
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Fingerprint of metadata."""
+        return fingerprint_of_metadata(self.data)
+
+
+def new_id() -> str:
+    """Returns a string that no other flush has."""
+    return uuid.uuid4().hex
+
+
+def decoded(record: StoredFile | None) -> FlushRecord | None:
+    """Decodes a record; None if there is none, or a damaged one, which counts as none.
+
+    Args:
+        record: the object.
+
+    Returns:
+        The record.
+    """
+    if record is None:
+        return None
+    try:
+        return FlushRecord(*decode_flush_record(record.data))
+    except CorruptFileError:
+        return None
+
+
+class Recovery:
+    """Recovery of one store.
+
+    Args:
+        objects: the object store.
+        url: the URL of the store.
+        found: the objects of the store by name.
+        stored: the record's object.
+        record: the record.
+        metadata: the metadata file; None if there is none.
+    """
+
+    def __init__(
+        self,
+        objects: RemoteObjects,
+        url: str,
+        found: Mapping[str, ObjectState],
+        stored: StoredFile,
+        record: FlushRecord,
+        metadata: StoredFile | None,
+    ) -> None:
+        self._objects = objects
+        self._url = url
+        self._found = found
+        self._stored = stored
+        self._record = record
+        self._metadata = metadata
+
+    def run(self) -> None:
+        """Completes the flush if its metadata are in place, and withdraws it if not.
+
+        Raises:
+            OSError: another writer is changing the store (``ESTALE``, or FileExistsError), the
+                store refuses, or gives no answer.
+        """
+        record, metadata = self._record, self._metadata
+        now = None if metadata is None else metadata.fingerprint
+        is_renewed = record.renewed is not None and now == record.renewed
+        if (now == record.before or is_renewed) and not self._was_built_on():
+            return self._withdraw()
+        if now != record.after:  # another program has written since
+            for variable, _, _ in record.layers:
+                self._objects.delete(f"{self._url}/{variable}/data.stats")
+        self._finish(self._stored.state, now)
+
+    def _was_built_on(self) -> bool:
+        """True if there are newer layers, whose writer saw those of the flush."""
+        highest: dict[str, int] = {}
+        for name in self._found:
+            stem, number = layer_of(name) or ("", 0)
+            highest[stem] = max(highest.get(stem, 0), number)
+        own = {variable: number for variable, number, _ in self._record.layers}
+        return any(highest.get(f"{name}/data", 0) > number for name, number in own.items())
+
+    def _finish(self, state: ObjectState, now: Fingerprint | None) -> None:
+        record = self._record._replace(
+            complete=True, after=now or self._record.after, layers=[], id=new_id(), renewed=None
+        )
+        self._put(RECORD, encode_flush_record(record), state)
+
+    def _withdraw(self) -> None:
+        record, metadata = self._record, self._metadata
+        name, data = ("atlas.json", b"") if metadata is None else metadata[:2]
+        is_renewed = metadata is not None and metadata.fingerprint == record.renewed
+        stamp = record.stamp if record.renewed else new_id()
+        renewed = data if is_renewed else stamp_metadata(name, data, stamp)
+        record = record._replace(id=new_id(), stamp=stamp, renewed=fingerprint_of_metadata(renewed))
+        # From here on the writer cannot complete its record, and then not store its metadata.
+        state = self._put(RECORD, encode_flush_record(record), self._stored.state)
+        if not is_renewed:
+            self._put(name, renewed, None if metadata is None else metadata.state)
+        folder = TemporaryFolder()
+        try:
+            empty, statistics = _empty_files(folder.path)
+            for variable, number, digest in record.layers:
+                base = f"{self._url}/{variable}/data.af"
+                if self._objects.state(base) is None:  # a layer needs one
+                    with suppress(FileExistsError):
+                        self._objects.put(base, empty)
+                self._bar(f"{variable}/data.{number}.af", empty, folder.path / "layer", digest)
+                self._bar(f"{variable}/data.stats", statistics)
+        finally:
+            folder.remove()
+        self._finish(state, record.renewed)
+
+    def _put(self, name: str, data: bytes, expected: ObjectState | None) -> ObjectState:
+        return self._objects.put(f"{self._url}/{name}", data, expected=expected)
+
+    def _bar(self, name: str, empty: bytes, copy: Path | None = None, digest: str = "") -> None:
+        """Puts an empty file in the place of one that the writer has stored or may still store."""
+        url = f"{self._url}/{name}"
+        for _ in range(_N_LOOKS):
+            state = self._objects.state(url)
+            if state is not None and copy is not None and self._digest(url, copy) != digest:
+                return  # of another program, or empty already
+            try:
+                self._objects.put(url, empty, expected=state)
+            except FileExistsError:
+                continue  # stored in this moment
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+                continue
+            return
+        raise was_replaced(shown_url(url))
+
+    def _digest(self, url: str, copy: Path) -> str:
+        self._objects.fetch(url, copy, None, lambda n: None)
+        try:
+            return array_layer_digest(str(copy))
+        except CorruptFileError:
+            return ""
+
+
+def _empty_files(folder: Path) -> tuple[bytes, bytes]:
+    """Returns an array file without arrays, and its statistics."""
+    path = folder / "empty.af"
+    writer = ArrayFileWriter(str(path), "none", 3, 1 << 20, False, MAX_METADATA_BYTES, None)
+    writer.compact()
+    writer.abandon()
+    return path.read_bytes(), path.with_suffix(".stats").read_bytes()
+
+
 _PAUSE = 0.05  # seconds between two looks, more each time
 _INSTEAD = "mode='a' goes on with it"
 ADVICE = "call flush() again, or upload it by hand"

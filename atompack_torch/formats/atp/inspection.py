@@ -1,26 +1,24 @@
-"""Description of ``.atp`` files: molecules, labels, codec, commits, use of space."""
+"""Description and verification of ``.atp`` files: molecules, labels, commits, use of space."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from atompack_torch import formats
 from atompack_torch._native import (
     AtpReader,
+    AtpSnapshot,
     AtpSpaceUse,
-    BatchRequest,
     ConcatSource,
+    FileStore,
     MoleculeSource,
-    NanIsMissingSource,
-    StatisticsPass,
     describe_slots,
 )
-from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting, steps
+from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, FieldError, printable
-from atompack_torch.fields import RESERVED, FieldId, public_names
 from atompack_torch.formats.atp.files import files_of, snapshot_of
 from atompack_torch.formats.entry import (
     Compaction,
@@ -30,14 +28,17 @@ from atompack_torch.formats.entry import (
     Summary,
     WrongOptionError,
 )
+from atompack_torch.formats.molecule_inspection import describe_molecules
+from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import labels_text
+from atompack_torch.formats.verification import Fault, Verification, check_records
+from atompack_torch.options import is_url
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
     from atompack_torch.formats.atp.dataset import AtpDataset
-    from atompack_torch.formats.verification import Verification
 
-_SAMPLE = 10_000  # molecules whose records are read, unless all are requested
+
 _SUMMED = (
     "n_molecules",
     "n_atoms",
@@ -51,22 +52,6 @@ _SUMMED = (
 )
 
 
-class Labels(NamedTuple):
-    """Counts of molecules by label.
-
-    Attributes:
-        molecules: label → number of examined molecules that have it.
-        nan: label → number of those whose label is all NaN; labels without any are left out.
-        n_looked_at: number of molecules whose records were read.
-        exact: True if these are all molecules, not a sample.
-    """
-
-    molecules: dict[str, int]
-    nan: dict[str, int]
-    n_looked_at: int
-    exact: bool
-
-
 def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
     """Opens a file, a list of files or a folder of them."""
     from atompack_torch.formats.atp.dataset import AtpDataset
@@ -74,149 +59,72 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
     return AtpDataset(path, **options)
 
 
-def describe(
-    paths: Sequence[str],
-    full: bool = False,
-    progress: bool | OnProgress = False,
-    remote: RemoteFiles | None = None,
-) -> Description:
-    """Describes files, or folders of them, as one data set.
-
-    Args:
-        paths: files and folders.
-        full: count labels in all records, however many there are.
-        progress: show a bar, or a function called with the number of molecules done since the last
-            call.
-        remote: access to URLs.
-
-    Returns:
-        Sums over all files, ``schema``, ``labels`` and ``files``.
-    """
-    access = remote or RemoteFiles()
-    found = [file for path in paths for file in files_of(path, remote)]
-    files = [describe_file(file, access) for file in found]
+def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
+    """Describes files, or folders of them, as one data set."""
+    remote, found = places[0].remote, _files(places)
+    files = [_describe_file(file, remote) for file in found]
     sound = [name for name, file in zip(found, files, strict=True) if "error" not in file]
-    errors = [file["error"] for file in files if "error" in file]
-    schema: dict[str, Any] = {}
-    labels: Labels | None = None  # None if a damaged record prevents counting
-    try:
-        if sound:
-            source = _source(sound, access)
-            schema = schema_of(source)
-            labels = count_labels(source, full, progress)
-    except AtompackError as error:
-        errors.append(str(error))
-    total = {key: _sum(file[key] for file in files if "error" not in file) for key in _SUMMED}
-    plain_labels = labels and labels._asdict()
-    document = {**total, "schema": schema, "labels": plain_labels, "files": files}
+    source = partial(_source, sound, remote) if sound else None
+    document, errors = describe_molecules(files, _SUMMED, source, full, progress)
     return Description(document, _text(document), errors)
 
 
-def head(
-    paths: Sequence[str],
-    n: int,
-    fields: Sequence[str] | None = None,
-    remote: RemoteFiles | None = None,
-) -> Head:
-    """Reads the first molecules.
-
-    Args:
-        paths: files and folders, as one data set.
-        n: maximum number of molecules.
-        fields: labels to read; None: all.
-        remote: access to URLs.
-
-    Returns:
-        The molecules.
-
-    Raises:
-        WrongOptionError: a label that no file has.
-    """
-    return Head.of_molecules([open_files(paths, remote, fields=fields)], n)
-
-
-def verify(
-    paths: Sequence[str],
-    max_faults: int,
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
-) -> Verification:
-    """Reads every record with all checks."""
-    from atompack_torch.formats.atp.verification import verify as verify_files
-
-    files = [file for path in paths for file in files_of(path, remote)]
-    return verify_files(files, max_faults=max_faults, progress=progress, remote=remote)
+def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
+    """Reads the first molecules."""
+    return Head.of_molecules([_open(places, fields=fields)], n)
 
 
 def statistics(
-    paths: Sequence[str],
-    options: Mapping[str, Any],
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
+    places: Sequence[Place], options: Mapping[str, Any], progress: bool | OnProgress
 ) -> Summary:
-    """Gathers statistics of every molecule.
-
-    Args:
-        paths: files and folders, as one data set.
-        options: ``cutoff``, ``features``, and options of ``AtpDataset``.
-        progress: show a bar, or a function called with the number of molecules done since the last
-            call.
-        remote: access to URLs.
-
-    Returns:
-        ``Statistics``, with a histogram of sizes in the text.
-    """
-    of_dataset = {"access": "sequential", **options}
-    asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
-    found = open_files(paths, remote, **of_dataset).statistics(progress, **asked)
-    place = None
-    if found.max_force_molecule is not None:
-        place = place_of(paths, found.max_force_molecule, remote)
-    return Summary.of_statistics(found, place)
+    """Gathers statistics of every molecule."""
+    options = {"access": "sequential", **options}
+    return Summary.of_molecules(partial(_open, places), options, progress)
 
 
-def compact(paths: Sequence[str], target: str, options: CompactOptions) -> Compaction:
+def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> Compaction:
     """Copies the molecules of files, and of those in folders, to one new file."""
     from atompack_torch.formats.atp.compaction import compact as compact_files
     from atompack_torch.formats.atp.dataset import AtpDataset
 
-    files = [file for path in paths for file in files_of(path)]
-    before = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
+    remote, files = target.remote, _files(places)
+    is_source = target.path in [place.path for place in places]
+    if is_url(target.path) and is_source and target.path not in files:
+        raise ValueError(f"{target.shown}: expected a new file, got a folder of .atp files")
+    before = sum(Place(file, remote).stored_bytes() for file in files)
+    access: dict[str, Any] = {"storage_options": remote}
     codec, level, order, progress, num_threads, _ = options
     compact_files(
-        files, target, codec, order, level=level, num_threads=num_threads, progress=progress
+        files,
+        target.path,
+        codec,
+        order,
+        level=level,
+        num_threads=num_threads,
+        progress=progress,
+        **access,
     )
-    return Compaction(len(AtpDataset(target)), "molecules", before, Path(target).stat().st_size)
+    with AtpDataset(target.path, **access) as dataset:
+        return Compaction(len(dataset), "molecules", before, target.stored_bytes())
 
 
-def open_files(
-    paths: Sequence[str], remote: RemoteFiles | None = None, **options: Any
-) -> AtpDataset:
-    """Opens files, and those in folders, as one data set.
+def _files(places: Sequence[Place]) -> list[str]:
+    return [file for place in places for file in files_of(place.path, place.remote)]
 
-    Args:
-        paths: files and folders.
-        remote: access to URLs.
-        **options: options of ``AtpDataset``.
 
-    Returns:
-        The data set.
-
-    Raises:
-        WrongOptionError: no file has a label named in an option.
-    """
+def _open(places: Sequence[Place], **options: Any) -> AtpDataset:
+    """Opens files, and those in folders, as one data set."""
     from atompack_torch.formats.atp.dataset import AtpDataset
 
-    files = [file for path in paths for file in files_of(path, remote)]
-    if remote is not None:
-        options["storage_options"] = remote
+    files = _files(places)
+    options["storage_options"] = places[0].remote
     try:
         return AtpDataset(files[0] if len(files) == 1 else files, **options)
     except FieldError as error:
         raise WrongOptionError(str(error)) from None
 
 
-def describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
+def _describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
     """Describes one file; if it cannot be read, gives only the slots and ``error``."""
     path, store = remote.location(file)
     slots = [
@@ -250,86 +158,6 @@ def describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
     }
 
 
-def count_labels(source: MoleculeSource, full: bool, progress: bool | OnProgress) -> Labels:
-    """Counts labels in all records, or in a sample of a large data set.
-
-    Args:
-        source: the molecules.
-        full: read all records, however many there are.
-        progress: show a bar, or a function called with the number of records done since the last
-            call.
-
-    Returns:
-        The counts.
-
-    Raises:
-        CorruptFileError: a record is damaged.
-    """
-    sample = None if full or len(source) <= _SAMPLE else _sample(len(source))
-    n_looked_at = len(source) if sample is None else len(sample)
-    with reporting(progress if full else False, 2 * n_looked_at, "statistics") as report:
-        molecules = _coverage(source, sample, report)
-        present = _coverage(NanIsMissingSource(source), sample, report)
-    nan = {name: n - present.get(name, 0) for name, n in molecules.items()}
-    return Labels(molecules, {k: n for k, n in nan.items() if n}, n_looked_at, sample is None)
-
-
-def _coverage(source: MoleculeSource, sample: Any, report: OnProgress | None) -> dict[str, int]:
-    no_references = [0.0] * 256
-    threads = available_threads(None)
-    counting = StatisticsPass(source, BatchRequest(), sample, no_references, None, threads)
-    for _ in steps(counting, report):
-        pass
-    fields = counting.found()["coverage"]
-    names = public_names([FieldId(scope, key) for scope, key, *_ in fields], RESERVED)
-    return {name: field[3] for name, field in zip(names, fields, strict=True)}
-
-
-def _sample(n: int) -> Any:
-    """Samples one molecule from each of equal parts of ``n``, deterministically."""
-    edges = np.arange(_SAMPLE + 1, dtype=np.int64) * n // _SAMPLE
-    share = np.random.default_rng(0).random(_SAMPLE)
-    return edges[:-1] + (share * np.diff(edges)).astype(np.int64)
-
-
-def _source(files: list[str], remote: RemoteFiles) -> MoleculeSource:
-    readers = []
-    for file in files:
-        path, store = remote.location(file)
-        readers.append(AtpReader(path, snapshot_of(file, remote), "read", False, store))
-    return readers[0] if len(readers) == 1 else ConcatSource(readers)
-
-
-def schema_of(source: MoleculeSource) -> dict[str, Any]:
-    """Describes the fields of a batch: name → dtype, level and shape of one row."""
-    request = BatchRequest()
-    outputs = request.output_fields(source)
-    names = public_names([FieldId(scope, key) for scope, key, *_ in outputs], RESERVED)
-    schema: dict[str, Any] = {
-        "positions": {"dtype": request.positions(source), "level": "atom", "shape": (3,)},
-        "atomic_numbers": {"dtype": "int64", "level": "atom", "shape": ()},
-    }
-    for name, (_, _, level, dtype, shape) in zip(names, outputs, strict=True):
-        schema[name] = {"dtype": dtype, "level": level, "shape": shape}
-    return schema
-
-
-def _sum(values: Any) -> int | None:
-    numbers = list(values)
-    return None if None in numbers else sum(numbers)
-
-
-def place_of(paths: Sequence[str], number: int, remote: RemoteFiles | None) -> str:
-    """Describes a molecule, given its global index, by file and index in that file."""
-    access = remote or RemoteFiles()
-    for file in (file for path in paths for file in files_of(path, remote)):
-        n_molecules = snapshot_of(file, access).n_molecules
-        if number < n_molecules:
-            return f"{access.shown(file)}: molecule {number}"
-        number -= n_molecules
-    raise AssertionError("the statistics name a molecule that no file has")
-
-
 def _text(described: dict[str, Any]) -> str:
     files, labels = described["files"], described["labels"]
     name = f"{len(files)} files" if len(files) > 1 else printable(files[0]["path"])
@@ -344,6 +172,14 @@ def _text(described: dict[str, Any]) -> str:
         lines.append(f"  {_space_text(described)}")
     lines += [_file_text(file, with_counts=len(files) > 1) for file in files]
     return "\n".join(lines)
+
+
+def _source(files: list[str], remote: RemoteFiles) -> MoleculeSource:
+    readers = []
+    for file in files:
+        path, store = remote.location(file)
+        readers.append(AtpReader(path, snapshot_of(file, remote), "read", False, store))
+    return readers[0] if len(readers) == 1 else ConcatSource(readers)
 
 
 def _nan_lines(labels: dict[str, Any] | None) -> list[str]:
@@ -391,3 +227,97 @@ def _space_text(space: dict[str, Any]) -> str:
         f"(uncompressed {space['uncompressed_bytes']:,}), schema {space['schema_bytes']:,}, "
         f"index {space['index_bytes']:,}, dead {dead}, tail {space['tail_bytes']:,}"
     )
+
+
+_File = tuple[str, FileStore | None]  # for native readers
+
+
+def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
+    """Reads every record of files, and of those in folders, with all checks.
+
+    Headers, schema, index, every record and every value in it are checked against the format, and
+    all violations are listed. ``.atp`` records carry no checksums, so an altered number that is
+    still a valid number cannot be detected. Warnings concern a damaged header slot for which
+    another one substitutes, bytes after the last commit, overlapping records, and NaN or infinite
+    values.
+
+    Args:
+        places: files and folders.
+        max_faults: list at most this many; the others are only counted.
+        progress: show a bar, or a function called with the number of molecules done since the last
+            call.
+
+    Returns:
+        The faults and warnings.
+
+    Raises:
+        OSError: a file cannot be opened.
+    """
+    files = [
+        place.remote.location(file)
+        for place in places
+        for file in files_of(place.path, place.remote)
+    ]
+    result = Verification([name for name, _ in files], Counter(molecules=0, bytes=0))
+    of_files = {file: Verification([]) for file in files}
+    snapshots = {file: _snapshot_of(file, of_files[file], max_faults) for file in files}
+    total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
+    with reporting(progress, total, "verifying") as report:
+        for file, snapshot in snapshots.items():
+            for fault in of_files[file].faults:
+                result.add_fault(fault, max_faults)
+            result.warnings += of_files[file].warnings
+            if snapshot is None:
+                continue
+            try:
+                if _check_overlap(file, snapshot, result, max_faults):
+                    reader = AtpReader(file[0], snapshot, "read", False, file[1])
+                    within = partial(_in_file, file[0])
+                    check_records(reader, result, max_faults, report, within, f"{file[0]}: ")
+            except AtompackError as error:  # concerns the whole file
+                result.add_fault(Fault(file[0], None, str(error)), max_faults)
+    return result
+
+
+def _in_file(file: str, molecule: int) -> tuple[str, int]:
+    return file, molecule
+
+
+def _snapshot_of(place: _File, result: Verification, max_faults: int) -> AtpSnapshot | None:
+    file, store = place
+    try:
+        with formats.opening(file):
+            snapshot = AtpSnapshot.take(file, store)
+    except AtompackError as error:
+        result.add_fault(Fault(file, None, str(error)), max_faults)
+        return None
+    for slot, (_, _, problem) in zip("AB", describe_slots(file, store), strict=True):
+        if problem is not None:
+            result.warnings.append(
+                f"{file}: header slot {slot} is damaged, the other one is used: {problem}"
+            )
+    if (tail := snapshot.file_bytes - snapshot.committed_bytes) > 0:
+        result.warnings.append(
+            f"{file}: {tail} bytes behind the last commit are no part of the data"
+            f" (offset {snapshot.committed_bytes})"
+        )
+    return snapshot
+
+
+def _check_overlap(
+    place: _File, snapshot: AtpSnapshot, result: Verification, max_faults: int
+) -> bool:
+    """True if the records may be read; with many that share bytes, it could take forever."""
+    file, store = place
+    space = AtpSpaceUse.measure(file, snapshot, store)
+    if space.stored_bytes <= space.record_area:
+        return True
+    message = (
+        f"{file}: index: records lie over one another: expected at most {space.record_area} "
+        f"bytes, got {space.stored_bytes}"
+    )
+    if space.stored_bytes <= 2 * space.record_area:
+        result.warnings.append(message)
+        return True
+    result.add_fault(Fault(file, None, message), max_faults)
+    return False

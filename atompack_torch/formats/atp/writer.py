@@ -13,16 +13,15 @@ from atompack_torch import _native, formats
 from atompack_torch.batch import columns
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.errors import APPEND_OR_REPLACE, CorruptFileError, file_exists, is_closed
-from atompack_torch.formats.writer_base import WriterBase
+from atompack_torch.errors import APPEND_OR_REPLACE, CorruptFileError, file_exists
+from atompack_torch.formats.writer_base import StagedWriter
 from atompack_torch.options import WriterOptions, checked_path, is_url
 from atompack_torch.remote.staging import StagedFile, naming
-from atompack_torch.remote.urls import shown_url
 
 Codec = Literal["none", "lz4", "zstd"]
 
 
-class AtpWriter(WriterBase):
+class AtpWriter(StagedWriter):
     """Appends molecules to an ``.atp`` file, commit by commit.
 
         with AtpWriter("data.atp", codec="zstd") as writer:
@@ -86,12 +85,10 @@ class AtpWriter(WriterBase):
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
         options = WriterOptions(mode=mode, codec=codec, level=level, num_threads=num_threads)
-        self._staged: StagedFile | None = None
-        self._shown: Path | str
         if isinstance(path, str) and is_url(path):
-            self._staged = StagedFile(path, mode, storage_options, instead=APPEND_OR_REPLACE)
-            self._path, self._shown = str(self._staged.path), path
-            mode = "x" if self._staged.is_new else "a"
+            staged = StagedFile(path, mode, storage_options, instead=APPEND_OR_REPLACE)
+            self._staged, self._path, self._shown = staged, str(staged.path), path
+            mode = "x" if staged.is_new else "a"
         else:
             self._path = os.path.realpath(checked_path(path))
             self._shown = Path(self._path)
@@ -180,57 +177,14 @@ class AtpWriter(WriterBase):
         """
         self._opened().commit(publish=True)
 
-    def close(self) -> None:
-        """Commits and closes the file, and uploads that of a URL; further calls do nothing.
-
-        Raises:
-            FileExistsError: ``mode="x"``, and the object was created meanwhile.
-            OSError: writing or uploading failed. ``ESTALE``: ``mode="a"``, and the object was
-                replaced meanwhile. The call can be repeated.
-        """
-        if self._native.is_open:
-            self._native.close()
-        if self._staged is not None:
-            self._staged.publish()
-            self._staged = None
-
-    def discard(self) -> None:
-        """Closes the file as of the last commit.
-
-        A file that this writer created and never committed to is removed; of a URL nothing is
-        uploaded.
-        """
-        if self._native.is_open:
-            self._native.discard()
-        if self._staged is not None:
-            self._staged.discard()
-            self._staged = None
-
-    def _opened(self) -> _native.AtpWriter:
-        if not self._native.is_open:
-            raise is_closed(self.path)
-        return self._native
-
     def __len__(self) -> int:
         """Number of molecules in the file, including uncommitted ones."""
-        return self._opened().n_molecules
-
-    @property
-    def path(self) -> Path | str:
-        """Absolute path of the file, symbolic links resolved; the unchanged URL of an object."""
-        return self._shown
+        return int(self._opened().n_molecules)
 
     @property
     def codec(self) -> str:
         """Codec of the file."""
-        return self._opened().codec
-
-    def _is_unfinished(self) -> bool:
-        native = getattr(self, "_native", None)
-        return native is not None and native.is_open
-
-    def __repr__(self) -> str:
-        return f"AtpWriter({shown_url(str(self._shown))!r})"
+        return str(self._opened().codec)
 
 
 def _runs(molecules: Any) -> Iterator[columns.StoredRun]:

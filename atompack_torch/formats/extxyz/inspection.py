@@ -1,7 +1,7 @@
 """Description of extended XYZ files."""
 
 from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
-from atompack_torch.formats.parsed_inspection import ParsedEntry
+from atompack_torch.formats.molecule_inspection import ParsedEntry
 
 _ENTRY = ParsedEntry(ExtxyzDataset)
 open_dataset = _ENTRY.open_dataset

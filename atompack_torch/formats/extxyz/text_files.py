@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.matching import format_of_bytes
+from atompack_torch.formats.recognition import format_of_bytes
 
 STDIN = "-"
 _PIECE_BYTES = 1 << 20

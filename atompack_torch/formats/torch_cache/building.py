@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import glob
+import hashlib
 import os
+import stat
+import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +19,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from atompack_torch._core import CacheBuilder, CacheHeader, EncodedEntries, use_one_thread
+from atompack_torch._core import (
+    CacheBuilder,
+    CacheHeader,
+    EncodedEntries,
+    encode_cache_entries,
+    use_one_thread,
+)
+from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.sweeping import OnProgress, reporting
@@ -27,7 +37,7 @@ from atompack_torch.errors import (
     WriterLockedError,
     file_exists,
 )
-from atompack_torch.fields import GEOMETRY
+from atompack_torch.fields import DERIVATIVES, GEOMETRY, centers_of
 from atompack_torch.formats.torch_cache.build_identity import (
     BuildOptions,
     Descriptor,
@@ -36,14 +46,60 @@ from atompack_torch.formats.torch_cache.build_identity import (
     source_of,
 )
 from atompack_torch.formats.torch_cache.dataset import TorchCache
-from atompack_torch.formats.torch_cache.entries import encode
-from atompack_torch.formats.torch_cache.remote_building import build_at_url
 from atompack_torch.options import (
     absolute_path,
     is_url,
     part_range,
     threads_or_cores,
 )
+from atompack_torch.remote.staging import Options, StagedFile, TemporaryFolder
+
+
+def build_at_url(
+    build: Callable[[Path], object], url: str, storage_options: Options, *, progress: bool
+) -> TorchCache:
+    """Builds a cache in the temporary folder and uploads it.
+
+    The folder of an interrupted build has a name that depends on the URL alone, so that the next
+    build for the URL finds its files.
+
+    Args:
+        build: makes the file.
+        url: the URL of the object, which must not exist.
+        storage_options: options of the store.
+        progress: show the progress of long transfers on terminals.
+
+    Returns:
+        The cache, open, as a local file that goes with the process.
+    """
+    staged = StagedFile(url, "x", storage_options, instead="choose another name", progress=progress)
+    try:
+        folder = _folder_of(url)
+        build(folder / staged.path.name)
+        (folder / staged.path.name).replace(staged.path)
+        folder.rmdir()
+        local = TemporaryFolder()
+        copy = local.path / staged.path.name
+        os.link(staged.path, copy)
+    except BaseException:
+        staged.discard()
+        raise
+    staged.publish()
+    cache = TorchCache(copy)
+    cache._folder = local
+    return cache
+
+
+def _folder_of(url: str) -> Path:
+    """Makes the folder for builds of a URL, which belongs to this user alone."""
+    name = f"atompack-cache-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:24]}"
+    folder = Path(tempfile.gettempdir()) / name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise PermissionError(f"{folder}: expected a folder of this user alone")
+    return folder
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -214,7 +270,8 @@ class BuildJob:
             self.fill(builder, parts[rank].entries, quiet)
         with _all_ranks(world):
             if rank == 0:
-                self._join(parts)
+                with self.open(self.target, resume=False) as whole:
+                    self.join(parts, whole, "all ranks must see the same folder")
                 self.sweep()
 
     def part(self, rank: int, world: int) -> CachePart:
@@ -261,17 +318,27 @@ class BuildJob:
                 raise
             builder.checkpoint()
 
-    def _join(self, parts: Sequence[CachePart]) -> None:
-        with self.open(self.target, resume=False) as whole:
-            for path, entries in parts:
-                whole.absorb(path, self.fingerprint)
-                if len(whole) != entries.stop:
-                    got = len(whole) - entries.start
-                    raise CorruptFileError(
-                        f"{path}: expected {len(entries)} entries of its rank, got {got}: all "
-                        "ranks must see the same folder"
-                    )
-            whole.finish()
+    def join(self, parts: Sequence[CachePart], whole: CacheBuilder, advice: str) -> None:
+        """Moves parts into the whole file, which may hold some of them, and completes it.
+
+        Args:
+            parts: all parts, in order.
+            whole: the open file.
+            advice: what to do about a part that is not complete.
+
+        Raises:
+            CorruptFileError: a part is not complete.
+        """
+        for path, entries in parts:
+            if entries.stop <= len(whole):
+                continue
+            whole.absorb(path, self.fingerprint, max(len(whole) - entries.start, 0))
+            if len(whole) != entries.stop:
+                got = len(whole) - entries.start
+                raise CorruptFileError(
+                    f"{path}: expected {len(entries)} entries, got {got}: {advice}"
+                )
+        whole.finish()
 
     def sweep(self) -> None:
         """Removes parts left by an earlier build, or begun after all were joined."""
@@ -284,7 +351,7 @@ class BuildJob:
         _check_whole(batch, len(chunk), "the data set")
         made = self.descriptor.compute(batch, derivatives=self.header.force_derivatives)
         _check_whole(made, len(chunk), "compute()")
-        return chunk, encode(made, self.header)
+        return chunk, _encode(made, self.header)
 
 
 def unfinished_parts(target: Path) -> list[Path]:
@@ -367,3 +434,73 @@ def _rank_and_world() -> tuple[int, int]:
     if not (distributed.is_available() and distributed.is_initialized()):
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
+
+
+_LABELS = {
+    "energy": torch.float64,
+    "forces": torch.float64,
+    "cell": torch.float64,
+    "pbc": torch.bool,
+}
+
+
+def _check_made(batch: MoleculeBatch, header: CacheHeader) -> None:
+    """Rejects fields whose shapes contradict ``compat``."""
+    for name, shape in _shapes(batch, header).items():
+        expected = (torch.int64,) if name.endswith("_idx") else (torch.float32, torch.float64)
+        value = batch[name]
+        if tuple(value.shape) != shape or value.dtype not in expected:
+            raise FieldError(
+                f"compute: expected {expected[-1]} of shape {shape}, got {value.dtype} of "
+                f"{tuple(value.shape)} (field {name!r})"
+            )
+        if name.endswith("_idx"):
+            _check_atoms(batch, name)
+
+
+def _shapes(batch: MoleculeBatch, header: CacheHeader) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    if header.features:
+        shapes["features"] = (len(batch.positions), header.n_features)
+    for name in DERIVATIVES if header.force_derivatives else ():
+        rows = len(batch[centers_of(name)])
+        if name.endswith("_idx"):
+            shapes[name] = (rows,)
+        elif not name.endswith("typespin"):
+            n = header.n_radial if name.startswith("radial") else header.n_angular
+            shapes[name] = (rows, n, 3)
+        elif header.multi:
+            shapes[name] = (rows,)
+    return shapes
+
+
+def _check_atoms(batch: MoleculeBatch, name: str) -> None:
+    """Checks that rows are ordered by molecule and refer only to atoms of their own molecule."""
+    atoms, centers = batch[name], batch[centers_of(name)]
+    inside = bool(((atoms >= 0) & (atoms < len(batch.positions))).all())
+    if not inside or not torch.equal(batch.batch[atoms], batch.batch[centers]):
+        raise FieldError(f"compute: expected atoms of one molecule in a row (field {name!r})")
+    if name == centers_of(name) and bool((batch.batch[atoms].diff() < 0).any()):
+        raise FieldError(f"compute: expected rows molecule by molecule (field {name!r})")
+
+
+def _encode(batch: MoleculeBatch, header: CacheHeader) -> EncodedEntries:
+    """Encodes a batch, which must have all fields that the header declares."""
+    _check_made(batch, header)
+    columns: dict[str, Tensor | None] = {
+        "ptr": batch.ptr,
+        "positions": batch.positions.double().contiguous(),
+        "atomic_numbers": batch.atomic_numbers,
+    }
+    for name, dtype in _LABELS.items():
+        if name in batch:
+            columns[name] = batch[name].to(dtype).contiguous()
+            columns[f"{name}_mask"] = batch.mask(name).contiguous()
+    if header.features:
+        columns["features"] = batch.features.contiguous()
+    if header.force_derivatives:
+        columns |= {name: batch[name].contiguous() for name in DERIVATIVES if name in batch}
+        columns["edge_ptr"] = batch._first_rows("radial_center_idx")
+        columns["triplet_ptr"] = batch._first_rows("angular_center_idx")
+    names = list(batch["name"]) if "name" in batch else []
+    return encode_cache_entries(columns, names, list(SYMBOLS), header)

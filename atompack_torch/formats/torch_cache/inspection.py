@@ -19,7 +19,6 @@ from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import plain, table
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.options import absolute_path, is_url
-from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.local_copies import local_copy
 from atompack_torch.remote.staging import naming
 from atompack_torch.remote.urls import shown_url
@@ -50,96 +49,51 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
         return TorchCacheDataset(path, **options)
 
 
-def describe(
-    paths: Sequence[str],
-    full: bool = False,
-    progress: bool | OnProgress = False,
-    remote: RemoteFiles | None = None,
-) -> Description:
+def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
     """Describes files from their indexes; no row is read."""
     files: list[dict[str, Any]] = []
     errors = []
-    for path in paths:
+    for place in places:
         try:
-            with _local_file(path, remote) as local:
-                files.append(_document(local) | {"path": Place(path, remote).shown})
+            with _local_file(place) as local:
+                files.append(_document(local) | {"path": place.shown})
         except AtompackError as error:
-            files.append({"path": Place(path, remote).shown, "error": str(error)})
+            files.append({"path": place.shown, "error": str(error)})
             errors.append(str(error))
     return Description({"files": files}, "\n".join(map(_text, files)), errors)
 
 
-def head(
-    paths: Sequence[str],
-    n: int,
-    fields: Sequence[str] | None = None,
-    remote: RemoteFiles | None = None,
-) -> Head:
+def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
     """Reads the first molecules of each file."""
     options = {} if fields is None else {"fields": fields}
-    datasets = (open_dataset(path, options | Place(path, remote).options) for path in paths)
+    datasets = (open_dataset(place.path, options | place.options) for place in places)
     return Head.of_molecules(datasets, n)
 
 
-def verify(
-    paths: Sequence[str],
-    max_faults: int,
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
-) -> Verification:
-    """Reads one file with all checks, and recomputes its rows.
-
-    Args:
-        paths: one file.
-        max_faults: maximum number of faults to list.
-        progress: show a bar, or a function called with the number of entries done since the last
-            call.
-        remote: access to URLs.
-
-    Returns:
-        The faults and differences.
-
-    Raises:
-        TypeError: several files.
-    """
+def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
+    """Reads one file with all checks, and recomputes its rows; several are a ``TypeError``."""
     from atompack_torch.formats.torch_cache.verification import verify_cache
 
-    path = _one_of(paths)
-    with _local_file(path, remote) as local:
+    place = _one_of(places)
+    with _local_file(place) as local:
         found = verify_cache(local, max_faults=max_faults, progress=progress)
-    if is_url(path):
-        found = found.renamed(local, shown_url(path))
+    if is_url(place.path):
+        found = found.renamed(local, place.shown)
     if any(fault.message.endswith(_NO_ENTRIES) for fault in found.faults):
-        raise _other_kind(path)
+        raise _other_kind(place.path)
     return found
 
 
 def statistics(
-    paths: Sequence[str],
-    options: Mapping[str, Any],
-    progress: bool | OnProgress,
-    remote: RemoteFiles | None = None,
+    places: Sequence[Place], options: Mapping[str, Any], progress: bool | OnProgress
 ) -> Summary:
-    """Gathers statistics of every molecule of one file.
+    """Gathers statistics of every molecule of one file; several are a ``TypeError``."""
+    place = _one_of(places)
 
-    Args:
-        paths: one file.
-        options: ``cutoff``, ``features``, and options of ``TorchCacheDataset``.
-        progress: show a bar, or a function called with the number of molecules done since the last
-            call.
-        remote: access to URLs.
+    def open_with(**given: Any) -> TorchCacheDataset:
+        return open_dataset(place.path, given | place.options)
 
-    Returns:
-        ``Statistics``, with a histogram of sizes in the text.
-
-    Raises:
-        TypeError: several files.
-    """
-    path = _one_of(paths)
-    of_dataset = dict(options)
-    asked = {name: of_dataset.pop(name) for name in ("cutoff", "features") if name in of_dataset}
-    dataset = open_dataset(path, of_dataset | Place(path, remote).options)
-    return Summary.of_statistics(dataset.statistics(progress, **asked))
+    return Summary.of_molecules(open_with, options, progress)
 
 
 def _one_of(paths: Sequence[Any]) -> Any:
@@ -160,13 +114,13 @@ def _other_kind(path: Any) -> UnsupportedFormatError:
 
 
 @contextmanager
-def _local_file(path: str, remote: RemoteFiles | None) -> Iterator[str]:
+def _local_file(place: Place) -> Iterator[str]:
     """Downloads a file of a URL for the block; errors name the URL."""
-    if not is_url(path):
-        yield path
+    if not is_url(place.path):
+        yield place.path
         return
-    copy = local_copy(remote or RemoteFiles(), path)
-    with naming(path, copy.path):
+    copy = local_copy(place.remote, place.path)
+    with naming(place.path, copy.path):
         yield copy.path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from atompack_torch._core import CacheBuilder
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.errors import CorruptFileError, WriterLockedError
+from atompack_torch.errors import WriterLockedError
 from atompack_torch.formats.torch_cache.build_identity import BuildOptions, Descriptor
 from atompack_torch.formats.torch_cache.building import BuildJob, CachePart, unfinished_parts
 from atompack_torch.formats.torch_cache.dataset import TorchCache
@@ -104,7 +104,7 @@ def _join_if_complete(job: BuildJob, parts: list[CachePart]) -> list[int]:
             with job.open(job.target, resume=True) as whole:
                 missing = _missing(job, parts, len(whole))
                 if not missing:
-                    _join(job, parts, whole)
+                    job.join(parts, whole, "build this part again")
                 elif not len(whole):
                     whole.discard()
         except WriterLockedError:  # another process looks, or joins
@@ -136,18 +136,3 @@ def _is_complete(job: BuildJob, part: CachePart) -> bool:
             return len(builder) == len(part.entries)
     except WriterLockedError:  # it is being built
         return False
-
-
-def _join(job: BuildJob, parts: list[CachePart], whole: CacheBuilder) -> None:
-    for part in parts:
-        if part.entries.stop <= len(whole):
-            continue
-        n_known = max(len(whole) - part.entries.start, 0)
-        whole.absorb(part.path, job.fingerprint, n_known)
-        if len(whole) != part.entries.stop:
-            got = len(whole) - part.entries.start
-            raise CorruptFileError(
-                f"{part.path}: expected {len(part.entries)} entries, got {got}: build this part "
-                "again"
-            )
-    whole.finish()

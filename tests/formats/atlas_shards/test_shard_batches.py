@@ -162,7 +162,7 @@ def test_the_native_core_makes_them(
         raise AssertionError(f"{kind.__name__}: one by one")
 
     monkeypatch.setattr(
-        "atompack_torch.formats.atlas_shards.opening.OpenShards.collate_in_python", refuse
+        "atompack_torch.formats.atlas_shards.dataset.OpenShards.collate_in_python", refuse
     )
     dataset.batch(range(10))
 
@@ -227,7 +227,7 @@ def test_a_batch_of_a_subset_is_one_native_call(
     def refuse(*arguments: Any) -> Any:
         raise AssertionError("another native call")
 
-    monkeypatch.setattr("atompack_torch.formats.atlas_shards.opening.read_example", refuse)
+    monkeypatch.setattr("atompack_torch.formats.atlas_shards.dataset.read_example", refuse)
     for name in ("resolve_indices", "resolve_index"):
         monkeypatch.setattr(f"atompack_torch.formats.atlas_shards.dataset.{name}", refuse)
     assert_same(subset.batch([2, 0]), collated([reference[9], reference[40]], [9, 40]))

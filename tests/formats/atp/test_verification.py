@@ -31,7 +31,7 @@ from reference.fixture_files import names_of
 
 import atompack_torch as apt
 from atompack_torch.formats import verification
-from atompack_torch.formats.atp import verification as atp_verification
+from atompack_torch.formats.atp import inspection
 
 NewPath = Callable[[], Path]
 NAMES = names_of("atp/*", ".atp")
@@ -267,14 +267,14 @@ def test_records_that_lie_over_one_another(new_path: NewPath) -> None:
 
 def test_a_file_that_shrinks(new_path: NewPath, monkeypatch: pytest.MonkeyPatch) -> None:
     path = damaged_file(new_path(), 50, [])
-    seen = atp_verification.describe_slots
+    seen = inspection.describe_slots
 
     def cut(file: str, *store: Any) -> list[tuple[int, int, None] | tuple[None, None, str]]:
         slots = seen(file, *store)
         os.truncate(file, 9000)
         return slots
 
-    monkeypatch.setattr(atp_verification, "describe_slots", cut)
+    monkeypatch.setattr(inspection, "describe_slots", cut)
     (fault,) = apt.verify(path).faults
     assert "shrank" in fault.message
     assert fault.molecule is None

@@ -174,7 +174,7 @@ def test_ranks_that_do_not_see_the_same_folder(
     ]
     first, second = [script.wait() for script in running]
     assert "CorruptFileError" in first.stdout, (first, second)
-    assert "expected 200 entries of its rank, got 0" in first.stdout
+    assert "expected 200 entries, got 0: all ranks must see" in first.stdout
     assert "rank 0 failed: CorruptFileError" in second.stdout
     assert not target.exists()
 

@@ -9,10 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from atompack_torch.cli._colors import styled
-from atompack_torch.cli._options import add_codec, add_json, option_of
-from atompack_torch.cli._output import UsageError, print_json
-from atompack_torch.cli._storage_options import add_storage_options, storage_options_of
+from atompack_torch.cli._arguments import (
+    JSON,
+    STORAGE_OPTIONS,
+    Argument,
+    argument,
+    codec_and_level,
+    flag,
+    group,
+    integer,
+    option_of,
+    storage_options_of,
+)
+from atompack_torch.cli._output import UsageError, print_json, styled
 from atompack_torch.errors import AtompackError, printable
 from atompack_torch.formats import FORMATS
 from atompack_torch.options import ChangeOptions
@@ -28,11 +37,14 @@ _SHARDS = {
 }
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the report and for URLs."""
-    add_json(parser)
-    add_storage_options(parser)
-    parser.add_argument("--quiet", action="store_true", help="show no progress bar and no report")
+KEYS = argument(
+    "--key",
+    action="append",
+    default=[],
+    metavar="KEY=NAME",
+    help="read KEY of the source as the label or property NAME; may be repeated",
+)
+OUTPUT = (JSON, STORAGE_OPTIONS, flag("--quiet", "show no progress bar and no report"))
 
 
 def add_formats(parser: argparse.ArgumentParser, *others: str) -> None:
@@ -42,56 +54,48 @@ def add_formats(parser: argparse.ArgumentParser, *others: str) -> None:
         parser: parser of the command.
         *others: further formats of targets, for the help text.
     """
-    group = parser.add_argument_group("formats")
     sources = dict.fromkeys(known.source for known in FORMATS if known.source)
     targets = [*(known.source for known in FORMATS if known.is_target), *others]
-    group.add_argument(
+    source = argument(
         "--from",
         dest="source_format",
         metavar="FORMAT",
         help=f"format of the sources: {', '.join(sources)}, or ase:NAME with ASE's name "
         "(default: detected)",
     )
-    group.add_argument(
+    target = argument(
         "--to",
         dest="target_format",
         metavar="FORMAT",
         help=f"format of the target: {', '.join(targets)} (default: by its suffix)",
     )
-    defaults = "none for an .atp" + (", zstd for a store" if others else "")
-    add_codec(group, defaults, "3", 3)
-    shards = parser.add_argument_group("shards")
-    for name, text in _SHARDS.items():
-        shards.add_argument(f"--{name}", type=int, metavar="N", help=text)
+    codec = "none for an .atp" + (", zstd for a store" if others else "")
+    group("formats", source, target, codec_and_level(codec, "3", 3))(parser)
+    group("shards", *(integer(f"--{name}", text) for name, text in _SHARDS.items()))(parser)
 
 
-def add_keys(parser: argparse._ActionsContainer) -> None:
-    """Adds the option for names of fields in the source."""
-    parser.add_argument(
-        "--key",
-        action="append",
-        default=[],
-        metavar="KEY=NAME",
-        help="read KEY of the source as the label or property NAME; may be repeated",
-    )
-
-
-def add_changes(parser: argparse._ActionsContainer, *names: str) -> None:
-    """Adds options of ``ChangeOptions``.
+def changes(*names: str) -> Argument:
+    """Returns a function that adds options of ``ChangeOptions``.
 
     Args:
-        parser: parser of the command, or a group of its options.
         *names: names of their fields; empty: all.
+
+    Returns:
+        The function.
     """
-    for option in fields(ChangeOptions):
-        if names and option.name not in names:
-            continue
-        kind: dict[str, Any] = {"choices": option.metadata["choices"] or None}
-        if option.default is False:
-            kind = {"action": "store_true"}
-        elif not kind["choices"]:
-            kind = {"metavar": "UNIT"}
-        parser.add_argument(option_of(option.name), help=option.metadata["help"], **kind)
+
+    def add(parser: Any) -> None:
+        for option in fields(ChangeOptions):
+            if names and option.name not in names:
+                continue
+            kind: dict[str, Any] = {"choices": option.metadata["choices"] or None}
+            if option.default is False:
+                kind = {"action": "store_true"}
+            elif not kind["choices"]:
+                kind = {"metavar": "UNIT"}
+            parser.add_argument(option_of(option.name), help=option.metadata["help"], **kind)
+
+    return add
 
 
 def changes_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -101,12 +105,12 @@ def changes_of(options: argparse.Namespace) -> dict[str, Any]:
     return {name: given[name] for name in names if given.get(name)}
 
 
-def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """Adds all options of a command that writes structures to new files."""
-    add_output(parser)
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
-    add_formats(parser)
-    add_changes(parser, "keep_units")
+TARGET_OPTIONS = (
+    *OUTPUT,
+    flag("--overwrite", "replace files that exist"),
+    add_formats,
+    changes("keep_units"),
+)
 
 
 def target_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -205,17 +209,21 @@ def show_report(options: argparse.Namespace, report: Report) -> None:
             print_report(report)
 
 
-def run_writer(options: argparse.Namespace, write: Callable[..., Report]) -> int:
+def run_writer(
+    options: argparse.Namespace, write: Callable[..., Report], *arguments: object
+) -> int:
     """Runs a command that writes one target, and prints its report.
 
     Args:
         options: the parsed options.
-        write: takes the arguments of ``target_options``, and returns the report.
+        write: takes source, target, the arguments and those of ``target_options``; returns the
+            report.
+        *arguments: what it does with the source.
 
     Returns:
         The exit status.
     """
     with writing_errors():
-        report = write(**target_options(options))
+        report = write(options.source, options.target, *arguments, **target_options(options))
     show_report(options, report)
     return 0

@@ -1,0 +1,196 @@
+"""Commands that write some structures of a data set, or some of their fields."""
+
+from __future__ import annotations
+
+import argparse
+
+from atompack_torch.cli._arguments import Command, argument, integer, source_and_target
+from atompack_torch.cli._output import UsageError, print_json
+from atompack_torch.cli._writing import (
+    KEYS,
+    TARGET_OPTIONS,
+    pairs_of,
+    print_report,
+    run_writer,
+    target_options,
+    writing_errors,
+)
+from atompack_torch.errors import printable
+
+_SOURCE_AND_TARGET = source_and_target(
+    "a file or folder, or a URL", "the file to write, or its URL", several=False
+)
+
+
+class Drop(Command):
+    """Writes all structures to a new file, without some fields.
+
+      atompack-torch drop all.atp small.atp charges velocities
+      atompack-torch drop all.atp small.atp properties/dipole
+
+    Keys are names of labels and properties, as `atompack-torch info` lists them.
+    """
+
+    name = "drop"
+    help = "write a data set without some fields"
+    arguments = (
+        _SOURCE_AND_TARGET,
+        argument("field", nargs="+", metavar="KEY", help="labels and properties"),
+        KEYS,
+        *TARGET_OPTIONS,
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        from atompack_torch.conversion.selecting import drop
+
+        return run_writer(options, drop, options.field)
+
+
+class Filter(Command):
+    """Writes the structures for which an expression is true to a new file.
+
+      atompack-torch filter all.atp good.atp "energy / n_atoms < -3 and max_force < 10"
+      atompack-torch filter md.extxyz iron.atp "'Fe' in elements and n_atoms <= 200"
+      atompack-torch filter all.atp runs.atp "startswith(name, 'run 1') and has(forces)"
+
+    Expressions have the syntax of Python: numbers, strings, comparisons, and, or, not, in, arithmetic.
+    They know the fields with one value per structure by name (field('any name') if it is no
+    identifier), n_atoms, elements (elements <= {'C', 'H'}, count('Fe')), n_elements, formula, volume,
+    periodic, max_force, rms_force, index; max, min, mean, sum, any, all and norm of values of atoms and
+    vectors, as in max(norm(forces)); abs, sqrt, exp, log, isnan, startswith, endswith. Every comparison
+    with a missing or NaN value is false; has(energy) tells which structures have a label.
+    """  # noqa: E501
+
+    name = "filter"
+    help = "write the structures for which an expression is true"
+    arguments = (
+        _SOURCE_AND_TARGET,
+        argument("expression", metavar="EXPRESSION", help="the condition"),
+        KEYS,
+        *TARGET_OPTIONS,
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        from atompack_torch.conversion import selecting
+
+        return run_writer(options, selecting.filter, options.expression)
+
+
+class Rename(Command):
+    """Writes all structures to a new file, with other names for fields.
+
+      atompack-torch rename dft.extxyz dft.atp REF_energy=energy REF_forces=forces
+      atompack-torch rename all.atp new.atp energy=energy_pbe energy_r2scan=energy
+
+    A property may become a label, if its values have the shape of that label.
+    """
+
+    name = "rename"
+    help = "write a data set with other names for fields"
+    arguments = (
+        _SOURCE_AND_TARGET,
+        argument("name", nargs="+", metavar="OLD=NEW", help="old and new name of a field"),
+        *TARGET_OPTIONS,
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        from atompack_torch.conversion.selecting import rename
+
+        return run_writer(options, rename, pairs_of(options.name, "OLD=NEW"))
+
+
+class Sample(Command):
+    """Writes some structures, drawn at random without repeats, to a new file.
+
+      atompack-torch sample all.atp some.atp 1000 --seed 3
+      atompack-torch sample all.atp look.extxyz 10
+
+    They stay in their order. The same seed gives the same structures.
+    """
+
+    name = "sample"
+    help = "write some structures, drawn at random"
+    arguments = (
+        _SOURCE_AND_TARGET,
+        argument("n", type=int, metavar="N", help="number of structures"),
+        integer("--seed", "another seed, others (default: 0)", 0),
+        KEYS,
+        *TARGET_OPTIONS,
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        from atompack_torch.conversion.selecting import sample
+
+        return run_writer(options, sample, options.n, options.seed)
+
+
+class Split(Command):
+    """Splits a data set at random into several files.
+
+      atompack-torch split all.atp train.atp val.atp test.atp --fractions 0.8,0.1,0.1 --seed 1
+      atompack-torch split md.extxyz train.atp test.atp --fractions 0.9,0.1 --by trajectory
+      atompack-torch split all.atp train.extxyz test.extxyz --fractions 0.9,0.1 --by formula
+
+    With --by, structures with equal values stay together, so that frames of one trajectory are not in
+    the training and in the test set; sizes are then as near to the fractions as whole groups permit.
+    Sources and targets are of any format that `atompack-torch convert` reads and writes. Each target
+    appears when it is complete. The same seed gives the same files.
+    """  # noqa: E501
+
+    name = "split"
+    help = "split a data set into files for training, validation and test"
+    arguments = (
+        argument("source", metavar="SOURCE", help="a file or folder, or a URL"),
+        argument("target", nargs="+", metavar="TARGET", help="the files to write"),
+        argument(
+            "--fractions",
+            required=True,
+            metavar="A,B,...",
+            help="sizes of the targets, which add up to 1",
+        ),
+        integer("--seed", "another seed, other parts (default: 0)", 0),
+        argument(
+            "--by",
+            metavar="FIELD",
+            help="keep structures with the same value together: name, a property, or formula",
+        ),
+        KEYS,
+        *TARGET_OPTIONS,
+    )
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Runs the command."""
+        from atompack_torch.conversion.selecting import split
+
+        try:
+            fractions = [float(text) for text in options.fractions.split(",")]
+        except ValueError:
+            raise UsageError(
+                f"--fractions: expected numbers as in 0.9,0.1, got {options.fractions}"
+            ) from None
+        with writing_errors():
+            reports = split(
+                options.source,
+                options.target,
+                fractions,
+                options.seed,
+                options.by,
+                **target_options(options),
+            )
+        pairs = zip(options.target, reports, strict=True)
+        if options.json:
+            print_json([{"target": path, **report.as_dict()} for path, report in pairs])
+        elif not options.quiet:
+            for path, report in pairs:
+                n, atoms = report.structures_written, report.atoms_written
+                print(f"{printable(path)}: {n:,} structures, {atoms:,} atoms")
+            for line in dict.fromkeys(line for report in reports for line in report.warnings):
+                print_report(f"warnings  {line}")
+        return 0
+
+
+COMMANDS = (Drop(), Filter(), Rename(), Sample(), Split())

@@ -1,0 +1,168 @@
+"""Recognition of formats by content and by suffix: of local files, of URLs and in memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atompack_torch.formats.table import END_BYTES, FORMATS, HEAD_BYTES, Format
+from atompack_torch.options import folded, is_hidden, is_url, names_below
+
+if TYPE_CHECKING:
+    from atompack_torch.remote.files import RemoteFiles
+    from atompack_torch.remote.memory import MemoryFiles
+
+
+def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
+    """Returns the format of a file with these first and last bytes; None if nothing matches."""
+    for known in FORMATS:
+        if any(head.startswith(magic, offset) for offset, magic in known.magics) and (
+            known.matches is None or known.matches(head)
+        ):
+            return known
+        if known.ends and end.endswith(known.ends):
+            return known
+    plain = (known for known in FORMATS if known.matches and not known.magics)
+    return next((known for known in plain if known.matches and known.matches(head)), None)
+
+
+def name_matches(name: str, pattern: str) -> bool:
+    """True if a relative path matches a pattern of ``Format.holds``.
+
+    ``**/`` stands for any folders, and for none. Suffixes match in letters of any
+    case, hidden files do not.
+    """
+    last = pattern.removeprefix("**/")
+    folders, _, own = name.rpartition("/")
+    if is_hidden(folders) or (folders and last == pattern):
+        return False
+    if "*" in last:
+        return not own.startswith(".") and fnmatchcase(folded(own), last)
+    return own == last
+
+
+def by_suffix(path: str | os.PathLike[str]) -> Format | None:
+    """Returns the format that the suffix of a path stands for; None if none has it.
+
+    ``x.extxyz.gz`` counts as ``x.extxyz``: a format that is read from pipes may be compressed.
+    """
+    name = os.fspath(path)
+    place = Path(re.split("[?#]", name)[0] if is_url(path) else name)
+    known = _of_suffix(place.suffix)
+    if known is None or not known.is_compression:
+        return known
+    inner = _of_suffix(place.with_suffix("").suffix)
+    return inner if inner is not None and inner.is_stream else known
+
+
+def _of_suffix(suffix: str) -> Format | None:
+    return next((known for known in FORMATS if suffix.lower() in known.suffixes), None)
+
+
+def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> Format | None:
+    """Returns the format of a path, recognized by content; None if nothing matches.
+
+    Only regular files and folders are opened; URLs and files in memory need ``remote``.
+    """
+    if remote is not None and remote.holds(path):
+        from atompack_torch.remote.memory import MemoryFiles
+
+        name = os.fspath(path)
+        if name not in remote.recognized:
+            if isinstance(remote, MemoryFiles):
+                remote.recognized[name] = _in_memory(remote, name)
+            else:
+                remote.recognized[name] = _behind(remote, name)
+        known: Format | None = remote.recognized[name]
+        return known
+    place = Path(path)
+    if place.is_dir():
+        return next((known for known in FORMATS if _holds(place, known.holds)), None)
+    if not place.is_file():
+        return None
+    with place.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(max(0, place.stat().st_size - END_BYTES))
+        end = file.read(END_BYTES)
+    return format_of_bytes(head, end)
+
+
+def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
+    for pattern in patterns:
+        is_deep = pattern.startswith("**/")
+        if not is_deep and "*" not in pattern:
+            found = (folder / pattern).exists()
+        else:
+            names = names_below(folder, is_deep=is_deep)
+            found = any(name_matches(name, pattern) for name in names)
+        if found:
+            return True
+    return False
+
+
+def _in_memory(files: MemoryFiles, name: str) -> Format | None:
+    ends = files.ends(name, HEAD_BYTES, END_BYTES)
+    if ends is not None:
+        return format_of_bytes(*ends)
+    paths = [file[len(name) + 1 :] for file in files.names]
+    for known in FORMATS:
+        if any(name_matches(path, pattern) for pattern in known.holds for path in paths):
+            return known
+    return None
+
+
+def _behind(remote: RemoteFiles, url: str) -> Format | None:
+    from atompack_torch.remote.listing import can_list
+
+    refusal: PermissionError | None = None
+    found = ends = None
+    if not url.endswith("/"):
+        try:
+            ends = remote.ends(url, HEAD_BYTES, END_BYTES)
+        except PermissionError as error:  # servers refuse folders so
+            refusal = error
+        found = None if ends is None else format_of_bytes(*ends)
+        is_page = found is not None and found.name in ("html", "text")  # or describe them
+        if ends is not None and not (is_page and not can_list(url)):
+            return found
+    folder = _of_listed(remote, url) if can_list(url) else _of_probed(remote, url)
+    if folder is None and refusal is not None:
+        raise refusal
+    return folder or found
+
+
+def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
+    from atompack_torch.remote.listing import list_names, relative_names
+
+    names = list_names(remote, url)
+    for known in FORMATS if names else ():
+        for pattern in known.holds:
+            files = relative_names(remote, url) if pattern.startswith("**/") else ()
+            if any(name_matches(name, pattern) for name in chain(names, files)):
+                return known
+    return None
+
+
+def _of_probed(remote: RemoteFiles, url: str) -> Format | None:
+    """Recognizes a folder that cannot be listed, by files with fixed names."""
+    from atompack_torch.remote.urls import join_url
+
+    for known in FORMATS:
+        names = [name for name in known.holds if "*" not in name] if known.entry else []
+        if any(_has_file(remote, join_url(url, name)) for name in names):
+            return known
+    return None
+
+
+def _has_file(remote: RemoteFiles, url: str) -> bool:
+    """True if there is a file, and not a page that says that there is none."""
+    try:
+        ends = remote.ends(url, HEAD_BYTES, 0)
+    except PermissionError:
+        return False
+    found = None if ends is None else format_of_bytes(ends[0])
+    return ends is not None and (found is None or found.name != "html")
