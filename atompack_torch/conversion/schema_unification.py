@@ -34,7 +34,7 @@ from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY, STRUCTURE, FieldSpec
 from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import is_per_atom
+from atompack_torch.formats.records import is_per_atom, present, stack
 
 _MAX_KEY_BYTES = 255
 
@@ -136,9 +136,9 @@ class SchemaUnifier:
     def _learn(self, column: Column, ptr: Array) -> None:
         field = scope, key = column[:2]
         if scope == MOLECULE_PROPERTY and (lengths := _lengths(column)) is not None:
-            present = _present(column, ptr)
-            self._n_arrays[key] += int(present.sum())
-            self._n_with_rows[key] += int((present & (lengths == np.diff(ptr))).sum())
+            there = present(column, len(ptr) - 1)
+            self._n_arrays[key] += int(there.sum())
+            self._n_with_rows[key] += int((there & (lengths == np.diff(ptr))).sum())
         for kind in dict.fromkeys(kinds(column)):
             known = self._kinds.get(field)
             if known is None:
@@ -166,11 +166,11 @@ class SchemaUnifier:
         lengths = _lengths(column) if is_such else None
         if lengths is None:
             return [column]
-        present = _present(column, ptr)
-        has_rows = present & (lengths == np.diff(ptr))
+        there = present(column, len(ptr) - 1)
+        has_rows = there & (lengths == np.diff(ptr))
         return [
             Column(ATOM_PROPERTY, key, [*column.values], has_rows),
-            column._replace(mask=present & ~has_rows),
+            column._replace(mask=there & ~has_rows),
         ]
 
     def fields(self) -> set[tuple[int, str]]:
@@ -216,7 +216,7 @@ class SchemaUnifier:
 
     def _fitted(self, column: Column, ptr: Array, report: Report) -> Column | None:
         n = len(ptr) - 1
-        mask = np.ones(n, dtype=bool) if column.mask is None else column.mask.copy()
+        mask = present(column, n).copy()
         if not mask.any():
             return None
         refusal = _refusal(column)
@@ -279,25 +279,10 @@ class _Fitting:
                 cast = self._cast(whole, rows, i)
                 values[i] = cast if self.per_atom else cast[0]
         values = [v if has else None for v, has in zip(values, self.mask.tolist(), strict=True)]
-        return values if self.kind.form != "number" else self._stacked(values)
-
-    def _stacked(self, values: list[Any]) -> Array | list[Array | str | None]:
-        """Stacks values of one shape into an array; absent ones are zeros, and masked."""
-        there = [value for value in values if value is not None]
-        shapes = {value.shape[1:] if self.per_atom else value.shape for value in there}
-        if len(shapes) != 1:
+        if self.kind.form != "number":
             return values
-        shape = shapes.pop()
-        if not self.per_atom:
-            empty = np.zeros(shape, there[0].dtype)
-            return np.stack([empty if value is None else value for value in values])
-        counts = np.diff(self.ptr).tolist()
-        return np.concatenate(
-            [
-                np.zeros((n, *shape), there[0].dtype) if value is None else value
-                for value, n in zip(values, counts, strict=True)
-            ]
-        )
+        made = stack(self.column._replace(values=values, mask=self.mask), np.diff(self.ptr)).values
+        return made if isinstance(made, np.ndarray) else values
 
     def _cast(self, values: Array, rows: Array, first: int = 0) -> Array:
         """Casts values to the type of the kind; rows[i] to rows[i + 1] belong to one molecule."""
@@ -336,10 +321,6 @@ class _Fitting:
             why = f"expected {self.kind} as in other structures, got {got}"
             self.report.skip(label_of(self.column), why, len(molecules))
             self.mask[molecules] = False
-
-
-def _present(column: Column, ptr: Array) -> Array:
-    return np.ones(len(ptr) - 1, dtype=bool) if column.mask is None else column.mask
 
 
 def _lengths(column: Column) -> Array | None:

@@ -16,7 +16,6 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
 from atompack_torch.conversion.sources.ase_files import (
     LABELS,
-    converted,
     labelled_parts,
     take_label,
 )
@@ -28,7 +27,7 @@ from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
 from atompack_torch.formats.aselmdb.rows import row_of
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
-from atompack_torch.formats.records import BLOCK_STRUCTURES, blocks, records_of
+from atompack_torch.formats.records import BLOCK_STRUCTURES, convert_each, records_of
 from atompack_torch.publishing import published
 
 _Path = str | os.PathLike[str]
@@ -79,22 +78,18 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
         path: the database.
         report: receives values that columns cannot represent, and rows that cannot be read.
 
-    Returns:
+    Yields:
         Blocks of rows.
 
     Raises:
         CorruptFileError: a row cannot be read.
         OSError: the file cannot be opened.
     """
-    return blocks(_records(path, report))
-
-
-def _records(path: _Path, report: Report) -> Iterator[Parts]:
     report.note(BOOKKEEPING)
     database = _connect(path)
     take_metadata(str(path), lambda: database.metadata, report)
-    for number, row in enumerate(_rows(database, str(path))):
-        yield from converted(partial(_parts, database, row, report), path, number, report)
+    makes = (partial(_parts, database, row, report) for row in _rows(database, str(path)))
+    yield from convert_each(path, makes, report)
 
 
 def _parts(database: Any, row: Any, report: Report) -> Parts:

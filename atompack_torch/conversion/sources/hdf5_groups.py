@@ -1,4 +1,4 @@
-"""Conversion of groups of HDF5 arrays, one per molecule, to blocks of structures of many groups."""
+"""Reading of groups of HDF5 arrays, one per molecule, by the names of a known data set."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.sources.hdf5_files import ForeignFile, HdfRows, Listing, fetch
+from atompack_torch.batch.columns import Array, Columns
+from atompack_torch.conversion.keys import SourceNames, field_of
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile, HdfRows, Listing
 from atompack_torch.conversion.sources.rows import HeldRows, Rows
-from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES, numbers_of
-from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.conversion.sources.systems import Level, Member, System
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -22,8 +22,10 @@ from atompack_torch.fields import (
     MOLECULE_PROPERTY,
     PREFIXES,
     FieldId,
+    check_unique,
 )
 from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.records import is_per_atom
 
 _STRUCTURE = ("positions", "atomic_numbers")
 _OF_ATOMS = re.compile(r"charges|volumes|mbis_|forces|gradient")
@@ -48,24 +50,21 @@ class HdfSet(NamedTuple):
     subgroups: tuple[str, ...] = ()
 
 
-class _Piece(NamedTuple):
-    """Structures of one group.
+class _GroupRows(HdfRows):
+    """An array whose rows may get the shape of those of a field.
 
     Attributes:
-        positions: (N, 3).
-        numbers: (N,) atomic numbers.
-        n_atoms: number of atoms of each structure.
-        n_structures: number of structures.
-        name: name of the structures.
-        fields: values of each field, an array of all rows or one string for all structures.
+        is_gradient: True if the field has the other sign.
     """
 
-    positions: Array
-    numbers: Array
-    n_atoms: int
-    n_structures: int
-    name: str
-    fields: dict[FieldId, Array | str]
+    is_gradient = False
+
+    def read(self, first: int, last: int) -> Array:
+        """See ``Rows``."""
+        values = super().read(first, last)
+        if self.shape:
+            values = values.reshape(last - first, *self.shape[1:])
+        return -values if self.is_gradient else values
 
 
 class GroupReader:
@@ -82,12 +81,10 @@ class GroupReader:
         self, file: ForeignFile, known: HdfSet, keys: Mapping[str, str], report: Report
     ) -> None:
         self._file, self._path = file, file.path
-        self._known, self._keys, self._report = known, keys, report
-        self._missing = set(keys)
-        self._pending: list[_Piece] = []
+        self._known, self._report = known, report
+        check_unique(keys)
+        self.given = SourceNames(keys, report)
         self._listed: tuple[str, Listing] | None = None
-        if len({*keys.values()}) < len(keys):
-            raise ValueError("key_map: expected each name once, got one twice")
         taken = {*keys.values()}
         names = {**{k: n for k, n in known.names.items() if n not in taken}, **keys}
         self._places = next(key for key, name in names.items() if name == "positions")
@@ -152,15 +149,10 @@ class GroupReader:
         """
         found = self._listing(group)
         names = (*found.datasets, *found.attrs)
-        targets = {target for name in names if (target := self._target(name)) is not None}
-        return {PREFIXES.get(scope, "") + key for scope, key in targets}
-
-    def missing_keys(self) -> list[str]:
-        """Returns the keys that were in no group."""
-        return sorted(self._missing)
+        return {_name_of(target) for name in names if (target := self._target(name)) is not None}
 
     def read(self, group: str, name: str, first: int, last: int) -> Iterator[Columns]:
-        """Yields blocks that are complete after some structures of a group.
+        """Yields structures of a group in blocks.
 
         Args:
             group: path of the group in the file.
@@ -169,64 +161,66 @@ class GroupReader:
             last: one past the last.
 
         Yields:
-            Blocks of structures, of this and earlier groups.
+            Blocks of structures.
 
         Raises:
             CorruptFileError: the group is damaged.
         """
         try:
-            arrays = self._arrays(group)
-            n_atoms = arrays[self._places].shape[1]
-            step = max(1, min(BLOCK_STRUCTURES, BLOCK_ATOMS // n_atoms))
-            for begin in range(first, last, step):
-                piece = self._piece(group, arrays, name, begin, min(begin + step, last))
-                if self._pending and not _fit(self._pending, piece):
-                    yield from self.rest()
-                self._pending.append(piece)
-                n_structures = sum(one.n_structures for one in self._pending)
-                n_rows = sum(len(one.numbers) for one in self._pending)
-                if n_structures >= BLOCK_STRUCTURES or n_rows >= BLOCK_ATOMS:
-                    yield from self.rest()
+            levels: dict[str, Level] = {}
+            members = self._members(group, levels)
+            try:
+                system = System(f"{self._path}: {group}", members, None, name)
+            except FieldError as error:
+                raise CorruptFileError(str(error)) from None
+            yield from system.blocks(levels, self._report, first, last)
         except AtompackError:
             raise
         except Exception as error:  # damaged arrays can fail in many ways
             raise CorruptFileError(f"{self._path}: {group}: {described(error)}") from error
 
-    def rest(self) -> Iterator[Columns]:
-        """Yields the structures read since the last block, if there are any."""
-        if self._pending:
-            pieces, self._pending = self._pending, []
-            yield _block(pieces)
+    def _members(self, group: str, levels: dict[str, Level]) -> dict[str, Member]:
+        """Returns the arrays and attributes of a group that are read, by their names here.
 
-    def _arrays(self, group: str) -> dict[str, Rows]:
-        """Returns the arrays and attributes of a group that are read."""
-        found = self._listing(group)
+        Args:
+            group: path of the group in the file.
+            levels: receives the levels of fields, by key.
+        """
+        report, found = self._report, self._listing(group)
         for what, why in found.unread().items():
-            self._report.skip(what, why)
+            report.skip(what, why)
         for key in found.groups:
             if key not in self._known.subgroups:
-                self._report.skip(f"group {key!r}", "a group in a group of structures")
-        arrays: dict[str, Rows] = {}
+                report.skip(f"group {key!r}", "a group in a group of structures")
+        members: dict[str, Member] = {}
+        shape = found.datasets[self._places].shape[:2]
         for key, stored in found.readable().items():
             is_new, target = key not in self._targets, self._target(key)
             if target is None:
                 continue
-            arrays[key] = rows = HdfRows(self._file, f"{group}/{key}", stored)
+            rows = _GroupRows(self._file, f"{group}/{key}", stored)
             # Those of properties are for the report alone: one group is enough.
             if (is_new or target.scope == BUILTIN) and (unit := rows.unit()):
-                self._report.units[target.key] = unit
-        shape = arrays[self._places].shape[:2]
-        given = {self._target(key) for key in arrays}
-        for key, value in found.attrs.items():
-            target = None if key in arrays else self._target(key)
+                report.units[target.key] = unit
+            value: Rows | None = rows
+            if not _is_part(target):
+                value = self._value(group, key, target, rows, shape, levels)
+            if value is not None:
+                members[_name_of(target)] = Member(key, _name_of(target), value)
+        given = {self._target(key) for key in found.readable()}
+        for key, attribute in found.attrs.items():
+            target = None if key in found.readable() else self._target(key)
             held = None
             if target is not None and target not in given:
-                held = _attribute_rows(target, value, shape)
+                held = _attribute_rows(target, attribute, shape)
             if held is None:
-                self._report.skip(f"attribute {key!r}", "it is no value of these structures")
-            else:
-                arrays[key] = held
-        return arrays
+                report.skip(f"attribute {key!r}", "it is no value of these structures")
+            elif target is not None:
+                if not _is_part(target):
+                    per_row: Level = "atom" if is_per_atom(target) else "molecule"
+                    levels[key] = "shared" if held.dtype.kind == "O" else per_row
+                members[_name_of(target)] = Member(key, _name_of(target), held)
+        return members
 
     def _target(self, name: str) -> FieldId | None:
         """Returns the field of an array; None if it is left out."""
@@ -235,14 +229,10 @@ class GroupReader:
         return self._targets[name]
 
     def _new_target(self, name: str) -> FieldId | None:
-        report, is_given = self._report, name in self._keys
-        self._missing.discard(name)
-        own = self._keys.get(name) or self._known.names.get(name, name)
-        if not is_given and own in self._keys.values():
-            if own == name:
-                report.skip(f"array {name!r}", "key_map gives its name to another")
-                return None
-            own = name
+        report, is_given = self._report, name in self.given.keys
+        own = self.given.here(name, self._known.names.get(name, name), "array")
+        if own is None:
+            return None
         if not is_given and _OF_PAIRS.search(name):
             report.skip(f"array {name!r}", "values of all pairs of atoms: key_map can name it")
             return None
@@ -257,83 +247,54 @@ class GroupReader:
         return target
 
     def _is_gradient(self, name: str) -> bool:
-        return name == self._known.gradient and name not in self._keys
-
-    def _piece(
-        self, group: str, arrays: Mapping[str, Rows], name: str, first: int, last: int
-    ) -> _Piece:
-        """Reads structures of a group."""
-        n_all, n_atoms = arrays[self._places].shape[:2]
-        n = last - first
-        fetch((rows, first, last) for rows in arrays.values() if rows.shape[:1] == (n_all,))
-        fields: dict[FieldId, Array | str] = {}
-        numbers = None
-        for key, rows in arrays.items():
-            target = self._target(key)
-            assert target is not None
-            if target.key == "atomic_numbers" and target.scope == BUILTIN:
-                numbers = self._numbers(group, key, rows, (n_all, n_atoms), first, last)
-            elif target.key != "positions" or target.scope != BUILTIN:
-                value = self._value(group, key, target, rows, (n_all, n_atoms), first, last)
-                if value is not None:
-                    fields[target] = value
-        if numbers is None:
-            raise CorruptFileError(f"{self._path}: {group}: expected atomic numbers, got none")
-        places = arrays[self._places].read(first, last).reshape(-1, 3)
-        return _Piece(places, numbers, n_atoms, n, name, fields)
-
-    def _numbers(
-        self, group: str, key: str, rows: Rows, shape: tuple[int, int], first: int, last: int
-    ) -> Array:
-        where = f"{self._path}: {group}"
-        if rows.shape == shape[1:]:
-            return np.tile(_numbers_of(rows.read(0, shape[1]), where), last - first)
-        if rows.shape == shape:
-            return _numbers_of(rows.read(first, last), where).reshape(-1)
-        raise self._wrong_shape(group, key, f"{shape[1:]} or {shape}", rows.shape)
+        return name == self._known.gradient and name not in self.given.keys
 
     def _value(
         self,
         group: str,
         key: str,
         target: FieldId,
-        rows: Rows,
-        shape: tuple[int, int],
-        first: int,
-        last: int,
-    ) -> Array | str | None:
-        """Reads the values of a field; None if they fit neither structures nor atoms."""
-        is_label = target.scope == BUILTIN
-        of_atoms = target.scope == ATOM_PROPERTY
-        if is_label:
-            of_atoms = BUILTINS[target.key].level == "atom"
-        axes = shape if of_atoms else shape[:1]
+        rows: _GroupRows,
+        shape: tuple[int, ...],
+        levels: dict[str, Level],
+    ) -> Rows | None:
+        """Returns the rows of a field; None if they fit neither structures nor atoms."""
+        is_label, is_of_atoms = target.scope == BUILTIN, is_per_atom(target)
+        n_axes = 1 + is_of_atoms
+        axes = shape[:n_axes]
         if rows.dtype.kind in "SUO":
-            if math.prod(rows.shape) == 1 and not of_atoms:
-                value = np.asarray(rows.read(0, 1)).reshape(-1)[0]
-                return value.decode() if isinstance(value, bytes) else str(value)
+            if math.prod(rows.shape) == 1 and not is_of_atoms:
+                levels[key] = "shared"
+                return HeldRows(np.asarray(rows.read(0, 1)).reshape(-1))
             self._report.skip(f"array {key!r}", "strings, but not one for the group")
             return None
-        if rows.shape[: len(axes)] != axes:
+        if rows.shape[:n_axes] != axes:
             if is_label:
                 raise self._wrong_shape(group, key, f"{axes} rows", rows.shape)
-            what = "its rows are not those of the structures" + (" and atoms" if of_atoms else "")
+            what = "its rows are not those of the structures" + " and atoms" * is_of_atoms
             self._report.skip(f"array {key!r}", what)
             return None
-        values = rows.read(first, last)
-        row = rows.shape[len(axes) :]
+        row = rows.shape[n_axes:]
         if is_label:
             expected = BUILTINS[target.key].shape
             if math.prod(row) != math.prod(expected):
                 raise self._wrong_shape(group, key, (*axes, *expected), rows.shape)
             row = expected
-        elif row == (1,):
-            row = ()
-        values = values.reshape(-1, *row)
-        return -values if self._is_gradient(key) else values
+        levels[key] = "atom" if is_of_atoms else "molecule"
+        rows.is_gradient = self._is_gradient(key)
+        rows.shape = (*axes, *(() if row == (1,) else row))
+        return rows
 
     def _wrong_shape(self, group: str, key: str, expected: object, got: object) -> CorruptFileError:
         return CorruptFileError(f"{self._path}: {group}: {key}: expected {expected}, got {got}")
+
+
+def _is_part(target: FieldId) -> bool:
+    return target.scope == BUILTIN and target.key in _STRUCTURE
+
+
+def _name_of(target: FieldId) -> str:
+    return PREFIXES.get(target.scope, "") + target.key
 
 
 def _attribute_rows(target: FieldId, value: Any, shape: tuple[int, ...]) -> Rows | None:
@@ -350,90 +311,16 @@ def _attribute_rows(target: FieldId, value: Any, shape: tuple[int, ...]) -> Rows
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         return None
-    if target.key == "atomic_numbers" and target.scope == BUILTIN:
+    if _is_part(target):
         return HeldRows(array) if array.shape in (shape[1:], shape) else None
-    if target.scope == BUILTIN and target.key in BUILTINS:
-        known = BUILTINS[target.key]
-        axes = shape if known.level == "atom" else shape[:1]
-        fits = array.size == math.prod((*axes, *known.shape)) or array.shape == known.shape != ()
-        if not fits or target.key == "name":
+    axes = shape if is_per_atom(target) else shape[:1]
+    if target.scope == BUILTIN:
+        row = BUILTINS[target.key].shape
+        if array.shape == row != ():
+            array = np.broadcast_to(array, (*axes, *row))
+        if target.key == "name" or array.size != math.prod((*axes, *row)):
             return None
-        if array.shape == known.shape != ():
-            array = np.broadcast_to(array, (*axes, *known.shape))
-        return HeldRows(array.reshape(*axes, *known.shape))
-    axes = shape if target.scope == ATOM_PROPERTY else shape[:1]
+        return HeldRows(array.reshape(*axes, *row))
     if array.shape[: len(axes)] == axes:
         return HeldRows(array)
     return None if len(axes) > 1 else HeldRows(np.broadcast_to(array, (*axes, *array.shape)))
-
-
-def _numbers_of(values: Array, where: str) -> Array:
-    """Converts numbers or symbols to atomic numbers, each different symbol once."""
-    if values.dtype.kind in "iu":
-        return values
-    if values.dtype.kind == "O":
-        values = values.astype("S")
-    different, inverse = np.unique(values, return_inverse=True)
-    return numbers_of(different, where)[inverse].reshape(values.shape)
-
-
-def _fit(pieces: list[_Piece], piece: _Piece) -> bool:
-    """True if the fields of a piece have the types and shapes of those before."""
-    last = pieces[-1]
-    if last.positions.dtype != piece.positions.dtype:
-        return False
-    for field, values in piece.fields.items():
-        for other in pieces:
-            known = other.fields.get(field)
-            if known is not None:
-                if _form(known) != _form(values):
-                    return False
-                break
-    return True
-
-
-def _form(values: Array | str) -> object:
-    return "string" if isinstance(values, str) else (values.dtype, values.shape[1:])
-
-
-def _block(pieces: list[_Piece]) -> Columns:
-    """Joins structures of several groups."""
-    counts = np.repeat(
-        [piece.n_atoms for piece in pieces], [piece.n_structures for piece in pieces]
-    )
-    ptr = np.concatenate([[0], np.cumsum(counts)])
-    fields = [*dict.fromkeys(field for piece in pieces for field in piece.fields)]
-    names: list[Array | str | None] = []
-    for piece in pieces:
-        names += [piece.name] * piece.n_structures
-    columns = [_column(field, pieces) for field in fields]
-    if FieldId(BUILTIN, "name") not in fields:
-        columns.append(Column(BUILTIN, "name", names))
-    places = np.concatenate([piece.positions for piece in pieces])
-    numbers = np.concatenate([piece.numbers for piece in pieces])
-    return Columns(places, numbers, ptr, columns)
-
-
-def _column(field: FieldId, pieces: list[_Piece]) -> Column:
-    """Joins a field; pieces without it are zeros, and masked."""
-    present = [piece.fields.get(field) is not None for piece in pieces]
-    mask = None
-    if not all(present):
-        mask = np.repeat(present, [piece.n_structures for piece in pieces])
-    first = next(value for piece in pieces if (value := piece.fields.get(field)) is not None)
-    if isinstance(first, str):
-        entries: list[Array | str | None] = []
-        for piece in pieces:
-            value = piece.fields.get(field)
-            entries += [value if isinstance(value, str) else None] * piece.n_structures
-        return Column(*field, entries, mask)
-    is_of_atoms = field.scope == ATOM_PROPERTY or (
-        field.scope == BUILTIN and BUILTINS[field.key].level == "atom"
-    )
-    arrays = []
-    for piece in pieces:
-        value = piece.fields.get(field)
-        n_rows = len(piece.numbers) if is_of_atoms else piece.n_structures
-        absent = np.zeros((n_rows, *first.shape[1:]), first.dtype)
-        arrays.append(value if isinstance(value, np.ndarray) else absent)
-    return Column(*field, np.concatenate(arrays), mask)

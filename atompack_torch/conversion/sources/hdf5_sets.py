@@ -21,12 +21,8 @@ from typing import NamedTuple
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Listing, opened
 from atompack_torch.conversion.sources.hdf5_groups import GroupReader, HdfSet
-from atompack_torch.errors import (
-    AtompackError,
-    CorruptFileError,
-    FieldError,
-    UnsupportedFormatError,
-)
+from atompack_torch.conversion.sources.systems import joined
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
 
@@ -211,19 +207,24 @@ def read(
     """
     with _opened(path) as (file, known):
         reader = GroupReader(file, known, keys or {}, report)
-        start = 0
-        for place in _places(file, known, report if first == 0 else Report()):
-            n = reader.count(place.group)
-            low, high = max(first - start, 0), n if last is None else min(last - start, n)
-            if low < high:
-                yield from reader.read(place.group, place.name, low, high)
-            start += n
-            if last is not None and start >= last:
-                break
-        yield from reader.rest()
+        places = _places(file, known, report if first == 0 else Report())
+        yield from joined(_blocks(reader, places, first, last))
         if last is None and first == 0:
-            for key in reader.missing_keys():
-                report.miss_key(key, FieldError(f"{path}: key_map: no array {key!r}"))
+            reader.given.check_all_found(path, "no array")
+
+
+def _blocks(
+    reader: GroupReader, places: Iterator[_Place], first: int, last: int | None
+) -> Iterator[Columns]:
+    start = 0
+    for place in places:
+        n = reader.count(place.group)
+        low, high = max(first - start, 0), n if last is None else min(last - start, n)
+        if low < high:
+            yield from reader.read(place.group, place.name, low, high)
+        start += n
+        if last is not None and start >= last:
+            return
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
+from atompack_torch.conversion.keys import SourceNames
 from atompack_torch.conversion.sources.parquet_blocks import BlockReader, Field
 from atompack_torch.conversion.sources.parquet_plan import ColumnPlanner, written_fields
 from atompack_torch.conversion.sources.public_sets import PublicSet
@@ -225,7 +226,7 @@ def _rows_of_block(metadata: Any) -> int:
 
 def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
     """Returns the interpretation of each file that has structures."""
-    plans, seen = [], set()
+    plans, given = [], SourceNames(keys, report)
     for name in _files(path):
         with _opened(name) as file:
             schema, n_rows = _guarded(name, lambda: file.schema_arrow), file.metadata.num_rows
@@ -233,14 +234,12 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
             written = written_fields(metadata)
             for key in metadata.keys() - _OWN_METADATA:
                 report.skip(f"metadata {key.decode(errors='replace')!r}", "of the whole file")
-        plan = ColumnPlanner(name, schema, written, keys, report)
-        seen |= plan.seen
+        plan = ColumnPlanner(name, schema, written, given, report)
         if plan.has_positions:
             plans.append(_Plan(name, n_rows, plan.fields(), plan.known))
         elif Path(path).is_dir():
             report.skip(f"file {Path(name).name!r}", "it has no column of positions")
-    for key in sorted({*keys} - seen):
-        report.miss_key(key, FieldError(f"{path}: key_map: no column {key!r}"))
+    given.check_all_found(path, "no column")
     if not plans:
         raise FieldError(f"{path}: expected a column of positions, got none: name it in key_map")
     return plans

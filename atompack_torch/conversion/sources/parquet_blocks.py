@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.conversion.keys import ELEMENTS
 from atompack_torch.conversion.sources.arrow_columns import (
     Leaves,
     dense,
@@ -25,7 +25,6 @@ from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import filled, stress_of_six
 
-_NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
 _VOIGT = (6,)
 _STRUCTURE = ("positions", "atomic_numbers")
 
@@ -128,7 +127,7 @@ class BlockReader:
         block.fault_of_shape("positions", places, block.n_atoms, (3,))
         if field.kind == "string":
             indices, symbols = symbols_of(found)
-            table = np.array([_NUMBERS.get(symbol, 0) for symbol in symbols] + [0], dtype=np.uint8)
+            table = np.array([ELEMENTS.get(symbol, 0) for symbol in symbols] + [0], dtype=np.uint8)
             numbers = table[indices]
             for atom in np.flatnonzero((numbers == 0) & (indices >= 0)).tolist():
                 i = int(np.searchsorted(found.offsets, atom, side="right")) - 1

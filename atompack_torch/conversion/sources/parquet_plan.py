@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.keys import SourceNames, field_of
 from atompack_torch.conversion.sources.arrow_columns import depth_of, kind_of
 from atompack_torch.conversion.sources.parquet_blocks import Field, Layout
 from atompack_torch.conversion.sources.public_sets import (
@@ -53,12 +53,11 @@ class ColumnPlanner:
         path: path of the file, for messages.
         schema: its schema.
         written: column → field and layout, of a file that was written here; empty for others.
-        keys: column → name.
+        given: names that ``key_map`` gives to columns.
         report: receives what is left out.
 
     Attributes:
         known: the public set that the file belongs to; None: another file.
-        seen: keys that the file has a column for.
         has_positions: True if one of its columns is the positions.
     """
 
@@ -67,10 +66,10 @@ class ColumnPlanner:
         path: str,
         schema: Any,
         written: Mapping[str, tuple[str, Layout]],
-        keys: Mapping[str, str],
+        given: SourceNames,
         report: Report,
     ) -> None:
-        self._path, self._keys, self._report = path, keys, report
+        self._path, self._given_names, self._report = path, given, report
         self._columns = dict(zip(schema.names, schema.types, strict=True))
         stated = {field.name: field.metadata or {} for field in schema}
         self._units = {name: m.get(b"units") or m.get(b"unit") for name, m in stated.items()}
@@ -84,10 +83,9 @@ class ColumnPlanner:
             self._names = {column: field for column, (field, _) in written.items()}
             self._derived = frozenset()
         self._layouts = {column: layout for column, (_, layout) in written.items()}
-        self._parts = {key: p for key in keys if (p := self._path_of(key)) is not None}
-        self.seen = {*self._parts}
-        targets = [keys[key] for key in self._parts]
-        targets += [self._names.get(name, "") for name in self._columns if name not in keys]
+        self._parts = {key: p for key in given.keys if (p := self._path_of(key)) is not None}
+        targets = [given.here(key, key, "column") for key in self._parts]
+        targets += [self._names.get(name) for name in self._columns if name not in given.keys]
         self.has_positions = "positions" in targets
 
     def _path_of(self, key: str) -> tuple[str, ...] | None:
@@ -138,7 +136,7 @@ class ColumnPlanner:
 
     def _given(self, key: str, path: tuple[str, ...]) -> Field:
         type_ = self._type_at(path)
-        kind, name = kind_of(type_), self._keys[key]
+        kind, name = kind_of(type_), self._given_names.keys[key]
         if kind not in ("number", "string") or (kind == "string" and not _holds(name, type_)):
             raise FieldError(
                 f"{self._path}: key_map: {key!r} holds {type_}, which cannot be {name}"
@@ -149,15 +147,12 @@ class ColumnPlanner:
 
     def _column(self, name: str) -> Field | None:
         """Returns the field of a column that ``keys`` do not name; None if it is left out."""
-        if name in self._keys:
+        if name in self._parts:
             return None
         what, type_ = f"column {name!r}", self._columns[name]
-        own = self._names.get(name, name)
-        if own in self._keys.values():
-            if own == name:
-                self._report.skip(what, "key_map gives its name to another")
-                return None
-            own = name
+        own = self._given_names.here(name, self._names.get(name, name), "column")
+        if own is None:
+            return None
         if name in self._derived:
             self._report.skip(what, "it follows from the structure")
             return None

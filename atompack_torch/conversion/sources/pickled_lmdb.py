@@ -21,7 +21,6 @@ from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.batch.exact_values import host_array
-from atompack_torch.conversion.sources.ase_files import converted
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -31,7 +30,7 @@ from atompack_torch.errors import (
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks, stress_of_six
+from atompack_torch.formats.records import convert_each, stress_of_six
 
 _PICKLE = 0x80  # first byte, of protocol 2 and later
 _LENGTH, _METADATA = b"length", b"__metadata__"
@@ -124,7 +123,9 @@ def read(
     """
     file = LmdbFile(path)
     end = _count(file, path) if last is None else last
-    return blocks(_records(file, path, keys or {}, range(first, end), report))
+    reader, numbers = PickleReader(), range(first, end)
+    makes = (partial(_read_one, file, path, reader, i, keys or {}, report) for i in numbers)
+    return convert_each(path, makes, report, first)
 
 
 def _count(file: LmdbFile, path: str) -> int:
@@ -145,21 +146,6 @@ def _count(file: LmdbFile, path: str) -> int:
     return n
 
 
-def _records(
-    file: LmdbFile, path: str, keys: Mapping[str, str], numbers: range, report: Report
-) -> Iterator[Parts]:
-    reader = PickleReader()
-    for number in numbers:
-        where = f"{path}: key {number}"
-        data = file.get(b"%d" % number)
-        if data is None:
-            report.refuse(CorruptFileError(f"{where}: expected a structure, got no such key"))
-            continue
-        yield from converted(
-            partial(_read_one, reader, data, where, keys, report), path, number, report
-        )
-
-
 def _unpickled(reader: PickleReader, data: bytes, where: str) -> Any:
     try:
         return reader.read(data)
@@ -168,8 +154,16 @@ def _unpickled(reader: PickleReader, data: bytes, where: str) -> Any:
 
 
 def _read_one(
-    reader: PickleReader, data: bytes, where: str, keys: Mapping[str, str], report: Report
+    file: LmdbFile,
+    path: str,
+    reader: PickleReader,
+    number: int,
+    keys: Mapping[str, str],
+    report: Report,
 ) -> Parts:
+    where, data = f"{path}: key {number}", file.get(b"%d" % number)
+    if data is None:
+        raise CorruptFileError(f"{where}: expected a structure, got no such key")
     found = _unpickled(reader, data, where)
     for name in ("_store", "_mapping"):  # of graphs of torch-geometric 2
         found = found.get(name, found) if isinstance(found, dict) else found

@@ -10,8 +10,7 @@ import numpy as np
 
 from atompack_torch.batch.columns import Array
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.keys import ELEMENTS, SourceNames, field_of
 from atompack_torch.conversion.sources.public_sets import (
     ENTRY_SETS,
     PublicSet,
@@ -19,19 +18,18 @@ from atompack_torch.conversion.sources.public_sets import (
     stress_from_vasp,
     warn_of_stress,
 )
-from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
+from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
     BUILTINS,
     MOLECULE_PROPERTY,
-    check_target,
+    check_targets,
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import stress_of_six
 
-_NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS) if number}
 STRUCTURE = ("lattice", "sites")
 # Not values of an entry: names of classes, and the structure.
 _IGNORED = frozenset(("@module", "@class", "structure"))
@@ -45,29 +43,15 @@ class EntryReader:
     """Converts the entries of one file.
 
     Args:
-        path: path of the file, for messages.
         keys: key of an entry, or ``KEY.PART`` of an object in it → label or property.
         report: receives the interpretation of keys, and values that are left out.
     """
 
-    def __init__(self, path: str, keys: Mapping[str, str], report: Report) -> None:
-        for key, name in keys.items():
-            check_target(key, name)
-        if len({*keys.values()}) < len(keys):
-            raise ValueError("key_map: expected each name once, got one twice")
-        self._path, self._keys, self._report = path, keys, report
-        self._missing = set(keys)
+    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+        check_targets(keys)
+        self._keys, self._report = keys, report
+        self.names = SourceNames(keys, report)
         self._is_of_atoms: dict[str, bool] = {}
-
-    def check_all_found(self) -> None:
-        """Checks, after the last entry, that every key occurred.
-
-        Raises:
-            FieldError: a key occurred in no entry.
-        """
-        for key in sorted(self._missing):
-            error = FieldError(f"{self._path}: key_map: no entry has a value {key!r}")
-            self._report.miss_key(key, error)
 
     def parts(self, entry: Any, name: str, extra: Mapping[str, Any]) -> Parts:
         """Converts an entry.
@@ -124,18 +108,12 @@ class EntryReader:
                 self._report.skip(f"key {key!r} {where}", "the entry has another value")
 
     def _put(self, made: Parts, known: PublicSet, key: str, value: Any) -> None:
-        is_given = key in self._keys
-        name = self._keys.get(key) or known.names.get(key, key)
-        self._missing.discard(key)
-        if not is_given:
-            if name in self._keys.values():
-                if name == key:
-                    self._report.skip(f"key {key!r}", "key_map gives its name to another")
-                    return
-                name = key
-            if key in known.derived:
-                self._report.skip(f"key {key!r}", "it follows from the structure")
-                return
+        name = self.names.here(key, known.names.get(key, key), "key")
+        if name is None:
+            return
+        if key in known.derived and key not in self._keys:
+            self._report.skip(f"key {key!r}", "it follows from the structure")
+            return
         target = field_of(name, MOLECULE_PROPERTY)
         if target.scope == BUILTIN:
             self._put_label(made, known, key, target.key, value)
@@ -251,7 +229,7 @@ def _numbers(sites: list[dict[str, Any]]) -> Array:
     with contextlib.suppress(KeyError, TypeError):  # the loop below names the faulty site
         species = [site["species"] for site in sites]
         if all(len(one) == 1 and one[0]["occu"] == 1 for one in species):
-            return np.array([_NUMBERS[one[0]["element"]] for one in species], dtype=np.uint8)
+            return np.array([ELEMENTS[one[0]["element"]] for one in species], dtype=np.uint8)
     return np.array([_number(i, site) for i, site in enumerate(sites)], dtype=np.uint8)
 
 
@@ -281,9 +259,9 @@ def _number(i: int, site: Mapping[str, Any]) -> int:
             f"site {i}: expected one atom, got fractional occupancies: {shown:.80}"
         )
     element = species[0].get("element")
-    if element not in _NUMBERS:
+    if element not in ELEMENTS:
         raise CorruptFileError(f"site {i}: expected the symbol of an element, got {element!r:.40}")
-    return _NUMBERS[element]
+    return ELEMENTS[element]
 
 
 def _is_one(occupancy: Any) -> bool:

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
@@ -28,11 +31,12 @@ from atompack_torch.conversion.sources.pymatgen_entries import (
     is_empty,
     located,
 )
-from atompack_torch.conversion.sources.stacking import stacked_blocks
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
+from atompack_torch.formats.records import blocks, stack
 
+_BLOCK_STRUCTURES = 1024
 _HEAD = 4096
 _HINT_HEAD = 1 << 16
 _MAX_PARTS = 1 << 20  # such as sites, of a structure that is read as one value
@@ -69,13 +73,7 @@ class _Entry(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file."""
-    keys = dict(options.keys)
-    return Source(
-        path,
-        lambda report: read(path, keys=keys, report=report),
-        maps_keys=True,
-        is_arrays=True,
-    )
+    return Source(path, partial(read, path, options.keys), maps_keys=True, is_arrays=True)
 
 
 def is_pymatgen(path: str) -> bool:
@@ -90,7 +88,7 @@ def is_pymatgen(path: str) -> bool:
     return head.lstrip()[:1] in ("{", "[") and bool(_FRAMES.match(head) or _HINT.search(head))
 
 
-def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) -> Iterator[Columns]:
+def read(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, as float64.
 
     Memory holds one entry (of relaxations of Alexandria: one relaxation) and a block.
@@ -102,7 +100,7 @@ def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) ->
             are, whatever the set.
         report: receives the interpretation of keys, and structures that are refused.
 
-    Returns:
+    Yields:
         Blocks of structures.
 
     Raises:
@@ -110,11 +108,13 @@ def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) ->
         UnsupportedFormatError: a site has fractional occupancies.
         FieldError: a key occurs in no entry.
     """
-    return stacked_blocks(_parts(path, keys or {}, report))
+    for columns in blocks(_parts(path, keys, report), _BLOCK_STRUCTURES):
+        n_atoms = np.diff(columns.ptr)
+        yield columns._replace(fields=[stack(column, n_atoms) for column in columns.fields])
 
 
 def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:
-    reader = EntryReader(path, keys, report)
+    reader = EntryReader(keys, report)
     with JsonStream(path) as stream:
         for number, entry in enumerate(_entries(stream, report)):
             try:
@@ -126,7 +126,7 @@ def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts
                 report.refuse(fault)
                 continue
             yield made
-    reader.check_all_found()
+    reader.names.check_all_found(path, "no entry has a value")
 
 
 def _entries(stream: JsonStream, report: Report) -> Iterator[_Entry]:
