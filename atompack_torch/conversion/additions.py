@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, array_of
-from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
@@ -133,8 +133,7 @@ def _rows_of_file(path: str) -> dict[str, Rows]:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise CorruptFileError(f"{path}: expected an .npz file: {described(error)}") from None
-    members = [name for name in archive.namelist() if name.endswith(".npy")]
-    return {name.removesuffix(".npy"): NpzRows(path, archive, name) for name in members}
+    return npz_rows(path, archive)
 
 
 def _check_array(name: str, array: Rows) -> None:

@@ -232,16 +232,11 @@ class _Comparison:
             return sums[ptr[1:]] > sums[ptr[:-1]], largest
         differs, largest = np.zeros(len(both), bool), 0.0
         for i in np.flatnonzero(both).tolist():
-            part = slice(i, i + 1) if rows is None else slice(int(ptr[i]), int(ptr[i + 1]))
+            part = i if rows is None else slice(int(ptr[i]), int(ptr[i + 1]))
             x, y = (
-                np.asarray(c.values[part] if isinstance(c.values, np.ndarray) else c.values[i])
+                np.asarray(c.values[part if isinstance(c.values, np.ndarray) else i])
                 for c in (a, b)
             )
-            if rows is None:  # an array of one structure has an axis more than an entry of a list
-                x, y = (
-                    value[0] if isinstance(c.values, np.ndarray) else value
-                    for c, value in ((a, x), (b, y))
-                )
             if np.shape(x) != np.shape(y):
                 differs[i] = True
                 continue

@@ -228,7 +228,7 @@ def test_blocks_of_many_groups(tmp_path: Path) -> None:
     }
     path = written(tmp_path / "a.h5", groups)
     dataset, report = converted(path, keep_units=True)
-    assert report.structures_written == count(str(path)) == len(dataset)
+    assert report.structures_written == count(str(path), {}) == len(dataset)
     batch = dataset[:]
     assert np.array_equal(batch.positions.numpy(), joined(groups, "conformations"))
     energies = np.concatenate([g["dft_total_energy"] for g in groups.values()])

@@ -17,7 +17,7 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.keys import SourceNames
 from atompack_torch.conversion.sources import hdf5_sets, mace_hdf5
 from atompack_torch.conversion.sources.hdf5_files import NO_POSITIONS, ForeignFile, HdfRows, opened
-from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
 from atompack_torch.conversion.sources.systems import Level, Member, System, said_level
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
@@ -115,9 +115,7 @@ class _Survey:
         self._possible: dict[str, set[Level]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._what: dict[str, str] = {}
-        request = _Request(path, options, report)
-        self.names = request.names
-        with systems(request) as found:
+        with systems(_Request(path, options, report)) as found:
             for system in found:
                 self._add(system)
         if not self._sizes:
@@ -162,7 +160,8 @@ def _read(systems: _Opener, path: str, options: SourceOptions, report: Report) -
     its path becomes the ``name`` of its structures. Keys name arrays, not paths.
     """
     survey = _Survey(systems, path, options, report)
-    survey.names.check_all_found(path, "no array")
+    for key in sorted({*options.keys} - survey.seen):
+        report.miss_key(key, FieldError(f"{path}: key_map: no array {key!r}"))
     if survey.seen >= _RMD17:
         report.note("read as rMD17")
         report.units.update(_RMD17_UNITS)
@@ -269,10 +268,7 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
         others = [name for name in archive.namelist() if not name.endswith(".npy")]
         for name in others:
             request.report.skip(f"file {name!r}", "no array")
-        arrays: dict[str, Rows] = {
-            name.removesuffix(".npy"): NpzRows(path, archive, name) for name in names
-        }
-        yield iter([_system(request, arrays, path)])
+        yield iter([_system(request, npz_rows(path, archive), path)])
 
 
 @contextmanager

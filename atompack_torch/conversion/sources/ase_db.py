@@ -25,7 +25,7 @@ from atompack_torch.formats import detect
 from atompack_torch.formats.aselmdb import converter as aselmdb
 from atompack_torch.formats.aselmdb.metadata import BOOKKEEPING, take_metadata
 from atompack_torch.formats.aselmdb.rows import row_of
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, described, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
 from atompack_torch.formats.records import BLOCK_STRUCTURES, convert_each, records_of
 from atompack_torch.publishing import published
@@ -60,12 +60,8 @@ def count(path: _Path) -> int:
         CorruptFileError, OSError: as for ``read``.
     """
     database = _connect(path)
-    try:
+    with naming_damage(path):
         return len(database)
-    except AtompackError:
-        raise
-    except Exception as error:  # whatever the database stumbles over
-        raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
@@ -105,11 +101,9 @@ def _rows(database: Any, path: str) -> Iterator[Any]:
         try:
             rows = list(database.select(f"id>{last}", **piece))
         except Exception:
-            try:
+            with naming_damage(path):
                 bare = database.select(f"id>{last}", columns=["id"], include_data=False, **piece)
                 rows = [row.id for row in bare]
-            except Exception as error:  # whatever the database stumbles over
-                raise CorruptFileError(f"{path}: {described(error)}") from error
         for row in rows:
             found = row if isinstance(row, int) else row.id
             if found <= last:

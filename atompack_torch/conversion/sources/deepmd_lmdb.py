@@ -27,7 +27,7 @@ from atompack_torch.conversion.keys import element_hint, elements_in, numbers_of
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, described, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each
 
@@ -68,7 +68,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a folder; keys may name the elements of types."""
     types = _stated(_open_file(path), path).get("type_map")
     elements = elements_in(options.keys, types if isinstance(types, list) else ())
-    read_blocks = partial(read, path, elements=elements)
+    read_blocks = partial(read, path, elements)
     return Source(
         path,
         read_blocks,
@@ -88,12 +88,7 @@ def count(path: str) -> int:
 
 
 def read(
-    path: str,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    elements: dict[str, int] | None = None,
+    path: str, elements: dict[str, int], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields frames in blocks, in order.
 
@@ -102,10 +97,10 @@ def read(
 
     Args:
         path: the folder.
+        elements: name of a type that is no symbol of an element → its atomic number.
         report: receives values that are left out.
         first: number of the first frame.
         last: one past the last frame; None: all.
-        elements: name of a type that is no symbol of an element → its atomic number.
 
     Yields:
         Blocks of structures.
@@ -115,7 +110,7 @@ def read(
         UnsupportedFormatError: the elements of the types are unknown.
     """
     file = _open_file(path)
-    metadata = _metadata(file, path, elements or {})
+    metadata = _metadata(file, path, elements)
     end = metadata.n_frames if last is None else last
     makes = (partial(_parts, file, path, metadata, i, report) for i in range(first, end))
     for columns in convert_each(path, makes, report, first):
@@ -125,10 +120,8 @@ def read(
 def _unpacked(data: bytes, where: str) -> dict[Any, Any]:
     """Decodes a map of MessagePack, in which keys may be bytes."""
     msgpack: Any = importlib.import_module("msgpack")
-    try:
+    with naming_damage(f"{where}: no MessagePack"):
         found = msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except Exception as error:  # of many classes, for damaged data
-        raise CorruptFileError(f"{where}: no MessagePack: {described(error)}") from None
     if not isinstance(found, dict):
         raise CorruptFileError(f"{where}: expected a map, got {type(found).__name__}")
     return {key.decode() if isinstance(key, bytes) else key: v for key, v in found.items()}

@@ -24,7 +24,7 @@ from atompack_torch.fields import (
     FieldId,
     check_unique,
 )
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.records import is_per_atom
 
 _STRUCTURE = ("positions", "atomic_numbers")
@@ -80,8 +80,8 @@ class GroupReader:
     def __init__(
         self, file: ForeignFile, known: HdfSet, keys: Mapping[str, str], report: Report
     ) -> None:
-        self._file, self._path = file, file.path
-        self._known, self._report = known, report
+        self.file, self.known = file, known
+        self._path, self._report = file.path, report
         check_unique(keys)
         self.given = SourceNames(keys, report)
         self._listed: tuple[str, Listing] | None = None
@@ -119,7 +119,7 @@ class GroupReader:
         Raises:
             CorruptFileError: there are no positions.
         """
-        shapes = self._file.shapes([f"{group}/{self._places}" for group in groups])
+        shapes = self.file.shapes([f"{group}/{self._places}" for group in groups])
         return sum(self._count(*one) for one in zip(groups, shapes, strict=True))
 
     def _count(self, group: str, shape: tuple[int, ...] | AtompackError | None) -> int:
@@ -135,7 +135,7 @@ class GroupReader:
 
     def _listing(self, group: str) -> Listing:
         if self._listed is None or self._listed[0] != group:
-            self._listed = group, self._file.listing(group)
+            self._listed = group, self.file.listing(group)
         return self._listed[1]
 
     def names(self, group: str) -> set[str]:
@@ -166,18 +166,14 @@ class GroupReader:
         Raises:
             CorruptFileError: the group is damaged.
         """
-        try:
-            levels: dict[str, Level] = {}
+        levels: dict[str, Level] = {}
+        with naming_damage(f"{self._path}: {group}"):
             members = self._members(group, levels)
             try:
                 system = System(f"{self._path}: {group}", members, None, name)
             except FieldError as error:
                 raise CorruptFileError(str(error)) from None
             yield from system.blocks(levels, self._report, first, last)
-        except AtompackError:
-            raise
-        except Exception as error:  # damaged arrays can fail in many ways
-            raise CorruptFileError(f"{self._path}: {group}: {described(error)}") from error
 
     def _members(self, group: str, levels: dict[str, Level]) -> dict[str, Member]:
         """Returns the arrays and attributes of a group that are read, by their names here.
@@ -190,7 +186,7 @@ class GroupReader:
         for what, why in found.unread().items():
             report.skip(what, why)
         for key in found.groups:
-            if key not in self._known.subgroups:
+            if key not in self.known.subgroups:
                 report.skip(f"group {key!r}", "a group in a group of structures")
         members: dict[str, Member] = {}
         shape = found.datasets[self._places].shape[:2]
@@ -198,7 +194,7 @@ class GroupReader:
             is_new, target = key not in self._targets, self._target(key)
             if target is None:
                 continue
-            rows = _GroupRows(self._file, f"{group}/{key}", stored)
+            rows = _GroupRows(self.file, f"{group}/{key}", stored)
             # Those of properties are for the report alone: one group is enough.
             if (is_new or target.scope == BUILTIN) and (unit := rows.unit()):
                 report.units[target.key] = unit
@@ -230,7 +226,7 @@ class GroupReader:
 
     def _new_target(self, name: str) -> FieldId | None:
         report, is_given = self._report, name in self.given.keys
-        own = self.given.here(name, self._known.names.get(name, name), "array")
+        own = self.given.here(name, self.known.names.get(name, name), "array")
         if own is None:
             return None
         if not is_given and _OF_PAIRS.search(name):
@@ -247,7 +243,7 @@ class GroupReader:
         return target
 
     def _is_gradient(self, name: str) -> bool:
-        return name == self._known.gradient and name not in self.given.keys
+        return name == self.known.gradient and name not in self.given.keys
 
     def _value(
         self,

@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Listing, opened
@@ -70,18 +69,7 @@ TRANSITION1X = HdfSet(
     subgroups=("reactant", "transition_state", "product"),
 )
 _SPLITS = ("data", "train", "val", "test")
-
-
-class _Place(NamedTuple):
-    """A group of structures.
-
-    Attributes:
-        group: path of the group in the file.
-        name: name of its structures.
-    """
-
-    group: str
-    name: str
+_SPLIT = re.compile(f"/({'|'.join(_SPLITS)})/")
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -93,27 +81,23 @@ def open_source(path: str, options: SourceOptions) -> Source:
             f"{path}: expected the groups of {expected}, got others: --from hdf5 reads arrays of "
             "any names"
         )
-    keys = dict(options.keys)
-    read_blocks = partial(read, path, keys=keys)
+    given = path, options.keys
+    read_blocks = partial(read, *given)
     return Source(
         path,
         read_blocks,
-        partial(count, path, keys=keys),
+        partial(count, *given),
         maps_keys=True,
         is_arrays=True,
         read_range=read_blocks,
-        names=partial(_names, path, keys),
+        names=partial(_names, *given),
     )
 
 
 def _names(path: str, keys: Mapping[str, str]) -> set[str]:
     """Returns the names of all fields, of some perhaps one that is left out."""
-    names = {"name"}
-    with _opened(path) as (file, known):
-        reader = GroupReader(file, known, keys, Report())
-        for place in _places(file, known, Report()):
-            names |= reader.names(place.group)
-    return names
+    with _opened(path, keys, Report()) as reader:
+        return {"name"}.union(*map(reader.names, _groups(reader, Report())))
 
 
 def recognize(path: str) -> HdfSet | None:
@@ -162,7 +146,7 @@ def _below(name: str, group: Listing) -> Iterator[str]:
         yield f"{name.rstrip('/')}/{key}"
 
 
-def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
+def count(path: str, keys: Mapping[str, str]) -> int:
     """Counts the structures.
 
     Args:
@@ -175,28 +159,22 @@ def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
     Raises:
         CorruptFileError: the file is damaged.
     """
-    with _opened(path) as (file, known):
-        reader = GroupReader(file, known, keys or {}, Report())
-        return reader.total([place.group for place in _places(file, known, Report())])
+    with _opened(path, keys, Report()) as reader:
+        return reader.total([*_groups(reader, Report())])
 
 
 def read(
-    path: str,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    keys: Mapping[str, str] | None = None,
+    path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in the order of the names of groups, in the file's types.
 
     Args:
         path: the file.
+        keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a
+            property, with its scope (``atom_properties/q``) where that matters.
         report: receives the interpretation of names, and what was dropped.
         first: number of the first structure.
         last: one past the last structure; None: all.
-        keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a
-            property, with its scope (``atom_properties/q``) where that matters.
 
     Yields:
         Blocks of structures, of several groups.
@@ -205,44 +183,44 @@ def read(
         CorruptFileError: the file is damaged.
         FieldError: an array that a key names is in no group.
     """
-    with _opened(path) as (file, known):
-        reader = GroupReader(file, known, keys or {}, report)
-        places = _places(file, known, report if first == 0 else Report())
-        yield from joined(_blocks(reader, places, first, last))
+    with _opened(path, keys, report) as reader:
+        groups = _groups(reader, report if first == 0 else Report())
+        yield from joined(_blocks(reader, groups, first, last))
         if last is None and first == 0:
             reader.given.check_all_found(path, "no array")
 
 
 def _blocks(
-    reader: GroupReader, places: Iterator[_Place], first: int, last: int | None
+    reader: GroupReader, groups: Iterator[str], first: int, last: int | None
 ) -> Iterator[Columns]:
     start = 0
-    for place in places:
-        n = reader.count(place.group)
+    for group in groups:
+        n = reader.count(group)
         low, high = max(first - start, 0), n if last is None else min(last - start, n)
         if low < high:
-            yield from reader.read(place.group, place.name, low, high)
+            split = _SPLIT.match(group) if reader.known is TRANSITION1X else None
+            name = group[split.end() :] if split else group.strip("/")
+            yield from reader.read(group, name, low, high)
         start += n
         if last is not None and start >= last:
             return
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[tuple[ForeignFile, HdfSet]]:
+def _opened(path: str, keys: Mapping[str, str], report: Report) -> Iterator[GroupReader]:
     with opened(path) as file:
         known = _set_of(file)
         if known is None:
             raise CorruptFileError(f"{path}: expected the groups that it had when it was opened")
-        yield file, known
+        yield GroupReader(file, known, keys, report)
 
 
-def _places(file: ForeignFile, known: HdfSet, report: Report) -> Iterator[_Place]:
+def _groups(reader: GroupReader, report: Report) -> Iterator[str]:
     """Yields the groups of structures; the report receives what other groups hold."""
-    root = file.listing()
-    if known is not TRANSITION1X:
+    file, root = reader.file, reader.file.listing()
+    if reader.known is not TRANSITION1X:
         root.list_unused(report, root.groups)
-        for name in _below("/", root):
-            yield _Place(name, name.strip("/"))
+        yield from _below("/", root)
         return
     root.list_unused(report, _SPLITS)  # data has what is in the others
     splits = ["data"] if "data" in root.groups else [n for n in _SPLITS if n in root.groups]
@@ -253,9 +231,6 @@ def _places(file: ForeignFile, known: HdfSet, report: Report) -> Iterator[_Place
             reactions = file.listing(formula)
             reactions.list_unused(report, reactions.groups)
             for reaction in _below(formula, reactions):
-                name = reaction.removeprefix(f"/{split}/")
-                yield _Place(reaction, name)
+                yield reaction
                 points = file.listing(reaction).groups
-                for point in known.subgroups:
-                    if point in points:
-                        yield _Place(f"{reaction}/{point}", f"{name}/{point}")
+                yield from (f"{reaction}/{p}" for p in TRANSITION1X.subgroups if p in points)

@@ -24,7 +24,7 @@ from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, open
 from atompack_torch.conversion.targets.mace_hdf5 import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each
 
@@ -135,12 +135,8 @@ def _by_number(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
 def _parts(tree: Tree | AtompackError, where: str, report: Report, *, is_own: bool) -> Parts:
     if isinstance(tree, AtompackError):
         raise tree
-    try:
+    with naming_damage(where):
         values, weights, own = _values(tree, report)
-    except AtompackError:
-        raise
-    except Exception as error:
-        raise CorruptFileError(f"{where}: {described(error)}") from error
     for key in ("positions", "atomic_numbers"):
         if key not in values:
             raise CorruptFileError(f"{where}: expected {key}, got none")

@@ -7,10 +7,10 @@ units and signs; other files by common names, or with ``keys``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
@@ -20,15 +20,14 @@ from atompack_torch.conversion.sources.parquet_plan import ColumnPlanner, writte
 from atompack_torch.conversion.sources.public_sets import PublicSet
 from atompack_torch.conversion.sources.systems import BLOCK_STRUCTURES
 from atompack_torch.conversion.targets.parquet import METADATA, TARGET, open_target
-from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
+from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import PREFIXES
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.options import bytes_at, files_in
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 
-_T = TypeVar("_T")
 # Types of columns, which are read from elsewhere.
 _OWN_METADATA = {b"ARROW:schema", b"pandas", b"huggingface", METADATA.encode()}
 _SUFFIX = ".parquet"
@@ -54,12 +53,12 @@ class _Plan(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file, or a folder of files that are read in the order of their paths."""
-    keys = dict(options.keys)
-    read_blocks = partial(read, path, keys=keys)
+    keys = options.keys
+    read_blocks = partial(read, path, keys)
     return Source(
         path,
         read_blocks,
-        partial(count, path, keys=keys),
+        partial(count, path, keys),
         lambda: bytes_at(Path(path), _SUFFIX),
         maps_keys=True,
         is_arrays=True,
@@ -74,8 +73,8 @@ def _is_own(path: str) -> bool:
     files = _files(path)
     if not files:
         return False
-    with _opened(files[0]) as file:
-        return bool(written_fields(_guarded(path, lambda: file.metadata.metadata)))
+    with _opened(files[0]) as file, naming_damage(path):
+        return bool(written_fields(file.metadata.metadata))
 
 
 def _files(path: str) -> list[str]:
@@ -92,7 +91,7 @@ def _names(path: str, keys: Mapping[str, str]) -> set[str]:
     return names.union(*({prefix + key for prefix in PREFIXES.values()} for key in names))
 
 
-def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
+def count(path: str, keys: Mapping[str, str]) -> int:
     """Counts the structures, by the footers of the files.
 
     Args:
@@ -106,16 +105,11 @@ def count(path: str, *, keys: Mapping[str, str] | None = None) -> int:
         CorruptFileError: a footer is damaged.
         FieldError: no file has positions.
     """
-    return sum(plan.n_rows for plan in _plans(path, keys or {}, Report(n_sources=0)))
+    return sum(plan.n_rows for plan in _plans(path, keys, Report(n_sources=0)))
 
 
 def read(
-    path: str,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    keys: Mapping[str, str] | None = None,
+    path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, in the types of the file.
 
@@ -123,13 +117,13 @@ def read(
 
     Args:
         path: a file, or a folder, whose files are read in the order of their paths.
-        report: receives the interpretation of columns and what was dropped.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
         keys: name of a column, or ``COLUMN.PART`` of a column of structs → name here:
             ``positions``, ``atomic_numbers``, a label, or a property, with its scope
             (``atom_properties/q``) where the shape is ambiguous. Values of these columns stay as
             they are, whatever the set.
+        report: receives the interpretation of columns and what was dropped.
+        first: number of the first structure.
+        last: one past the last structure; None: all.
 
     Yields:
         Blocks of structures.
@@ -139,54 +133,42 @@ def read(
         CorruptFileError: a file is damaged, or a structure is incomplete.
     """
     start = 0
-    for plan in _plans(path, keys or {}, report):
+    for plan in _plans(path, keys, report):
         low = max(first - start, 0)
         high = plan.n_rows if last is None else min(last - start, plan.n_rows)
         if low < high:
             reader = BlockReader(plan.path, plan.fields, plan.known, report)
             for batch, row in _batches(plan, low, high):
-                number = start + row
-                make = partial(reader.columns, batch, number)
-                columns = _guarded(f"{plan.path}: from row {row} on", make)
+                with naming_damage(f"{plan.path}: from row {row} on"):
+                    columns = reader.columns(batch, start + row)
                 if columns is not None:
                     yield columns
         start += plan.n_rows
-
-
-def _guarded(where: str, make: Callable[[], _T]) -> _T:
-    """Converts errors of Arrow about damaged files, which vary, to ``CorruptFileError``."""
-    try:
-        return make()
-    except (AtompackError, FileNotFoundError, ImportError):
-        raise
-    except Exception as error:
-        raise CorruptFileError(f"{where}: {described(error)}") from error
 
 
 def _opened(path: str) -> Any:
     import pyarrow.parquet
 
     check_regular_file(path)
-    return _guarded(
-        f"{path}: no Parquet file",
-        lambda: pyarrow.parquet.ParquetFile(
+    with naming_damage(f"{path}: no Parquet file"):
+        return pyarrow.parquet.ParquetFile(
             path, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
-        ),
-    )
+        )
 
 
 def _batches(plan: _Plan, low: int, high: int) -> Iterator[tuple[Any, int]]:
     """Yields batches of the rows of a range, with the number of their first row."""
     columns = [".".join(field.path) for field in plan.fields]
     with _opened(plan.path) as file:
-        size = _guarded(plan.path, lambda: _rows_of_block(file.metadata))
+        with naming_damage(plan.path):
+            size = _rows_of_block(file.metadata)
         for groups, start in _row_groups(file.metadata, size, low, high):
             # One reader for all groups would keep their buffers to its end.
             batches = file.iter_batches(size, row_groups=groups, columns=columns)
             row = start
             while True:
-                where = f"{plan.path}: from row {row} on"
-                batch = _guarded(where, partial(next, batches, None))
+                with naming_damage(f"{plan.path}: from row {row} on"):
+                    batch = next(batches, None)
                 if batch is None:
                     break
                 begin, stop = max(low - row, 0), min(high - row, len(batch))
@@ -229,8 +211,9 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
     plans, given = [], SourceNames(keys, report)
     for name in _files(path):
         with _opened(name) as file:
-            schema, n_rows = _guarded(name, lambda: file.schema_arrow), file.metadata.num_rows
-            metadata = _guarded(name, lambda: file.metadata.metadata) or {}
+            with naming_damage(name):
+                schema, n_rows = file.schema_arrow, file.metadata.num_rows
+                metadata = file.metadata.metadata or {}
             written = written_fields(metadata)
             for key in metadata.keys() - _OWN_METADATA:
                 report.skip(f"metadata {key.decode(errors='replace')!r}", "of the whole file")

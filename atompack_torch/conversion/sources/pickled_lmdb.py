@@ -68,7 +68,7 @@ def is_pickled(path: str) -> bool:
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file."""
     keys = options.keys
-    read_blocks = partial(read, path, keys=keys)
+    read_blocks = partial(read, path, keys)
     return Source(
         path,
         read_blocks,
@@ -94,12 +94,7 @@ def count(path: str) -> int:
 
 
 def read(
-    path: str,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    keys: Mapping[str, str] | None = None,
+    path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, in the types of the file.
 
@@ -108,11 +103,11 @@ def read(
 
     Args:
         path: the file.
+        keys: names of positions and atomic numbers, and names that are not read as labels, because
+            they are mapped to others.
         report: receives the interpretation of names, and values that are left out.
         first: number of the first structure.
         last: one past the last structure; None: all.
-        keys: names of positions and atomic numbers, and names that are not read as labels, because
-            they are mapped to others.
 
     Returns:
         Blocks of structures.
@@ -124,7 +119,7 @@ def read(
     file = LmdbFile(path)
     end = _count(file, path) if last is None else last
     reader, numbers = PickleReader(), range(first, end)
-    makes = (partial(_read_one, file, path, reader, i, keys or {}, report) for i in numbers)
+    makes = (partial(_read_one, file, path, reader, i, keys, report) for i in numbers)
     return convert_each(path, makes, report, first)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.targets.npy_files import GrowingNpy
+from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
 from atompack_torch.conversion.virials import virials_of, volumes_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
@@ -35,7 +35,6 @@ _LABELS = {"energy": "energy", "forces": "force", "stress": "virial", "cell": "b
 _TAKEN = {"coord", "box", "energy", "force", "virial", "real_atom_types", "type"}
 _VECTORS = ("spin", "force_mag")  # with three numbers for each atom
 _SET_FRAMES = 5000
-_MAX_NAME_BYTES = 200
 
 
 @contextmanager
@@ -283,8 +282,7 @@ class Writer:
         if is_per_atom(column) and not is_known:
             name = f"atom_{key}"
             self._report.note(f"{label}: written as {name}, as names of values of atoms begin")
-        is_plain = not key.startswith(".") and not re.search(r"[/\0]|^$", key)
-        is_plain = is_plain and len(name.encode(errors="replace")) <= _MAX_NAME_BYTES
+        is_plain = is_file_name(key) and is_file_name(name)
         is_misread = not is_per_atom(column) and OF_ATOMS.fullmatch(key) is not None
         if name in taken | _TAKEN or not is_plain or is_misread:
             self._skip(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -24,7 +23,7 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.targets.npy_files import GrowingNpy
+from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
@@ -34,7 +33,6 @@ TARGET = TargetTraits(makes_folder=True)
 DESCRIPTION = "atompack_torch.json"
 _LABELS = {"energy": "e", "forces": "f", "stress": "s", "velocities": "momenta"}
 _TAKEN = {"x", "a", "c", "e", "f", "s", "momenta", "masses"}
-_MAX_NAME_BYTES = 200
 _FILL_ROWS = 1 << 16
 _ROUNDED = "rounded to float32, as metatrain has no other numbers"
 
@@ -218,9 +216,7 @@ def _name_of(column: Column) -> str | None:
         return _LABELS.get(key, None if key == "name" else key)
     if column[:2] == (ATOM_PROPERTY, "masses"):
         return key
-    is_plain = not key.startswith(".") and not re.search(r"[/\0]|^$", key)
-    is_plain = is_plain and len(key.encode(errors="replace")) <= _MAX_NAME_BYTES
-    return key if is_plain and key not in _TAKEN and key not in BUILTINS else None
+    return key if is_file_name(key) and key not in _TAKEN and key not in BUILTINS else None
 
 
 def _shape(column: Column, mask: Array) -> tuple[int, ...] | None:
