@@ -34,7 +34,13 @@ from atompack_torch.fields import check_key_map
 from atompack_torch.formats import Format, by_suffix
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.conversion_report import OnError, Report
-from atompack_torch.formats.converter import Mode, Source, TargetOptions, TargetTraits
+from atompack_torch.formats.converter import (
+    Mode,
+    Source,
+    SourceOptions,
+    TargetOptions,
+    TargetTraits,
+)
 from atompack_torch.formats.extxyz.text_files import STDIN
 from atompack_torch.options import (
     ChangeOptions,
@@ -89,8 +95,8 @@ class Options:
         with ExitStack() as stack:
             sources = []
             for path in paths:
-                given = self.format, self.keys, self.padding, self.storage_options
-                sources.append(open_source(path, *given))
+                given = SourceOptions("", self.keys, self.padding, self.storage_options)
+                sources.append(open_source(path, self.format, given))
                 stack.callback(sources[-1].close)
             yield sources
 

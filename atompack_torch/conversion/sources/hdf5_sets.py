@@ -30,7 +30,6 @@ ANI_1X = HdfSet(
     "ANI-1x",
     {
         "coordinates": "positions",
-        "atomic_numbers": "atomic_numbers",
         "wb97x_dz.energy": "energy",
         "wb97x_dz.forces": "forces",
     },
@@ -38,19 +37,13 @@ ANI_1X = HdfSet(
 )
 ANI_2X = HdfSet(
     "ANI-2x or COMP6",
-    {
-        "coordinates": "positions",
-        "species": "atomic_numbers",
-        "energies": "energy",
-        "forces": "forces",
-    },
+    {"coordinates": "positions", "species": "atomic_numbers", "energies": "energy"},
     units=_ANI_UNITS,
 )
 SPICE = HdfSet(
     "SPICE",
     {
         "conformations": "positions",
-        "atomic_numbers": "atomic_numbers",
         "dft_total_energy": "energy",
         "dft_total_gradient": "forces",
     },

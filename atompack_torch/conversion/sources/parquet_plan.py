@@ -83,22 +83,22 @@ class ColumnPlanner:
             self._names = {column: field for column, (field, _) in written.items()}
             self._derived = frozenset()
         self._layouts = {column: layout for column, (_, layout) in written.items()}
-        self._parts = {key: p for key in given.keys if (p := self._path_of(key)) is not None}
+        self._parts = {key: part for key in given.keys if (part := self._part_of(key)) is not None}
         targets = [given.here(key, key, "column") for key in self._parts]
         targets += [self._names.get(name) for name in self._columns if name not in given.keys]
         self.has_positions = "positions" in targets
 
-    def _path_of(self, key: str) -> tuple[str, ...] | None:
-        """Returns the column of a key and the parts of its structs; None if there is none."""
+    def _part_of(self, key: str) -> tuple[tuple[str, ...], Any] | None:
+        """Returns the column of a key with the parts of its structs, and their type, if any."""
         if key in self._columns:
-            return (key,)
+            return (key,), self._columns[key]
         name, *parts = key.split(".")
         type_ = self._columns.get(name)
         for part in parts:
             if type_ is None or not _is_struct(type_) or type_.get_field_index(part) < 0:
                 return None
             type_ = type_.field(part).type
-        return None if type_ is None else (name, *parts)
+        return None if type_ is None else ((name, *parts), type_)
 
     def fields(self) -> list[Field]:
         """Returns the columns to read.
@@ -109,7 +109,7 @@ class ColumnPlanner:
         Raises:
             FieldError: positions or atomic numbers are missing, or two columns are one label.
         """
-        fields = [self._given(key, path) for key, path in self._parts.items()]
+        fields = [self._given(key, *part) for key, part in self._parts.items()]
         fields += [f for name in self._columns if (f := self._column(name)) is not None]
         targets = [field.target for field in fields]
         for name in _STRUCTURE:
@@ -128,14 +128,7 @@ class ColumnPlanner:
         self._report_names(fields)
         return fields
 
-    def _type_at(self, path: tuple[str, ...]) -> Any:
-        type_ = self._columns[path[0]]
-        for part in path[1:]:
-            type_ = type_.field(part).type
-        return type_
-
-    def _given(self, key: str, path: tuple[str, ...]) -> Field:
-        type_ = self._type_at(path)
+    def _given(self, key: str, path: tuple[str, ...], type_: Any) -> Field:
         kind, name = kind_of(type_), self._given_names.keys[key]
         if kind not in ("number", "string") or (kind == "string" and not _holds(name, type_)):
             raise FieldError(

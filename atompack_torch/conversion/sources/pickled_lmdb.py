@@ -189,7 +189,11 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
             raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
         parts.labels[label] = value.reshape(shape) if shape else value.reshape(())[()]
         report.origin(label, name)
-    _complete_cell(parts)
+    labels = parts.labels
+    if "cell" in labels and not labels["cell"].any():
+        del labels["cell"]
+    if "pbc" in labels:
+        labels["pbc"] = labels["pbc"].astype(bool)
     for key, value in values.items():
         if key in _DERIVED:
             report.note(f"{key!r} left out: it follows from the structure and a cutoff")
@@ -198,14 +202,6 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
             is_whole = builtin is not None and builtin.level == "molecule"
             _put(parts, key, value, report, is_whole=is_whole)
     return parts
-
-
-def _complete_cell(parts: Parts) -> None:
-    labels = parts.labels
-    if "cell" in labels and not labels["cell"].any():
-        del labels["cell"]
-    if "pbc" in labels:
-        labels["pbc"] = labels["pbc"].astype(bool)
 
 
 def _taken(values: dict[str, Any], part: str, keys: Mapping[str, str], where: str) -> Any:
