@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, have_volume
-from atompack_torch.conversion.kinds import are_strings
+from atompack_torch.conversion.schema_unification import are_strings
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS

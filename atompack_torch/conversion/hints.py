@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from atompack_torch.batch.columns import Columns
-from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.formats.records import label_rows
+from atompack_torch.options import ChangeOptions
 
 _LABELS = ("energy", "forces", "stress")
 _SHEARS = ([1, 0, 0], [2, 2, 1])  # yz, xz, xy of a matrix
@@ -27,7 +27,7 @@ _SIMILAR = (
 )
 
 
-def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> list[str]:
+def name_warnings(sources: Mapping[str, Sequence[str]], changes: ChangeOptions) -> list[str]:
     """Returns a warning for each source name that suggests another quantity, or the other sign.
 
     Args:

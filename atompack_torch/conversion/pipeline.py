@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Add, Values
-from atompack_torch.conversion.changes import Changes
+from atompack_torch.conversion.changes import Changes, ChangeValues
 from atompack_torch.conversion.checks import CheckCells, CheckLabels, MaskNan
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
@@ -28,7 +28,6 @@ from atompack_torch.conversion.pipe import Pipe, Reading, count_molecules, run_p
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.schema_unification import FitTypes, SchemaUnifier
 from atompack_torch.conversion.stages import Stage
-from atompack_torch.conversion.value_changes import ChangeValues
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import check_key_map
 from atompack_torch.formats import Format, by_suffix
