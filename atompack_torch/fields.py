@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -239,6 +239,33 @@ def check_target(key: str, name: str) -> None:
             f"key_map: {key!r}: expected a label or a property, got {name!r}, which every "
             "structure has already"
         )
+
+
+def check_targets(key_map: Mapping[str, str]) -> None:
+    """Checks that keys of a source with named fields can become fields.
+
+    Args:
+        key_map: name in the source → name of a field.
+
+    Raises:
+        ValueError: a name is that of a part of every structure, or two keys have one name.
+    """
+    for key, name in key_map.items():
+        check_target(key, name)
+    check_unique(key_map)
+
+
+def check_unique(key_map: Mapping[str, str]) -> None:
+    """Checks that no two keys have one name.
+
+    Args:
+        key_map: name in the source → name of a field.
+
+    Raises:
+        ValueError: two keys have one name.
+    """
+    if len({*key_map.values()}) < len(key_map):
+        raise ValueError("key_map: expected each name once, got one twice")
 
 
 def check_key_map(options: Collection[str]) -> None:

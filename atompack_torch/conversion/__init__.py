@@ -9,8 +9,7 @@ print(export_datasets("profiles.atlas", "profiles.nc"))
 
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.pipeline import convert
-from atompack_torch.conversion.store_export import export_datasets
-from atompack_torch.conversion.xarray_files import StoreReport, convert_datasets
+from atompack_torch.conversion.xarray_files import StoreReport, convert_datasets, export_datasets
 from atompack_torch.formats.conversion_report import Report
 
 __all__ = ["Changes", "Report", "StoreReport", "convert", "convert_datasets", "export_datasets"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, array_of
-from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
@@ -22,6 +22,7 @@ from atompack_torch.fields import (
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import described
+from atompack_torch.formats.records import is_per_atom
 from atompack_torch.options import PathLike
 
 Values = PathLike | Mapping[str, object] | Sequence[PathLike]
@@ -59,7 +60,7 @@ class Add(Stage):
         self._fields = {n: _field(n, array, run.n_molecules) for n, array in self._rows.items()}
         self._structures = self._atoms = 0
         for name, field in self._fields.items():
-            unit = "atom" if _is_per_atom(field) else "structure"
+            unit = "atom" if is_per_atom(field) else "structure"
             run.report.note(f"{name}: added, one row per {unit}")
 
     def apply(self, columns: Columns, run: Run) -> Columns:
@@ -69,7 +70,7 @@ class Add(Stage):
         kept = [column for column in columns.fields if not self._is_replaced(column)]
         for name, field in self._fields.items():
             first, last = self._structures, structures
-            if _is_per_atom(field):
+            if is_per_atom(field):
                 first, last = self._atoms, atoms
             if last > self._rows[name].shape[0]:
                 self._refuse(name, f"at least {atoms:,}")
@@ -93,7 +94,7 @@ class Add(Stage):
     def finish(self, run: Run) -> None:
         """Checks that there is no row left."""
         for name, field in self._fields.items():
-            done = self._atoms if _is_per_atom(field) else self._structures
+            done = self._atoms if is_per_atom(field) else self._structures
             if self._rows[name].shape[0] != done:
                 self._refuse(name, f"{self._atoms:,}")
 
@@ -132,8 +133,7 @@ def _rows_of_file(path: str) -> dict[str, Rows]:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise CorruptFileError(f"{path}: expected an .npz file: {described(error)}") from None
-    members = [name for name in archive.namelist() if name.endswith(".npy")]
-    return {name.removesuffix(".npy"): NpzRows(path, archive, name) for name in members}
+    return npz_rows(path, archive)
 
 
 def _check_array(name: str, array: Rows) -> None:
@@ -153,12 +153,6 @@ def _field(name: str, array: Rows, n_structures: int) -> FieldId:
         return FieldId(BUILTIN, name)
     scope = MOLECULE_PROPERTY if array.shape[0] == n_structures else ATOM_PROPERTY
     return prefixed_id(name) or FieldId(scope, name)
-
-
-def _is_per_atom(field: FieldId) -> bool:
-    if field.scope == BUILTIN:
-        return BUILTINS[field.key].level == "atom"
-    return field.scope == ATOM_PROPERTY
 
 
 def _column_values(values: Array) -> Array | list[Array | str | None]:

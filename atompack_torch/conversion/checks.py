@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, have_volume
-from atompack_torch.conversion.kinds import are_strings
+from atompack_torch.conversion.schema_unification import are_strings
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import is_per_atom, select
+from atompack_torch.formats.records import is_per_atom, label_rows, present, select
 
 _MAX_ATOMIC_NUMBER = 255
 
@@ -108,9 +108,8 @@ def with_periodicity(columns: Columns, source: str, first: int, report: Report) 
     Raises:
         FieldError: a cell has NaN, or without ``pbc`` fewer than three independent vectors.
     """
-    n = len(columns.ptr) - 1
-    cells, has_cell = _rows(columns, "cell", n)
-    pbc, has_pbc = _rows(columns, "pbc", n)
+    cells, has_cell = label_rows(columns, "cell")
+    pbc, has_pbc = label_rows(columns, "pbc")
     has_cell &= cells.any(axis=(1, 2))  # one of zeros means none
     if (pbc.any(axis=1) & ~has_cell).any():
         report.warn("pbc: true for molecules without a cell, which have no periodic neighbors")
@@ -130,20 +129,6 @@ def with_periodicity(columns: Columns, source: str, first: int, report: Report) 
     return select(columns, ~wrong) if wrong.any() else columns
 
 
-def _rows(columns: Columns, key: str, n: int) -> tuple[Array, Array]:
-    """Returns the values of a label of molecules, zeros where absent, and (n,) where present."""
-    values = np.zeros((n, *BUILTINS[key].shape), dtype=bool if key == "pbc" else np.float64)
-    for column in columns.fields:
-        if column[:2] == (BUILTIN, key):
-            mask = np.ones(n, dtype=bool) if column.mask is None else column.mask.copy()
-            if isinstance(column.values, np.ndarray):
-                values[mask] = column.values[mask]
-            else:
-                values[mask] = [column.values[i] for i in np.flatnonzero(mask).tolist()]
-            return values, mask
-    return values, np.zeros(n, dtype=bool)
-
-
 def _find_wrong_numbers(columns: Columns, faults: dict[int, str]) -> None:
     numbers = columns.atomic_numbers
     wrong = np.flatnonzero((numbers < 0) | (numbers > _MAX_ATOMIC_NUMBER))
@@ -155,8 +140,7 @@ def _find_wrong_numbers(columns: Columns, faults: dict[int, str]) -> None:
 
 
 def _find_wrong_values(column: Column, ptr: Array, faults: dict[int, str]) -> None:
-    present = np.ones(len(ptr) - 1, dtype=bool) if column.mask is None else column.mask
-    molecules = np.flatnonzero(present).tolist()
+    molecules = np.flatnonzero(present(column, len(ptr) - 1)).tolist()
     if isinstance(column.values, np.ndarray):
         fault = _fault(column.key, column.values.dtype, column.values.shape[1:], None)
         if fault is not None:
@@ -197,7 +181,7 @@ def _without_nan(column: Column, ptr: Array, report: Report) -> Column | None:
     if counts is None:
         return column
     n_nan, n_values = counts
-    mask = np.ones(len(ptr) - 1, dtype=bool) if column.mask is None else column.mask
+    mask = present(column, len(ptr) - 1)
     partly = mask & (n_nan > 0) & (n_nan < n_values)
     if partly.any():
         report.partly_nan[column.key] += int(partly.sum())

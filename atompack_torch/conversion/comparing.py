@@ -17,7 +17,7 @@ from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
-from atompack_torch.formats.records import is_per_atom, select
+from atompack_torch.formats.records import is_per_atom, present, select
 from atompack_torch.progress import Progress
 
 _Path = str | os.PathLike[str]
@@ -232,16 +232,11 @@ class _Comparison:
             return sums[ptr[1:]] > sums[ptr[:-1]], largest
         differs, largest = np.zeros(len(both), bool), 0.0
         for i in np.flatnonzero(both).tolist():
-            part = slice(i, i + 1) if rows is None else slice(int(ptr[i]), int(ptr[i + 1]))
+            part = i if rows is None else slice(int(ptr[i]), int(ptr[i + 1]))
             x, y = (
-                np.asarray(c.values[part] if isinstance(c.values, np.ndarray) else c.values[i])
+                np.asarray(c.values[part if isinstance(c.values, np.ndarray) else i])
                 for c in (a, b)
             )
-            if rows is None:  # an array of one structure has an axis more than an entry of a list
-                x, y = (
-                    value[0] if isinstance(c.values, np.ndarray) else value
-                    for c, value in ((a, x), (b, y))
-                )
             if np.shape(x) != np.shape(y):
                 differs[i] = True
                 continue
@@ -289,13 +284,11 @@ class _Comparison:
 
 def _present(column: Column | None, n: int) -> Array:
     """Returns which structures have a field; a cell of zeros and no periodic axis are none."""
-    if column is None:
-        return np.zeros(n, bool)
-    present = np.ones(n, bool) if column.mask is None else np.asarray(column.mask, bool)
-    if column.scope == BUILTIN and column.key in GEOMETRY:
+    there = present(column, n)
+    if column is not None and column.scope == BUILTIN and column.key in GEOMETRY:
         rows = np.asarray(column.values).reshape(n, -1)
-        present = present & np.asarray((rows != 0).any(axis=1))
-    return present
+        there = there & np.asarray((rows != 0).any(axis=1))
+    return there
 
 
 def _paired(

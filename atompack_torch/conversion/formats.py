@@ -30,7 +30,6 @@ from atompack_torch.formats.extxyz.dataset import extxyz_files
 from atompack_torch.formats.extxyz.text_files import STDIN, is_pipe
 from atompack_torch.formats.records import BLOCK_STRUCTURES
 from atompack_torch.options import is_url
-from atompack_torch.remote.staging import Options
 
 _Path = str | os.PathLike[str]
 
@@ -49,21 +48,13 @@ def _module(known: Format) -> ModuleType:
     return importlib.import_module(known.converter or known.entry)
 
 
-def open_source(
-    path: _Path,
-    name: str | None,
-    keys: Mapping[str, str],
-    padding: int | None,
-    storage_options: Options = None,
-) -> Source:
+def open_source(path: _Path, name: str | None, given: SourceOptions) -> Source:
     """Opens a source, its format detected by content and suffix unless given.
 
     Args:
         path: the file or folder; ``"-"`` for standard input; a URL only of ``.atp`` files.
         name: name of the format, or ``ase:NAME``; None: it is detected.
-        keys: names in the file → names here.
-        padding: atomic number of padding rows in arrays.
-        storage_options: options of the store of a URL.
+        given: options of the source; their format is ``name``, or the one that is detected.
 
     Returns:
         The source, which the caller closes.
@@ -90,7 +81,7 @@ def open_source(
             f"{path}: expected a regular file, got a pipe: only extended XYZ is read from pipes, "
             f"not format {name or known.source}"
         )
-    options = SourceOptions(name or known.source, keys, padding, storage_options)
+    options = given._replace(format=name or known.source)
     module = _module(known)
     if known.source == "aselmdb" and Path(path).is_file():
         pickles = _module(_named("pickled-lmdb"))
@@ -99,7 +90,7 @@ def open_source(
         source: Source = module.open_source(os.fspath(path), options)
     else:
         source = _of_dataset(os.fspath(path), module.open_dataset)
-    if padding is not None and not source.takes_padding:
+    if options.padding is not None and not source.takes_padding:
         source.close()
         raise ValueError(f"padding: only arrays have it, {path} is of format {options.format}")
     named = formats.by_suffix(path)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from atompack_torch.batch.columns import Columns
-from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.stages import Run, Stage
-from atompack_torch.fields import BUILTIN
+from atompack_torch.formats.records import label_rows
+from atompack_torch.options import ChangeOptions
 
 _LABELS = ("energy", "forces", "stress")
 _SHEARS = ([1, 0, 0], [2, 2, 1])  # yz, xz, xy of a matrix
@@ -27,7 +27,7 @@ _SIMILAR = (
 )
 
 
-def name_warnings(sources: Mapping[str, Sequence[str]], changes: Changes) -> list[str]:
+def name_warnings(sources: Mapping[str, Sequence[str]], changes: ChangeOptions) -> list[str]:
     """Returns a warning for each source name that suggests another quantity, or the other sign.
 
     Args:
@@ -139,15 +139,11 @@ class CheckOrder(Stage):
             run.report.warn(f"{run.source.path}: {warning}")
 
     def _count(self, columns: Columns) -> None:
-        found = {column.key: column for column in columns.fields if column.scope == BUILTIN}
-        if not {"cell", "stress"} <= found.keys():
-            return
-        cell, stress = found["cell"], found["stress"]
-        for i in range(len(columns.ptr) - 1):
-            if any(one.mask is not None and not one.mask[i] for one in (cell, stress)):
-                continue
-            strain = np.asarray(cell.values[i], np.float64)
-            shear = np.abs(np.asarray(stress.values[i], np.float64)[_SHEARS])
+        (cells, has_cell), (stresses, has_stress) = (
+            label_rows(columns, key) for key in ("cell", "stress")
+        )
+        for i in np.flatnonzero(has_cell & has_stress).tolist():
+            strain, shear = cells[i], np.abs(stresses[i][_SHEARS])
             scale = np.abs(np.diagonal(strain)).min()
             planes = np.abs(strain + strain.T)[_SHEARS] > _LEAST_SHEAR * scale
             if planes.sum() != 1 or not np.isfinite(shear).all() or not shear.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -17,21 +17,19 @@ from atompack_torch.fields import (
     MOLECULE_PROPERTY,
     PREFIXES,
     FieldId,
-    check_target,
+    check_targets,
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import is_per_atom, stress_of_six
 
+# Symbol → atomic number.
+ELEMENTS = {symbol: z for z, symbol in enumerate(SYMBOLS) if z}
+
 
 def label_of(column: Column) -> str:
     """Returns the name of a field in reports and key maps."""
     return PREFIXES.get(column.scope, "") + column.key
-
-
-def numbered(symbol: object) -> int:
-    """Returns the atomic number of a symbol; -1 if it is none."""
-    return SYMBOLS.index(symbol) if symbol in SYMBOLS[1:] else -1
 
 
 def elements_in(keys: Mapping[str, str], types: Collection[str]) -> dict[str, int]:
@@ -48,9 +46,70 @@ def elements_in(keys: Mapping[str, str], types: Collection[str]) -> dict[str, in
     return {key: SYMBOLS.index(name) for key, name in given.items()}
 
 
+def numbers_of_types(symbols: Iterable[object], elements: dict[str, int]) -> list[int]:
+    """Returns the atomic numbers of types of atoms; -1 where the element is unknown.
+
+    Args:
+        symbols: names of the types, which are symbols of elements unless ``elements`` has them.
+        elements: name of a type → atomic number.
+
+    Returns:
+        The numbers.
+    """
+    known = ELEMENTS | elements
+    return [known.get(str(symbol), -1) for symbol in symbols]
+
+
 def element_hint(name: object) -> str:
     """Returns the advice for a type of atoms whose element is unknown."""
     return f"name its element in key_map (--key {name!s:.40}=SYMBOL)"
+
+
+class SourceNames:
+    """Names of the values of a source that gives some of them a meaning by their names.
+
+    Args:
+        keys: name in the source → name here, as the user gives them.
+        report: receives values that lose their name, and keys that do not occur.
+    """
+
+    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+        self.keys, self._report = keys, report
+        self._given = {*keys.values()}
+        self._missing = {*keys}
+
+    def here(self, key: str, usual: str, what: str) -> str | None:
+        """Returns the name of a value here.
+
+        Args:
+            key: its name in the source.
+            usual: what that name means unless ``keys`` says otherwise.
+            what: the kind of value, for the report.
+
+        Returns:
+            The name; None if ``keys`` gives it to another value, so that this one is dropped.
+        """
+        self._missing.discard(key)
+        if key in self.keys or usual not in self._given:
+            return self.keys.get(key, usual)
+        if usual != key:
+            return key
+        self._report.skip(f"{what} {key!r}", "key_map gives its name to another")
+        return None
+
+    def check_all_found(self, path: object, nothing: str) -> None:
+        """Reports the keys that ``here`` was not asked about.
+
+        Args:
+            path: path of the source.
+            nothing: what the source lacks, as ``"no array"``.
+
+        Raises:
+            FieldError: no source has one of them.
+        """
+        for key in sorted(self._missing):
+            error = FieldError(f"{path}: key_map: {nothing} {key!r}")
+            self._report.miss_key(key, error)
 
 
 class KeyMap:
@@ -66,10 +125,7 @@ class KeyMap:
     """
 
     def __init__(self, keys: Mapping[str, str]) -> None:
-        for key, name in keys.items():
-            check_target(key, name)
-        if len({*keys.values()}) < len(keys):
-            raise ValueError("key_map: expected each name once, got one twice")
+        check_targets(keys)
         self._keys = dict(keys)
         self._missing = set(keys)
 

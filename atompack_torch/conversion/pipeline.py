@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Add, Values
-from atompack_torch.conversion.changes import Changes
+from atompack_torch.conversion.changes import Changes, ChangeValues
 from atompack_torch.conversion.checks import CheckCells, CheckLabels, MaskNan
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
@@ -28,13 +28,18 @@ from atompack_torch.conversion.pipe import Pipe, Reading, count_molecules, run_p
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.schema_unification import FitTypes, SchemaUnifier
 from atompack_torch.conversion.stages import Stage
-from atompack_torch.conversion.value_changes import ChangeValues
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import check_key_map
 from atompack_torch.formats import Format, by_suffix
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.conversion_report import OnError, Report
-from atompack_torch.formats.converter import Mode, Source, TargetOptions, TargetTraits
+from atompack_torch.formats.converter import (
+    Mode,
+    Source,
+    SourceOptions,
+    TargetOptions,
+    TargetTraits,
+)
 from atompack_torch.formats.extxyz.text_files import STDIN
 from atompack_torch.options import (
     ChangeOptions,
@@ -89,8 +94,8 @@ class Options:
         with ExitStack() as stack:
             sources = []
             for path in paths:
-                given = self.format, self.keys, self.padding, self.storage_options
-                sources.append(open_source(path, *given))
+                given = SourceOptions("", self.keys, self.padding, self.storage_options)
+                sources.append(open_source(path, self.format, given))
                 stack.callback(sources[-1].close)
             yield sources
 

@@ -18,7 +18,7 @@ from atompack_torch.conversion.keys import shaped
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import filled
+from atompack_torch.formats.records import filled, label_in, label_rows, present
 
 _NAMES = ("virial", "virials")
 
@@ -36,7 +36,7 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
     Raises:
         FieldError: there are both properties, or the virial is not 3 x 3 numbers.
     """
-    own = _stress_of(columns)
+    own = label_in(columns, "stress")
     named = [c for c in columns.fields if c.scope == MOLECULE_PROPERTY and c.key in _NAMES]
     if len(named) > 1:
         raise FieldError(
@@ -62,19 +62,7 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
 
 def count_stresses(columns: Columns) -> int:
     """Returns the number of structures that have a stress."""
-    return int(_mask_of(_stress_of(columns), columns).sum())
-
-
-def _stress_of(columns: Columns) -> Column | None:
-    return next((c for c in columns.fields if c[:2] == (BUILTIN, "stress")), None)
-
-
-def _mask_of(column: Column | None, columns: Columns) -> Array:
-    """Returns (B,) bool, True for the structures that have a column's value."""
-    n = len(columns.ptr) - 1
-    if column is None:
-        return np.zeros(n, dtype=bool)
-    return np.ones(n, dtype=bool) if column.mask is None else column.mask
+    return int(present(label_in(columns, "stress"), len(columns.ptr) - 1).sum())
 
 
 def _are_matrices(value: Any, is_stacked: bool) -> bool:
@@ -98,9 +86,8 @@ def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Col
     """
     if own is None:
         return columns
-    made = _stress_of(columns)
-    is_made = _mask_of(made, columns)
-    has_own = _mask_of(own, columns)
+    made = label_in(columns, "stress")
+    is_made, has_own = (present(column, len(columns.ptr) - 1) for column in (made, own))
     replaced, left = int((has_own & is_made).sum()), int((has_own & ~is_made).sum())
     if replaced:
         report.skip("stress", "stress_from='virial' takes the virial's", replaced)
@@ -127,12 +114,12 @@ def with_stress(columns: Columns, report: Report, source: str | None = None) -> 
     Returns:
         The block with stresses.
     """
-    virial = _stress_of(columns)
+    virial = label_in(columns, "stress")
     if virial is None:
         return columns
     if source is not None:
         report.note(f"{source!r} read as stress: -{source} / volume")
-    mask = _mask_of(virial, columns)
+    mask = present(virial, len(columns.ptr) - 1)
     volumes = volumes_of(columns)
     lost = mask & ~(volumes > 0)
     if lost.any():
@@ -183,15 +170,10 @@ def volumes_of(columns: Columns) -> Array:
     Returns:
         The volumes.
     """
-    volumes = np.zeros(len(columns.ptr) - 1)
-    cell = next((c for c in columns.fields if c[:2] == (BUILTIN, "cell")), None)
-    if cell is None:
-        return volumes
-    there = np.flatnonzero(_mask_of(cell, columns)).tolist()
-    if not there:
-        return volumes
-    cells = np.stack([np.asarray(cell.values[i], dtype=np.float64) for i in there])
-    faces = np.cross(cells[:, 1], cells[:, 2])
-    found = np.array([abs(np.dot(a, face)) for a, face in zip(cells[:, 0], faces, strict=True)])
+    cells, has_cell = label_rows(columns, "cell")
+    volumes = np.zeros(len(cells))
+    there = np.flatnonzero(has_cell)
+    faces = np.cross(cells[there, 1], cells[there, 2])
+    found = [abs(np.dot(a, face)) for a, face in zip(cells[there, 0], faces, strict=True)]
     volumes[there] = np.where(np.isfinite(found), found, 0.0)
     return volumes

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, printable
@@ -285,6 +286,27 @@ def described(error: Exception) -> str:
     """Formats an error of another library as one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def naming_damage(where: object) -> Iterator[None]:
+    """Converts errors of other libraries about damaged files, which vary.
+
+    Args:
+        where: the file, and what in it.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        CorruptFileError: for any error but ours, a missing package or a missing file.
+    """
+    try:
+        yield
+    except (AtompackError, FileNotFoundError, ImportError):
+        raise
+    except Exception as error:
+        raise CorruptFileError(f"{where}: {described(error)}") from error
 
 
 def pass_on(recorded: Report, report: Report, *, counts: bool = True) -> None:

@@ -1,8 +1,8 @@
-"""Conversion of single structures to columns and back, for libraries that return them singly."""
+"""Conversion of single structures to columns and back, and what readers of columns share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -10,9 +10,15 @@ import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import Parts, full_stress
-from atompack_torch.errors import AtompackError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
-from atompack_torch.formats.conversion_report import Report
+from atompack_torch.errors import AtompackError, CorruptFileError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    FieldId,
+)
+from atompack_torch.formats.conversion_report import Report, described
 
 # A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 256
@@ -39,6 +45,44 @@ def blocks(records: Iterable[Parts], size: int = BLOCK_STRUCTURES) -> Iterator[C
         yield columns_of(block)
     if fault is not None:
         raise fault
+
+
+def convert_each(
+    path: Any, makes: Iterable[Callable[[], Parts]], report: Report, first: int = 0
+) -> Iterator[Columns]:
+    """Groups structures that are made one by one into blocks of bounded size.
+
+    Args:
+        path: the file, for messages.
+        makes: functions that make the structures.
+        report: receives those that cannot be made.
+        first: number of the first structure.
+
+    Yields:
+        Blocks of structures.
+
+    Raises:
+        CorruptFileError: a structure cannot be made, unless such are skipped.
+    """
+    numbered = enumerate(makes, first)
+    yield from blocks(parts for i, make in numbered for parts in converted(make, path, i, report))
+
+
+def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
+    """Yields one structure, or none if it was rejected and errors are to be skipped."""
+    try:
+        made = make()
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # unusual shapes, types or units that libraries reject
+        what = described(error)
+        if isinstance(error, AtompackError):  # our own errors already name the path
+            what = str(error).removeprefix(f"{path}: ")
+        fault = CorruptFileError(f"{path}: {what} (molecule {number})")
+        fault.__cause__ = error
+        report.refuse(fault)
+        return
+    yield made
 
 
 def columns_of(records: list[Parts]) -> Columns:
@@ -84,11 +128,73 @@ def records_of(columns: Columns) -> Iterator[Parts]:
         yield record
 
 
-def is_per_atom(column: Column) -> bool:
-    """True if a column has rows per atom, not per structure."""
-    if column.scope == BUILTIN:
-        return BUILTINS[column.key].level == "atom"
-    return column.scope == ATOM_PROPERTY
+def is_per_atom(field: Column | FieldId) -> bool:
+    """True if a column or field has rows per atom, not per structure."""
+    if field.scope == BUILTIN:
+        return BUILTINS[field.key].level == "atom"
+    return field.scope == ATOM_PROPERTY
+
+
+def label_in(columns: Columns, key: str) -> Column | None:
+    """Returns the column of a label; None if no structure of the block has it."""
+    return next((column for column in columns.fields if column[:2] == (BUILTIN, key)), None)
+
+
+def present(column: Column | None, n: int) -> Array:
+    """Returns (n,) bool, True for the structures that have the value of a column."""
+    if column is None:
+        return np.zeros(n, dtype=bool)
+    return np.ones(n, dtype=bool) if column.mask is None else column.mask
+
+
+def label_rows(columns: Columns, key: str) -> tuple[Array, Array]:
+    """Returns a label of structures as an array.
+
+    Args:
+        columns: a block whose labels have their standard shapes.
+        key: a label of numbers.
+
+    Returns:
+        Its values, float64 or for ``pbc`` bool, zeros where it is absent; and (B,) bool, True where
+        it is there.
+    """
+    n, column = len(columns.ptr) - 1, label_in(columns, key)
+    values = np.zeros((n, *BUILTINS[key].shape), dtype=bool if key == "pbc" else np.float64)
+    mask = present(column, n).copy()
+    if column is not None and isinstance(column.values, np.ndarray):
+        values[mask] = column.values[mask]
+    elif column is not None and mask.any():
+        values[mask] = [column.values[i] for i in np.flatnonzero(mask).tolist()]
+    return values, mask
+
+
+def stack(column: Column, n_atoms: Array) -> Column:
+    """Makes one array of the values of a column, if they have one type and shape.
+
+    Args:
+        column: the column.
+        n_atoms: (B,) number of atoms of each structure.
+
+    Returns:
+        The column; missing values in a new array are zeros, and masked.
+    """
+    if isinstance(column.values, np.ndarray):
+        return column
+    mask = present(column, len(n_atoms))
+    there: list[Any] = [v for v, has in zip(column.values, mask.tolist(), strict=True) if has]
+    if not there or not all(type(value) is np.ndarray for value in there):
+        return column
+    per_atom = is_per_atom(column)
+    forms = {(value.dtype, value.shape[per_atom:]) for value in there}
+    if len(forms) != 1 or (per_atom and [*map(len, there)] != n_atoms[mask].tolist()):
+        return column
+    whole = np.concatenate(there) if per_atom else np.stack(there)
+    if mask.all():
+        return column._replace(values=whole, mask=None)
+    ((dtype, shape),) = forms
+    values = np.zeros((int(n_atoms.sum()) if per_atom else len(n_atoms), *shape), dtype=dtype)
+    values[np.repeat(mask, n_atoms) if per_atom else mask] = whole
+    return column._replace(values=values)
 
 
 def select(columns: Columns, keep: Array) -> Columns:

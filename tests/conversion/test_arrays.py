@@ -16,7 +16,7 @@ import pytest
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.sources.arrays import count_hdf5, count_npz, read_hdf5, read_npz
+from atompack_torch.conversion.sources.arrays import open_source
 from atompack_torch.conversion.sources.hdf5_files import HdfRows, opened
 from atompack_torch.conversion.sources.rows import NpzRows, Rows
 from atompack_torch.errors import (
@@ -25,6 +25,7 @@ from atompack_torch.errors import (
     FieldError,
     UnsupportedFormatError,
 )
+from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import records_of
 
 Arrays = Mapping[str, Any]
@@ -80,14 +81,20 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+def opened_source(
+    path: Path, keys: dict[str, str] | None = None, padding: int | None = None
+) -> Source:
+    name = "npz" if path.suffix == ".npz" else "hdf5"
+    return open_source(str(path), SourceOptions(name, keys or {}, padding))
+
+
 def read(path: Path, report: Report | None = None, **options: Any) -> list[Parts]:
-    reader = read_npz if path.suffix == ".npz" else read_hdf5
-    blocks = reader(path, report=Report() if report is None else report, **options)
+    blocks = opened_source(path, **options).read(Report() if report is None else report)
     return [record for block in blocks for record in records_of(block)]
 
 
-def count(path: Path) -> int:
-    return count_npz(path) if path.suffix == ".npz" else count_hdf5(path)
+def count(path: Path) -> int | None:
+    return opened_source(path).count()
 
 
 def assert_stacked(records: list[Parts]) -> None:
@@ -373,12 +380,11 @@ def test_rows_are_read_forward_and_from_the_start_again(make: Callable[..., Path
 
 def test_blocks_are_bounded(make: Callable[..., Path]) -> None:
     path = make({"R": np.zeros((20, 10_000, 3), "f4"), "z": np.ones(10_000, int)})
-    reader = read_npz if path.suffix == ".npz" else read_hdf5
-    assert [len(b.ptr) - 1 for b in reader(path, report=Report())] == [6, 6, 6, 2]
+    assert [len(b.ptr) - 1 for b in opened_source(path).read(Report())] == [6, 6, 6, 2]
     n_atoms = np.array([60_000, 5_000, 70_000, 10, 10])
     n = int(n_atoms.sum())
     path = make({"R": np.zeros((n, 3), "f4"), "z": np.ones(n, int), "n_atoms": n_atoms})
-    assert [len(b.ptr) - 1 for b in reader(path, report=Report())] == [2, 1, 2]
+    assert [len(b.ptr) - 1 for b in opened_source(path).read(Report())] == [2, 1, 2]
 
 
 def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
@@ -480,10 +486,10 @@ def test_what_an_archive_holds_twice_or_next_to_arrays(tmp_path: Path) -> None:
 
 
 def test_no_file_and_no_format(tmp_path: Path) -> None:
-    for reader, suffix in ((read_npz, "npz"), (read_hdf5, "h5")):
+    for suffix in ("npz", "h5"):
         path = tmp_path / f"x.{suffix}"
         with pytest.raises(FileNotFoundError):
-            list(reader(path, report=Report()))
+            read(path)
         path.write_bytes(b"something else")
         with pytest.raises(CorruptFileError, match=f"x.{suffix}: no "):
-            list(reader(path, report=Report()))
+            read(path)

@@ -126,7 +126,7 @@ def test_frames_of_other_writers(tmp_path: Path) -> None:
 
 def test_ranges(tmp_path: Path) -> None:
     path = folder(tmp_path / "f", [frame(energies=float(i)) for i in range(9)])
-    (block,) = read(str(path), report=Report(), first=3, last=7)
+    (block,) = read(str(path), {}, Report(), 3, 7)
     (energy,) = (column for column in block.fields if column.key == "energy")
     assert np.asarray(energy.values).tolist() == [3, 4, 5, 6]
 

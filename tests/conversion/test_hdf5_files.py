@@ -314,6 +314,12 @@ def test_attributes_that_fit_no_structure_are_listed(tmp_path: Path) -> None:
     assert {"attribute 'energy'", "attribute 'forces'", "attribute 'source'"} <= lost
 
 
+def test_a_number_of_a_group_is_that_of_all_its_structures(tmp_path: Path) -> None:
+    path = attributed(tmp_path / "x.h5", 3, charge=-1.5)
+    convert(path, tmp_path / "x.atp", progress=False)
+    assert apt.AtpDataset(tmp_path / "x.atp")[:]["charge"].tolist() == [-1.5] * 6
+
+
 @pytest.mark.parametrize("make", [ani, mace])
 def test_attributes_in_known_sets(make: Make, tmp_path: Path) -> None:
     group = make(tmp_path / "x.h5")

@@ -202,6 +202,16 @@ def test_ambiguous_arrays_and_keys(tmp_path: Path) -> None:
         convert(path, tmp_path / "b.atp", key_map={"u": "name"}, progress=False)
 
 
+def test_a_key_takes_the_name_of_another_array(tmp_path: Path) -> None:
+    path = folder(tmp_path / "arrays", energy=[1, 2], dft=[3, 4], energy_stress=np.ones((2, 3, 3)))
+    key_map = {"dft": "energy", "energy_stress": "stress"}
+    report = convert(path, tmp_path / "a.atp", key_map=key_map, progress=False)
+    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    assert batch.energy.tolist() == [3.0, 4.0]
+    assert batch.stress.shape == (2, 3, 3)
+    assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
+
+
 def test_ranges_and_blocks(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     n_atoms = rng.integers(0, 60, 9000)

@@ -163,7 +163,7 @@ def test_positions_and_cell_of_other_names(
 def test_ranges(tmp_path: Path) -> None:
     path = written(tmp_path / "x.lmdb", [plain(graph(i, 2)) for i in range(9)])
     assert count(str(path)) == 9
-    (block,) = read(str(path), report=Report(), first=3, last=7)
+    (block,) = read(str(path), {}, Report(), 3, 7)
     assert block.positions.shape == (8, 3)
 
 

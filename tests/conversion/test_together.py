@@ -15,8 +15,8 @@ import torch
 import atompack_torch as apt
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion import pipeline
-from atompack_torch.conversion.edits import Numbers
 from atompack_torch.conversion.pipeline import Options, Output, convert_edited
+from atompack_torch.conversion.selecting import Numbers
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
+from atompack_torch.conversion.keys import SourceNames
 from atompack_torch.conversion.sources import hdf5_sets, mace_hdf5
 from atompack_torch.conversion.sources.hdf5_files import NO_POSITIONS, ForeignFile, HdfRows, opened
-from atompack_torch.conversion.sources.rows import HeldRows, NpzRows, Rows
+from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
 from atompack_torch.conversion.sources.systems import Level, Member, System, said_level
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
 
-_Path = str | os.PathLike[str]
 Systems = Iterator[System]
 
 # Array names used by well-known collections; overridden by ``keys``.
@@ -58,109 +56,49 @@ def open_source(path: str, options: SourceOptions) -> Source:
         return mace_hdf5.open_source(path, options)
     if not is_npz and options.padding is None and hdf5_sets.recognize(path) is not None:
         return hdf5_sets.open_source(path, options)
-    keys, padding = options.keys, options.padding
-    read, count = (read_npz, count_npz) if is_npz else (read_hdf5, count_hdf5)
-    names = partial(_names, _npz_systems if is_npz else _hdf5_systems)
+    systems = _npz_systems if is_npz else _hdf5_systems
+    given = systems, path, options
     return Source(
         path,
-        lambda report: read(path, keys=keys, report=report, padding=padding),
-        partial(count, path, keys=keys),
+        partial(_read, *given),
+        lambda: _Survey(*given, Report()).n_structures,
         maps_keys=True,
         takes_padding=True,
         is_arrays=True,
-        names=partial(names, path, keys),
+        names=partial(_names, *given),
     )
 
 
-def _names(systems: _Opener, path: str, keys: Mapping[str, str]) -> set[str]:
-    """Returns the names of all fields, of some perhaps one that is left out."""
-    names: set[str] = set()
-    with systems(_Request(path, keys, None, Counter())) as found:
-        for system in found:
-            names |= {"name"} if system.name else set()
-            names.update(*(_possible_names(member.name) for member in system.fields()))
-    return names
-
-
-def _possible_names(name: str) -> tuple[str, ...]:
-    return (name, *(prefix + name for prefix in PREFIXES.values()))
-
-
-def count_npz(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
-    """Counts the structures in an ``.npz`` file."""
-    return _Survey(_Request(str(path), keys or {}, None, Counter()), _npz_systems).n_structures
-
-
-def count_hdf5(path: _Path, *, keys: Mapping[str, str] | None = None) -> int:
-    """Counts the structures in an HDF5 file."""
-    return _Survey(_Request(str(path), keys or {}, None, Counter()), _hdf5_systems).n_structures
-
-
-def read_npz(
-    path: _Path,
-    *,
-    keys: Mapping[str, str] | None = None,
-    report: Report,
-    padding: int | None = None,
-) -> Iterator[Columns]:
-    """Yields the structures of an ``.npz`` file in blocks, in order, in the types of the file.
-
-    For the layouts see ``systems.System``. Members are read as streams, compressed or not: memory
-    holds one block, and ``n_atoms`` or ``ptr`` (8 bytes per structure).
+class _Request:
+    """A reading of a file, with the options for its interpretation.
 
     Args:
-        path: the file.
-        keys: name in the file → name here: ``positions``, ``atomic_numbers``, ``n_atoms``,
-            ``ptr``, a label, or the name of a custom property, with its scope
-            (``atom_properties/q``) where the shape is ambiguous. Common names (``R``, ``z``,
-            ``E``, ``F``, ``coords``, ...) are known.
-        report: receives the interpretation of names and what was dropped.
-        padding: atomic number of padding rows; None: there are none.
-
-    Returns:
-        Blocks of structures.
-
-    Raises:
-        FieldError: an array is missing, or shapes are inconsistent.
-        CorruptFileError: the file is damaged.
-        UnsupportedFormatError: the file holds pickled objects.
-    """
-    return _read(_Request(str(path), keys or {}, padding, Counter()), _npz_systems, report)
-
-
-def read_hdf5(
-    path: _Path,
-    *,
-    keys: Mapping[str, str] | None = None,
-    report: Report,
-    padding: int | None = None,
-) -> Iterator[Columns]:
-    """Yields the structures of an HDF5 file in blocks, in the types of the file.
-
-    Like ``read_npz``; every group that holds positions is a separate system, in the order of their
-    names, and its path becomes the ``name`` of its structures. ``keys`` names datasets, not paths.
-    """
-    return _read(_Request(str(path), keys or {}, padding, Counter()), _hdf5_systems, report)
-
-
-class _Request(NamedTuple):
-    """File to read, with the options for its interpretation.
-
-    Attributes:
         path: path of the file.
-        keys: name in the file → name here.
-        padding: atomic number of padding rows.
-        lost: what is not read, and why → its number of occurrences; filled while the file is
-            traversed.
+        options: the options.
+        report: receives what is not read.
     """
 
-    path: str
-    keys: Mapping[str, str]
-    padding: int | None
-    lost: Counter[tuple[str, str]]
+    def __init__(self, path: str, options: SourceOptions, report: Report) -> None:
+        self.path, self.padding, self.report = path, options.padding, report
+        self.names = SourceNames(options.keys, report)
+
+    def name_of(self, key: str) -> str:
+        """Returns the name of an array or attribute here, by ``key_map`` first."""
+        return self.names.keys.get(key, _NAMES.get(key, key))
 
 
 _Opener = Callable[[_Request], AbstractContextManager[Systems]]
+
+
+def _names(systems: _Opener, path: str, options: SourceOptions) -> set[str]:
+    """Returns the names of all fields, of some perhaps one that is left out."""
+    names: set[str] = set()
+    with systems(_Request(path, options, Report())) as found:
+        for system in found:
+            names |= {"name"} if system.name else set()
+            for member in system.fields():
+                names |= {prefix + member.name for prefix in ("", *PREFIXES.values())}
+    return names
 
 
 class _Survey:
@@ -170,19 +108,19 @@ class _Survey:
     atoms.
     """
 
-    def __init__(self, request: _Request, systems: _Opener) -> None:
+    def __init__(self, systems: _Opener, path: str, options: SourceOptions, report: Report) -> None:
         self.n_structures = 0
         self.seen: set[str] = set()
         self._sizes: set[int | None] = set()
         self._possible: dict[str, set[Level]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._what: dict[str, str] = {}
-        with systems(request) as found:
+        with systems(_Request(path, options, report)) as found:
             for system in found:
                 self._add(system)
         if not self._sizes:
             raise FieldError(
-                f"{request.path}: expected an array of positions, got none: name it in key_map"
+                f"{path}: expected an array of positions, got none: name it in key_map"
             )
 
     def _add(self, system: System) -> None:
@@ -213,16 +151,22 @@ class _Survey:
         return levels
 
 
-def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Columns]:
-    survey = _Survey(request, systems)
-    for key in sorted({*request.keys} - survey.seen):
-        report.miss_key(key, FieldError(f"{request.path}: key_map: no array {key!r}"))
+def _read(systems: _Opener, path: str, options: SourceOptions, report: Report) -> Iterator[Columns]:
+    """Yields the structures of a file in blocks, in order, in the types of the file.
+
+    For the layouts see ``systems.System``. Members of ``.npz`` files are read as streams,
+    compressed or not: memory holds one block, and ``n_atoms`` or ``ptr`` (8 bytes per structure).
+    Every group of HDF5 that holds positions is a separate system, in the order of their names, and
+    its path becomes the ``name`` of its structures. Keys name arrays, not paths.
+    """
+    survey = _Survey(systems, path, options, report)
+    for key in sorted({*options.keys} - survey.seen):
+        report.miss_key(key, FieldError(f"{path}: key_map: no array {key!r}"))
     if survey.seen >= _RMD17:
         report.note("read as rMD17")
         report.units.update(_RMD17_UNITS)
     custom = survey.levels(report)
-    report.skipped.update(request.lost)
-    with systems(request) as found:
+    with systems(_Request(path, options, Report())) as found:
         for system in found:
             levels = dict(custom)
             for member in system.members.values():
@@ -242,8 +186,8 @@ def _read(request: _Request, systems: _Opener, report: Report) -> Iterator[Colum
                 if member.key != member.name:
                     report.origin(_field_name(member, levels), member.key)
             _warn_of_groups(system, report)
-            for what in system.left_out:
-                report.skip(what, "key_map gives its name to another")
+            if system.name and "name" not in system.members:
+                report.note("name: the group of the structure")
             yield from system.blocks(levels, report)
 
 
@@ -295,21 +239,16 @@ def _system(
 ) -> System:
     """Builds a system from arrays and attributes, renamed to their names here."""
     members: dict[str, Member] = {}
-    left_out = []
-    mapped = {*request.keys.values()}
     for key, rows in (*arrays.items(), *attributes.items()):
         what = "array" if key in arrays else "attribute"
-        known = _NAMES.get(key, key)
-        here = request.keys.get(key, key if known in mapped else known)
-        if here in mapped and key not in request.keys:
-            left_out.append(f"{what} {key!r}")
-        elif here in members:
+        here = request.names.here(key, _NAMES.get(key, key), what)
+        if here in members:
             both = f"{members[here].key!r} and {key!r}"
             raise FieldError(f"{where}: {both} could both be {here}: say which in key_map")
-        else:
+        if here is not None:
             unit = rows.unit() if isinstance(rows, HdfRows) else ""
             members[here] = Member(key, here, rows, unit, what)
-    return System(where, members, request.padding, name, left_out)
+    return System(where, members, request.padding, name)
 
 
 @contextmanager
@@ -327,11 +266,9 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
         if len({*names}) < len(names):
             raise CorruptFileError(f"{path}: expected each array once, got one twice")
         others = [name for name in archive.namelist() if not name.endswith(".npy")]
-        request.lost.update((f"file {name!r}", "no array") for name in others)
-        arrays: dict[str, Rows] = {
-            name.removesuffix(".npy"): NpzRows(path, archive, name) for name in names
-        }
-        yield iter([_system(request, arrays, path)])
+        for name in others:
+            request.report.skip(f"file {name!r}", "no array")
+        yield iter([_system(request, npz_rows(path, archive), path)])
 
 
 @contextmanager
@@ -344,8 +281,7 @@ def _systems_below(request: _Request, file: ForeignFile, name: str) -> Systems:
     """Yields the systems of a group and its subgroups, depth first."""
     group, where = file.listing(name), f"{request.path}: {name}"
     lost, datasets = group.unread(), group.readable()
-    places = {key: request.keys.get(key, _NAMES.get(key)) for key in datasets}
-    if "positions" in places.values():
+    if "positions" in map(request.name_of, datasets):
         arrays: dict[str, Rows] = {
             key: HdfRows(file, f"{name.rstrip('/')}/{key}", stored)
             for key, stored in datasets.items()
@@ -363,7 +299,8 @@ def _systems_below(request: _Request, file: ForeignFile, name: str) -> Systems:
     else:
         lost |= {f"array {key!r}": NO_POSITIONS for key in datasets}
         lost |= {f"attribute {key!r}": NO_POSITIONS for key in group.attrs}
-    request.lost.update(lost.items())
+    for what, why in lost.items():
+        request.report.skip(what, why)
     for key in group.groups:
         yield from _systems_below(request, file, f"{name.rstrip('/')}/{key}")
 
@@ -372,7 +309,7 @@ def _attributes(
     request: _Request, attrs: Mapping[str, Any], arrays: Mapping[str, Rows], lost: dict[str, str]
 ) -> dict[str, Rows]:
     """Returns the attributes of a group that may be values of its structures."""
-    here = {key: request.keys.get(key, _NAMES.get(key, key)) for key in (*arrays, *attrs)}
+    here = {key: request.name_of(key) for key in (*arrays, *attrs)}
     given = {here[key] for key in arrays}
     places = next(arrays[key] for key in arrays if here[key] == "positions")
     is_one = len(places.shape) == 3 and places.shape[0] == 1
@@ -382,7 +319,7 @@ def _attributes(
         is_text = rows.dtype.kind in "SUO"
         if here[key] in ("n_atoms", "ptr", "positions"):
             why = "expected as an array"
-        elif key in arrays or (here[key] in given and key not in request.keys):
+        elif key in arrays or (here[key] in given and key not in request.names.keys):
             why = "an array has its name"
         elif value is None or (
             is_text

@@ -16,7 +16,6 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
 from atompack_torch.conversion.sources.ase_files import (
     LABELS,
-    converted,
     labelled_parts,
     take_label,
 )
@@ -25,9 +24,9 @@ from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats import detect
 from atompack_torch.formats.aselmdb import converter as aselmdb
 from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, row_of, take_metadata
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, described, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions, Target, TargetOptions
-from atompack_torch.formats.records import BLOCK_STRUCTURES, blocks, records_of
+from atompack_torch.formats.records import BLOCK_STRUCTURES, convert_each, records_of
 from atompack_torch.publishing import published
 
 _Path = str | os.PathLike[str]
@@ -60,12 +59,8 @@ def count(path: _Path) -> int:
         CorruptFileError, OSError: as for ``read``.
     """
     database = _connect(path)
-    try:
+    with naming_damage(path):
         return len(database)
-    except AtompackError:
-        raise
-    except Exception as error:  # whatever the database stumbles over
-        raise CorruptFileError(f"{path}: {described(error)}") from error
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
@@ -78,22 +73,18 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
         path: the database.
         report: receives values that columns cannot represent, and rows that cannot be read.
 
-    Returns:
+    Yields:
         Blocks of rows.
 
     Raises:
         CorruptFileError: a row cannot be read.
         OSError: the file cannot be opened.
     """
-    return blocks(_records(path, report))
-
-
-def _records(path: _Path, report: Report) -> Iterator[Parts]:
     report.note(BOOKKEEPING)
     database = _connect(path)
     take_metadata(str(path), lambda: database.metadata, report)
-    for number, row in enumerate(_rows(database, str(path))):
-        yield from converted(partial(_parts, database, row, report), path, number, report)
+    makes = (partial(_parts, database, row, report) for row in _rows(database, str(path)))
+    yield from convert_each(path, makes, report)
 
 
 def _parts(database: Any, row: Any, report: Report) -> Parts:
@@ -109,11 +100,9 @@ def _rows(database: Any, path: str) -> Iterator[Any]:
         try:
             rows = list(database.select(f"id>{last}", **piece))
         except Exception:
-            try:
+            with naming_damage(path):
                 bare = database.select(f"id>{last}", columns=["id"], include_data=False, **piece)
                 rows = [row.id for row in bare]
-            except Exception as error:  # whatever the database stumbles over
-                raise CorruptFileError(f"{path}: {described(error)}") from error
         for row in rows:
             found = row if isinstance(row, int) else row.id
             if found <= last:

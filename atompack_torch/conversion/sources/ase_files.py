@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,19 +15,20 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, parts_of
 from atompack_torch.conversion.sources import pymatgen_json
-from atompack_torch.conversion.sources.vasp_convergence import unconverged_steps
-from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks
+from atompack_torch.formats.records import convert_each
 
 _WAY_OUT = (
     "if the file is whole, convert extended XYZ that another program (dpdata, pymatgen) makes of "
     "it, or name the format with --from (ase:NAME, or pymatgen-json for JSON of pymatgen)"
 )
 LABELS = ("energy", "forces", "stress", "charges")
+_LIMIT = re.compile(rb'(?:NELM\s*=|name="NELM">)\s*(\d+)')
+_ITERATION = re.compile(rb"Iteration\s+(\d+)\(\s*(\d+)\)")
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -67,12 +69,12 @@ def read(
         UnsupportedFormatError: ASE's reader failed; it cannot continue after a fault.
         OSError: the file cannot be opened.
     """
-    return blocks(_records(path, report, ase_format))
+    return convert_each(path, _makes(path, report, ase_format), report)
 
 
-def _records(
+def _makes(
     path: str | os.PathLike[str], report: Report, ase_format: str | None
-) -> Iterator[Parts]:
+) -> Iterator[Callable[[], Parts]]:
     import ase.io
 
     if not Path(path).is_dir():  # some ASE formats are folders
@@ -96,10 +98,9 @@ def _records(
             return
         if atoms is None:
             break
-        make = partial(labelled_parts, atoms, report)
-        yield from converted(make, path, number, report)
+        yield partial(labelled_parts, atoms, report)
         number += 1
-    missed = [step for step in unconverged_steps(os.fspath(path), name) if step < number]
+    missed = [step for step in _unconverged_steps(os.fspath(path), name) if step < number]
     if missed:
         first = ", ".join(map(str, missed[:10])) + (", ..." if len(missed) > 10 else "")
         report.warn(
@@ -141,18 +142,37 @@ def take_label(parts: Parts, values: dict[str, Any], label: str, report: Report)
         report.note(f"{label}: read from a value of that name that is no result of a calculator")
 
 
-def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
-    """Yields one structure, or none if it was rejected and errors are to be skipped."""
-    try:
-        made = make()
-    except (OSError, ImportError):
-        raise
-    except Exception as error:  # unusual shapes, types or units that ASE itself rejects
-        what = described(error)
-        if isinstance(error, AtompackError):  # our own errors already name the path
-            what = str(error).removeprefix(f"{path}: ")
-        fault = CorruptFileError(f"{path}: {what} (molecule {number})")
-        fault.__cause__ = error
-        report.refuse(fault)
-        return
-    yield made
+def _unconverged_steps(path: str, ase_format: str) -> list[int]:
+    """Finds the ionic steps that stopped at the largest number of electronic iterations.
+
+    In an ``OUTCAR`` these are steps with NELM iterations and no line that EDIFF is reached, or with
+    one that it was not; in a ``vasprun.xml``, which has no such line, steps with NELM iterations.
+
+    Args:
+        path: the file, plain or compressed.
+        ase_format: ASE's name of its format.
+
+    Returns:
+        Numbers of the steps, from 0; empty for files of other programs.
+    """
+    from ase.io.formats import open_with_compression
+
+    if ase_format not in ("vasp-out", "vasp-xml"):
+        return []
+    limit = 0
+    found: list[int] = []
+    step, n_iterations, is_reached, is_missed = 0, 0, False, False
+    with open_with_compression(path, "rb") as file:
+        for line in file:
+            if not limit and (stated := _LIMIT.search(line)):
+                limit = int(stated[1])
+            n_iterations += line.count(b"<scstep>")
+            if iteration := _ITERATION.search(line):
+                n_iterations = int(iteration[2])
+            is_reached |= b"EDIFF is reached" in line
+            is_missed |= b"EDIFF was not reached" in line
+            if b"</calculation>" in line or b"FREE ENERGIE OF THE ION-ELECTRON SYSTEM" in line:
+                if is_missed or (0 < limit <= n_iterations and not is_reached):
+                    found.append(step)
+                step, n_iterations, is_reached, is_missed = step + 1, 0, False, False
+    return found

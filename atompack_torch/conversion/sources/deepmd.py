@@ -11,7 +11,7 @@ where -1 is no atom.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.keys import element_hint, elements_in, numbered
+from atompack_torch.conversion.keys import element_hint, elements_in, numbers_of_types
 from atompack_torch.conversion.sources.rows import HeldRows, NpyRows, Rows, TextRows
 from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS, TARGET, open_target
@@ -98,7 +98,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
     elements = elements_in(options.keys, names)
     return Source(
         path,
-        lambda report: read(path, elements=elements, report=report),
+        partial(read, path, elements),
         partial(count, path),
         own_keys=elements,
         names=partial(_names, path),
@@ -115,7 +115,7 @@ def _names(path: str) -> set[str]:
     return names
 
 
-def count(path: str | os.PathLike[str]) -> int:
+def count(path: str) -> int:
     """Counts the frames.
 
     Args:
@@ -131,9 +131,7 @@ def count(path: str | os.PathLike[str]) -> int:
     return sum(rows.shape[0] if rows.shape else 0 for rows in found)
 
 
-def read(
-    path: str | os.PathLike[str], *, elements: Mapping[str, int] | None = None, report: Report
-) -> Iterator[Columns]:
+def read(path: str, elements: dict[str, int], report: Report) -> Iterator[Columns]:
     """Yields the frames in blocks, by the names of systems and sets.
 
     Virials become stresses (see ``virials``); arrays of other names become properties, of atoms
@@ -157,7 +155,7 @@ def read(
     if not systems:
         raise FieldError(f"{path}: expected systems with {_TYPES}, got none")
     for system in systems:
-        numbers = [(elements or {}).get(name, numbered(name)) for name in system.symbols]
+        numbers = numbers_of_types(system.symbols, elements)
         sets = system.sets()
         for text in () if sets == [system.folder] else system.files(system.folder).values():
             report.skip(f"file {text.name!r}", "the frames are read from folders set.*")
@@ -165,7 +163,7 @@ def read(
             yield from _blocks(system, np.array(numbers, dtype=np.int16), folder, report)
 
 
-def _systems(path: str | os.PathLike[str]) -> list[_System]:
+def _systems(path: str) -> list[_System]:
     root = Path(path)
     return [_system(root, types.parent) for types in _types_below(root)]
 

@@ -23,14 +23,13 @@ import numpy as np
 from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
-from atompack_torch.conversion.keys import element_hint, elements_in, numbered
-from atompack_torch.conversion.sources.ase_files import converted
+from atompack_torch.conversion.keys import element_hint, elements_in, numbers_of_types
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, described, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks
+from atompack_torch.formats.records import convert_each
 
 _FILE, _METADATA, _FORMAT = "data.mdb", b"__metadata__", "012d"
 _KEY_FORMAT = re.compile(r"0?[0-9]{0,2}d")
@@ -69,7 +68,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a folder; keys may name the elements of types."""
     types = _stated(_open_file(path), path).get("type_map")
     elements = elements_in(options.keys, types if isinstance(types, list) else ())
-    read_blocks = partial(read, path, elements=elements)
+    read_blocks = partial(read, path, elements)
     return Source(
         path,
         read_blocks,
@@ -89,12 +88,7 @@ def count(path: str) -> int:
 
 
 def read(
-    path: str,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    elements: Mapping[str, int] | None = None,
+    path: str, elements: dict[str, int], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields frames in blocks, in order.
 
@@ -103,10 +97,10 @@ def read(
 
     Args:
         path: the folder.
+        elements: name of a type that is no symbol of an element → its atomic number.
         report: receives values that are left out.
         first: number of the first frame.
         last: one past the last frame; None: all.
-        elements: name of a type that is no symbol of an element → its atomic number.
 
     Yields:
         Blocks of structures.
@@ -116,27 +110,18 @@ def read(
         UnsupportedFormatError: the elements of the types are unknown.
     """
     file = _open_file(path)
-    metadata = _metadata(file, path, elements or {})
+    metadata = _metadata(file, path, elements)
     end = metadata.n_frames if last is None else last
-    for columns in blocks(_records(file, path, metadata, range(first, end), report)):
+    makes = (partial(_parts, file, path, metadata, i, report) for i in range(first, end))
+    for columns in convert_each(path, makes, report, first):
         yield with_stress(columns, report, "virial")
-
-
-def _records(
-    file: LmdbFile, path: str, metadata: _Metadata, frames: range, report: Report
-) -> Iterator[Parts]:
-    for number in frames:
-        make = partial(_parts, file, path, metadata, number, report)
-        yield from converted(make, path, number, report)
 
 
 def _unpacked(data: bytes, where: str) -> dict[Any, Any]:
     """Decodes a map of MessagePack, in which keys may be bytes."""
     msgpack: Any = importlib.import_module("msgpack")
-    try:
+    with naming_damage(f"{where}: no MessagePack"):
         found = msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except Exception as error:  # of many classes, for damaged data
-        raise CorruptFileError(f"{where}: no MessagePack: {described(error)}") from None
     if not isinstance(found, dict):
         raise CorruptFileError(f"{where}: expected a map, got {type(found).__name__}")
     return {key.decode() if isinstance(key, bytes) else key: v for key, v in found.items()}
@@ -152,7 +137,7 @@ def _stated(file: LmdbFile, path: str) -> dict[Any, Any]:
     return _unpacked(data, f"{path}: __metadata__")
 
 
-def _metadata(file: LmdbFile, path: str, elements: Mapping[str, int] | None) -> _Metadata:
+def _metadata(file: LmdbFile, path: str, elements: dict[str, int] | None) -> _Metadata:
     """Returns the description of a folder; with ``elements`` those of all types are known."""
     where, found = f"{path}: __metadata__", _stated(file, path)
     n, key_format = found.get("nframes"), found.get("frame_idx_fmt") or _FORMAT
@@ -165,7 +150,7 @@ def _metadata(file: LmdbFile, path: str, elements: Mapping[str, int] | None) -> 
     symbols = found.get("type_map")
     if not isinstance(symbols, list) or not symbols:
         raise UnsupportedFormatError(f"{where}: expected the elements in type_map, got none")
-    numbers = [(elements or {}).get(str(symbol), numbered(symbol)) for symbol in symbols]
+    numbers = numbers_of_types(symbols, elements or {})
     if elements is not None and -1 in numbers:
         unknown = symbols[numbers.index(-1)]
         raise UnsupportedFormatError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,13 @@ import numpy as np
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
 from atompack_torch.conversion.keys import field_of
-from atompack_torch.conversion.sources.ase_files import converted
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, opened
 from atompack_torch.conversion.targets.mace_hdf5 import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks
+from atompack_torch.formats.records import convert_each
 
 __all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 
@@ -97,11 +96,10 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
         CorruptFileError: the file is damaged.
         UnsupportedFormatError: atoms are one-hot rows of a table that the file does not contain.
     """
-    return blocks(_records(path, report))
+    return convert_each(path, _makes(path, report), report)
 
 
-def _records(path: _Path, report: Report) -> Iterator[Parts]:
-    number = 0
+def _makes(path: _Path, report: Report) -> Iterator[Callable[[], Parts]]:
     with opened(path) as file:
         is_own = FIELD in file.listing().attrs
         for batch, names in _batches(file, report):
@@ -109,9 +107,7 @@ def _records(path: _Path, report: Report) -> Iterator[Parts]:
             for name, tree in zip(paths, file.trees(paths), strict=True):
                 if isinstance(tree, UnsupportedFormatError):
                     raise tree
-                make = partial(_parts, tree, f"{path}: {name}", report, is_own=is_own)
-                yield from converted(make, path, number, report)
-                number += 1
+                yield partial(_parts, tree, f"{path}: {name}", report, is_own=is_own)
 
 
 def _batches(file: ForeignFile, report: Report) -> Iterator[tuple[str, list[str]]]:
@@ -139,12 +135,8 @@ def _by_number(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
 def _parts(tree: Tree | AtompackError, where: str, report: Report, *, is_own: bool) -> Parts:
     if isinstance(tree, AtompackError):
         raise tree
-    try:
+    with naming_damage(where):
         values, weights, own = _values(tree, report)
-    except AtompackError:
-        raise
-    except Exception as error:
-        raise CorruptFileError(f"{where}: {described(error)}") from error
     for key in ("positions", "atomic_numbers"):
         if key not in values:
             raise CorruptFileError(f"{where}: expected {key}, got none")

@@ -18,13 +18,13 @@ import numpy as np
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import masses_of
-from atompack_torch.conversion.keys import field_of
+from atompack_torch.conversion.keys import SourceNames, field_of
 from atompack_torch.conversion.sources.rows import NpyRows
 from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.targets.metatrain import DESCRIPTION, TARGET, ArrayInfo, open_target
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
-from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.conversion_report import Report, pass_on
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.options import files_in
 
@@ -78,20 +78,21 @@ class Folder:
     """
 
     def __init__(self, path: str, keys: Mapping[str, str] | None = None) -> None:
-        self._path, self._keys = Path(path), dict(keys or {})
+        self._path, self._report = Path(path), Report(n_sources=0)
+        self._given = SourceNames(keys or {}, self._report)
         self._ptr = self._index()
         self.n_structures = len(self._ptr) - 1
         self._n_atoms = int(self._ptr[-1])
         names = sorted(Path(file).stem for file in files_in(path, ".bin", is_deep=False))
-        self._absent = sorted({*self._keys} - {*names})
         for name, n_rows, width in (("x", self._n_atoms, 3), ("a", self._n_atoms, 1)):
             self._check_size(name, n_rows, width)
         self._has_cells = "c" in names
         if self._has_cells:
             self._check_size("c", self.n_structures, 9)
         self._described = self._description()
-        self._notes: list[str] = []
-        self._arrays = {name: self._info(name) for name in names if name not in _STRUCTURE}
+        others = [name for name in names if name not in _STRUCTURE]
+        self._arrays = {name: info for name in others if (info := self._info(name)) is not None}
+        self._given.check_all_found(self._path, "no array")
         for name, info in self._arrays.items():
             n_rows = self._n_atoms if info.is_of_atoms else self.n_structures
             self._check_size(name, n_rows, int(np.prod(info.shape)))
@@ -116,10 +117,7 @@ class Folder:
             CorruptFileError: a file is shorter than it was.
             FieldError: no source has one of the keys.
         """
-        for name in self._absent:
-            report.miss_key(name, FieldError(f"{self._path}: key_map: no array {name!r}"))
-        for note in self._notes:
-            report.note(note)
+        pass_on(self._report, report)
         for name, info in self._arrays.items():
             report.origin(info.field, name)
         while first < last:
@@ -234,11 +232,15 @@ class Folder:
         if (info.is_of_atoms, info.shape) != (builtin.level == "atom", builtin.shape):
             raise CorruptFileError(f"{where}: expected rows of {field}, got {info.shape}")
 
-    def _info(self, name: str) -> ArrayInfo:
-        """Returns the meaning of an array."""
-        if name in self._described and name not in self._keys:
-            return self._described[name]
-        field = self._keys.get(name, _NAMES.get(name, name))
+    def _info(self, name: str) -> ArrayInfo | None:
+        """Returns the meaning of an array; None if ``key_map`` gives its name to another."""
+        known = self._described.get(name)
+        meaning = _NAMES.get(name, name) if known is None else known.field
+        field = self._given.here(name, meaning, "array")
+        if field is None:
+            return None
+        if known is not None and field == meaning and name not in self._given.keys:
+            return known
         scope, key = field_of(field, MOLECULE_PROPERTY)
         if scope == BUILTIN:
             builtin = BUILTINS[key]
@@ -261,7 +263,7 @@ class Folder:
         level = (usual or possible)[0]
         if len(possible) == 2:
             what = "atoms" if level == ATOM_PROPERTY else "structures"
-            self._notes.append(f"{name!r} taken as values of {what}; key_map can say otherwise")
+            self._report.note(f"{name!r} taken as values of {what}; key_map can say otherwise")
         width = int(widths[level])
         prefix = "atom_properties/" if level == ATOM_PROPERTY else "properties/"
         shape = {1: (), 9: (3, 3)}.get(width, (width,))

@@ -21,12 +21,11 @@ from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.keys import element_hint
-from atompack_torch.conversion.sources.ase_files import converted
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks
+from atompack_torch.formats.records import blocks, converted
 
 _MAX_LINE_BYTES = 1 << 16
 _N_TYPES = 256

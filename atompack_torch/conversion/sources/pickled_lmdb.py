@@ -21,7 +21,6 @@ from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.batch.exact_values import host_array
-from atompack_torch.conversion.sources.ase_files import converted
 from atompack_torch.errors import (
     AtompackError,
     CorruptFileError,
@@ -31,7 +30,7 @@ from atompack_torch.errors import (
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks, stress_of_six
+from atompack_torch.formats.records import convert_each, stress_of_six
 
 _PICKLE = 0x80  # first byte, of protocol 2 and later
 _LENGTH, _METADATA = b"length", b"__metadata__"
@@ -69,7 +68,7 @@ def is_pickled(path: str) -> bool:
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file."""
     keys = options.keys
-    read_blocks = partial(read, path, keys=keys)
+    read_blocks = partial(read, path, keys)
     return Source(
         path,
         read_blocks,
@@ -95,12 +94,7 @@ def count(path: str) -> int:
 
 
 def read(
-    path: str,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    keys: Mapping[str, str] | None = None,
+    path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, in the types of the file.
 
@@ -109,11 +103,11 @@ def read(
 
     Args:
         path: the file.
+        keys: names of positions and atomic numbers, and names that are not read as labels, because
+            they are mapped to others.
         report: receives the interpretation of names, and values that are left out.
         first: number of the first structure.
         last: one past the last structure; None: all.
-        keys: names of positions and atomic numbers, and names that are not read as labels, because
-            they are mapped to others.
 
     Returns:
         Blocks of structures.
@@ -124,7 +118,9 @@ def read(
     """
     file = LmdbFile(path)
     end = _count(file, path) if last is None else last
-    return blocks(_records(file, path, keys or {}, range(first, end), report))
+    reader, numbers = PickleReader(), range(first, end)
+    makes = (partial(_read_one, file, path, reader, i, keys, report) for i in numbers)
+    return convert_each(path, makes, report, first)
 
 
 def _count(file: LmdbFile, path: str) -> int:
@@ -145,21 +141,6 @@ def _count(file: LmdbFile, path: str) -> int:
     return n
 
 
-def _records(
-    file: LmdbFile, path: str, keys: Mapping[str, str], numbers: range, report: Report
-) -> Iterator[Parts]:
-    reader = PickleReader()
-    for number in numbers:
-        where = f"{path}: key {number}"
-        data = file.get(b"%d" % number)
-        if data is None:
-            report.refuse(CorruptFileError(f"{where}: expected a structure, got no such key"))
-            continue
-        yield from converted(
-            partial(_read_one, reader, data, where, keys, report), path, number, report
-        )
-
-
 def _unpickled(reader: PickleReader, data: bytes, where: str) -> Any:
     try:
         return reader.read(data)
@@ -168,8 +149,16 @@ def _unpickled(reader: PickleReader, data: bytes, where: str) -> Any:
 
 
 def _read_one(
-    reader: PickleReader, data: bytes, where: str, keys: Mapping[str, str], report: Report
+    file: LmdbFile,
+    path: str,
+    reader: PickleReader,
+    number: int,
+    keys: Mapping[str, str],
+    report: Report,
 ) -> Parts:
+    where, data = f"{path}: key {number}", file.get(b"%d" % number)
+    if data is None:
+        raise CorruptFileError(f"{where}: expected a structure, got no such key")
     found = _unpickled(reader, data, where)
     for name in ("_store", "_mapping"):  # of graphs of torch-geometric 2
         found = found.get(name, found) if isinstance(found, dict) else found
@@ -200,7 +189,11 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
             raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
         parts.labels[label] = value.reshape(shape) if shape else value.reshape(())[()]
         report.origin(label, name)
-    _complete_cell(parts)
+    labels = parts.labels
+    if "cell" in labels and not labels["cell"].any():
+        del labels["cell"]
+    if "pbc" in labels:
+        labels["pbc"] = labels["pbc"].astype(bool)
     for key, value in values.items():
         if key in _DERIVED:
             report.note(f"{key!r} left out: it follows from the structure and a cutoff")
@@ -209,14 +202,6 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
             is_whole = builtin is not None and builtin.level == "molecule"
             _put(parts, key, value, report, is_whole=is_whole)
     return parts
-
-
-def _complete_cell(parts: Parts) -> None:
-    labels = parts.labels
-    if "cell" in labels and not labels["cell"].any():
-        del labels["cell"]
-    if "pbc" in labels:
-        labels["pbc"] = labels["pbc"].astype(bool)
 
 
 def _taken(values: dict[str, Any], part: str, keys: Mapping[str, str], where: str) -> Any:

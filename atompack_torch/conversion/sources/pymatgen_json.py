@@ -15,28 +15,43 @@ them (``output`` of a task of the Materials Project); or the structure itself.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from atompack_torch.batch.columns import Columns
+import numpy as np
+
+from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion.keys import ELEMENTS, SourceNames, field_of
 from atompack_torch.conversion.sources.json_stream import JsonStream, opened_text
-from atompack_torch.conversion.sources.pymatgen_entries import (
-    STRUCTURE,
-    EntryReader,
-    is_empty,
-    located,
+from atompack_torch.conversion.sources.public_sets import (
+    ENTRY_SETS,
+    PublicSet,
+    public_set,
+    stress_from_vasp,
+    warn_of_stress,
 )
-from atompack_torch.conversion.sources.stacking import stacked_blocks
-from atompack_torch.errors import AtompackError
+from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    check_targets,
+    prefixed_id,
+)
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
+from atompack_torch.formats.records import blocks, stack, stress_of_six
 
+_BLOCK_STRUCTURES = 1024
 _HEAD = 4096
 _HINT_HEAD = 1 << 16
 _MAX_PARTS = 1 << 20  # such as sites, of a structure that is read as one value
-_ENTRY_KEYS = {"structure", "steps", "energy", "entry_id", "composition", *STRUCTURE[:1]}
+_ENTRY_KEYS = {"structure", "steps", "energy", "entry_id", "composition", "lattice"}
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _OBJECT = r"\s*\{\s*"
 _FRAMES = re.compile(
@@ -51,6 +66,13 @@ _HINT = re.compile(
     r'"@module"\s*:\s*"pymatgen\.|"(matpes_id|emmet_version|pymatgen_version)"\s*:'
     r'|"lattice"\s*:\s*\{\s*"(matrix|pbc|a)"|"sites"\s*:\s*\[\s*\{\s*"(species|xyz|abc)"'
 )
+STRUCTURE = ("lattice", "sites")
+# Not values of an entry: names of classes, and the structure.
+_IGNORED = frozenset(("@module", "@class", "structure"))
+_LATTICE = _IGNORED | {"matrix", "pbc", "a", "b", "c", "alpha", "beta", "gamma", "volume"}
+_SITE = _IGNORED | {"name", "label", "species", "xyz", "abc", "properties"}
+_SPECIES = ("element", "occu", "properties")
+_OCCUPANCY_TOLERANCE = 1e-8
 
 
 class _Entry(NamedTuple):
@@ -69,13 +91,7 @@ class _Entry(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file."""
-    keys = dict(options.keys)
-    return Source(
-        path,
-        lambda report: read(path, keys=keys, report=report),
-        maps_keys=True,
-        is_arrays=True,
-    )
+    return Source(path, partial(read, path, options.keys), maps_keys=True, is_arrays=True)
 
 
 def is_pymatgen(path: str) -> bool:
@@ -90,7 +106,7 @@ def is_pymatgen(path: str) -> bool:
     return head.lstrip()[:1] in ("{", "[") and bool(_FRAMES.match(head) or _HINT.search(head))
 
 
-def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) -> Iterator[Columns]:
+def read(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Columns]:
     """Yields the structures in blocks, in order, as float64.
 
     Memory holds one entry (of relaxations of Alexandria: one relaxation) and a block.
@@ -102,7 +118,7 @@ def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) ->
             are, whatever the set.
         report: receives the interpretation of keys, and structures that are refused.
 
-    Returns:
+    Yields:
         Blocks of structures.
 
     Raises:
@@ -110,11 +126,13 @@ def read(path: str, *, keys: Mapping[str, str] | None = None, report: Report) ->
         UnsupportedFormatError: a site has fractional occupancies.
         FieldError: a key occurs in no entry.
     """
-    return stacked_blocks(_parts(path, keys or {}, report))
+    for columns in blocks(_parts(path, keys, report), _BLOCK_STRUCTURES):
+        n_atoms = np.diff(columns.ptr)
+        yield columns._replace(fields=[stack(column, n_atoms) for column in columns.fields])
 
 
 def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:
-    reader = EntryReader(path, keys, report)
+    reader = EntryReader(keys, report)
     with JsonStream(path) as stream:
         for number, entry in enumerate(_entries(stream, report)):
             try:
@@ -126,7 +144,7 @@ def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts
                 report.refuse(fault)
                 continue
             yield made
-    reader.check_all_found()
+    reader.names.check_all_found(path, "no entry has a value")
 
 
 def _entries(stream: JsonStream, report: Report) -> Iterator[_Entry]:
@@ -187,3 +205,313 @@ def _steps(value: Any, name: str, report: Report) -> Iterator[_Entry]:
     extra = {"material": name, "functional": value.get("functional")}
     for i, step in enumerate(value["steps"]):
         yield _Entry(step, f"{name}-{i}" if name else "", {**extra, "step": i})
+
+
+class EntryReader:
+    """Converts the entries of one file.
+
+    Args:
+        keys: key of an entry, or ``KEY.PART`` of an object in it → label or property.
+        report: receives the interpretation of keys, and values that are left out.
+    """
+
+    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+        check_targets(keys)
+        self._keys, self._report = keys, report
+        self.names = SourceNames(keys, report)
+        self._is_of_atoms: dict[str, bool] = {}
+
+    def parts(self, entry: Any, name: str, extra: Mapping[str, Any]) -> Parts:
+        """Converts an entry.
+
+        Args:
+            entry: the entry, as parsed.
+            name: its key in the file; empty if it has none.
+            extra: values of the object around it.
+
+        Returns:
+            The structure.
+
+        Raises:
+            CorruptFileError: it is no structure, or a label does not fit it.
+            UnsupportedFormatError: a site has fractional occupancies.
+        """
+        found = located(entry)
+        if found is None:
+            raise CorruptFileError("expected an entry with a structure, got another value")
+        entry, outer = found
+        structure = entry["structure"]
+        made = _structure(structure)
+        values = {**extra, **entry}
+        for around in (extra, outer):
+            self._add(values, around, "around the entry")
+        known = public_set(values, ENTRY_SETS)
+        assert known is not None  # the last set needs a structure only
+        self._report.note(f"read as {known.title}: {known.units}".removesuffix(": "))
+        if isinstance(entry.get("data"), dict):
+            self._add(values, values.pop("data"), "of 'data'")
+        self._add(values, dict(_rest(structure)), "of the structure")
+        own = _site_properties(structure["sites"], self._report)
+        self._add(values, own, "of the structure")
+        for key in structure.get("lattice") or ():
+            if key not in _LATTICE:
+                self._report.skip(f"key {key!r} of the lattice", "it is neither vectors nor pbc")
+        if name:
+            made.labels["name"] = name
+        for key in self._keys:
+            if key not in values and (found := _part(values, key)) is not None:
+                values[key] = found
+        for key, value in values.items():
+            if key == "@version":
+                self._report.skip(f"key {key!r}", "of the program that wrote the file")
+            elif key not in _IGNORED and not is_empty(value):
+                self._put(made, known, key, value)
+        return made
+
+    def _add(self, values: dict[str, Any], more: Mapping[str, Any], where: str) -> None:
+        """Adds values to those of an entry, which take precedence."""
+        for key, value in more.items():
+            found = values.setdefault(key, value)
+            if found is not value and found != value and not is_empty(value):
+                self._report.skip(f"key {key!r} {where}", "the entry has another value")
+
+    def _put(self, made: Parts, known: PublicSet, key: str, value: Any) -> None:
+        name = self.names.here(key, known.names.get(key, key), "key")
+        if name is None:
+            return
+        if key in known.derived and key not in self._keys:
+            self._report.skip(f"key {key!r}", "it follows from the structure")
+            return
+        target = field_of(name, MOLECULE_PROPERTY)
+        if target.scope == BUILTIN:
+            self._put_label(made, known, key, target.key, value)
+            return
+        plain = _plain(value)
+        if plain is None:
+            what = (
+                "an object: key_map can name its parts, KEY.PART" if isinstance(value, dict) else ""
+            )
+            self._report.skip(f"key {key!r}", what or "no string, number or array of numbers")
+            return
+        scope = target.scope
+        if prefixed_id(name) is None and isinstance(plain, np.ndarray) and plain.ndim:
+            scope = ATOM_PROPERTY if self._of_atoms(key, plain, made) else MOLECULE_PROPERTY
+        if scope == ATOM_PROPERTY:
+            if np.shape(plain)[:1] != (len(made.positions),):
+                self._report.skip(f"key {key!r}", "expected a row for each atom, got others")
+                return
+            made.atom_properties[target.key] = plain
+        else:
+            made.properties[target.key] = plain
+
+    def _of_atoms(self, key: str, value: Array, made: Parts) -> bool:
+        """True if a value has a row for each atom, as the first of its key had."""
+        return self._is_of_atoms.setdefault(key, len(value) == len(made.positions))
+
+    def _put_label(self, made: Parts, known: PublicSet, key: str, label: str, value: Any) -> None:
+        if label == "name":
+            made.labels[label] = str(value)
+            self._report.origin(label, key)
+            return
+        builtin = BUILTINS[label]
+        shape = (
+            builtin.shape if builtin.level == "molecule" else (len(made.positions), *builtin.shape)
+        )
+        array = _floats(value)
+        if label == "stress" and array is not None and array.shape == (6,):
+            is_voigt = bool(known.units) and key not in self._keys
+            array = stress_of_six(array, self._report, is_voigt=is_voigt)
+        if array is None or array.shape != shape:
+            got = "other values" if array is None else array.shape
+            raise CorruptFileError(f"{key}: expected {shape} numbers, got {got}")
+        if label == "stress" and key not in self._keys:
+            if known.stress == "vasp":
+                array = stress_from_vasp(array, self._report, key)
+            else:
+                warn_of_stress(known.title, key, self._report)
+        self._report.origin(label, key)
+        made.labels[label] = array
+
+
+def is_empty(value: Any) -> bool:
+    """True for null, and for a list or an object without members."""
+    return value is None or value in ([], {})
+
+
+def located(entry: Any, depth: int = 3) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Finds the structure of a document.
+
+    Args:
+        entry: a structure, an entry with one, or a document in which one object has one, such as
+            ``output`` of a calculation, whose values then come to those of the document.
+        depth: levels of objects to look at.
+
+    Returns:
+        The values of the entry, with the structure under ``structure``, and those of the objects
+        around it; None if there is no structure.
+
+    Raises:
+        CorruptFileError: several objects have structures, and none of them is the output.
+    """
+    if not isinstance(entry, dict):
+        return None
+    if all(key in entry for key in STRUCTURE):
+        return {"structure": entry}, {}
+    if isinstance(entry.get("structure"), dict):
+        return entry, {}
+    parts = {key: found for key in entry if depth and (found := located(entry[key], depth - 1))}
+    if len(parts) > 1 and "output" not in parts:
+        raise CorruptFileError(f"expected one structure, got several: {', '.join(parts):.200}")
+    if not parts:
+        return None
+    key = "output" if "output" in parts else next(iter(parts))
+    around = {name: value for name, value in entry.items() if name != key}
+    values, outer = parts[key]
+    return around | values, around | outer
+
+
+def _structure(structure: Mapping[str, Any]) -> Parts:
+    """Converts a structure without its properties."""
+    sites = structure.get("sites")
+    lattice = structure.get("lattice")
+    if not isinstance(sites, list) or not all(isinstance(site, dict) for site in sites):
+        raise CorruptFileError("structure: expected a list of sites, got none")
+    labels: dict[str, Any] = {}
+    matrix = None
+    if lattice is not None:
+        if not isinstance(lattice, dict):
+            raise CorruptFileError(f"lattice: expected an object, got {lattice!r:.40}")
+        matrix = _floats(lattice.get("matrix"))
+        if matrix is None or matrix.shape != (3, 3) or np.isnan(matrix).any():
+            raise CorruptFileError("lattice: expected a matrix of 3 x 3 numbers, got none")
+        pbc = lattice.get("pbc", [True] * 3)
+        if not isinstance(pbc, list) or len(pbc) != 3 or not all(type(p) is bool for p in pbc):
+            raise CorruptFileError(f"lattice: expected three booleans pbc, got {pbc!r:.40}")
+        labels = {"cell": matrix, "pbc": np.array(pbc)}
+    numbers = _numbers(sites)
+    return Parts(_positions(sites, matrix), numbers, labels, {}, {})
+
+
+def _numbers(sites: list[dict[str, Any]]) -> Array:
+    """Returns the atomic numbers of the sites."""
+    with contextlib.suppress(KeyError, TypeError):  # the loop below names the faulty site
+        species = [site["species"] for site in sites]
+        if all(len(one) == 1 and one[0]["occu"] == 1 for one in species):
+            return np.array([ELEMENTS[one[0]["element"]] for one in species], dtype=np.uint8)
+    return np.array([_number(i, site) for i, site in enumerate(sites)], dtype=np.uint8)
+
+
+def _positions(sites: list[dict[str, Any]], matrix: Array | None) -> Array:
+    places = _floats([site.get("xyz") for site in sites])
+    if places is not None and places.shape == (len(sites), 3) and not np.isnan(places).any():
+        return places
+    fractions = _floats([site.get("abc") for site in sites])
+    if not sites:
+        return np.zeros((0, 3))
+    is_whole = fractions is not None and fractions.shape == (len(sites), 3)
+    if matrix is None or fractions is None or not is_whole or np.isnan(fractions).any():
+        raise CorruptFileError("sites: expected three numbers xyz or abc for each, got others")
+    return fractions @ matrix
+
+
+def _number(i: int, site: Mapping[str, Any]) -> int:
+    """Returns the atomic number of a site."""
+    species = site.get("species")
+    if not isinstance(species, list) or not all(isinstance(one, dict) for one in species):
+        raise CorruptFileError(f"site {i}: expected species, got {species!r:.40}")
+    occupancies = [one.get("occu", 1) for one in species]
+    if len(species) != 1 or not _is_one(occupancies[0]):
+        pairs = zip(species, occupancies, strict=True)
+        shown = ", ".join(f"{one.get('element')} {occupancy}" for one, occupancy in pairs)
+        raise UnsupportedFormatError(
+            f"site {i}: expected one atom, got fractional occupancies: {shown:.80}"
+        )
+    element = species[0].get("element")
+    if element not in ELEMENTS:
+        raise CorruptFileError(f"site {i}: expected the symbol of an element, got {element!r:.40}")
+    return ELEMENTS[element]
+
+
+def _is_one(occupancy: Any) -> bool:
+    return isinstance(occupancy, (int, float)) and abs(occupancy - 1) < _OCCUPANCY_TOLERANCE
+
+
+def _rest(structure: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the values of a structure as a whole, such as its charge."""
+    for key, value in structure.items():
+        if key == "properties" and isinstance(value, dict):
+            yield from value.items()
+        elif key not in STRUCTURE and key not in _IGNORED:
+            yield key, value
+
+
+def _site_properties(sites: list[dict[str, Any]], report: Report) -> dict[str, list[Any]]:
+    """Returns the properties of sites and their species, a list of all sites for each.
+
+    Sites without one have None. Labels that only repeat the element are no property.
+    """
+    found: dict[str, list[Any]] = {}
+    for i, site in enumerate(sites):
+        species = site["species"][0]
+        own = {key: value for key, value in species.items() if key not in _SPECIES}
+        if site.get("label") not in (None, species["element"]):
+            own["label"] = site["label"]
+        lost = [key for key in site if key not in _SITE and not is_empty(site[key])]
+        for properties in (species.get("properties"), site.get("properties")):
+            if isinstance(properties, dict):
+                for key, value in own.items():
+                    if properties.get(key, value) != value:
+                        report.skip(f"key {key!r} of a species", "a property has another value")
+                own |= properties
+            elif not is_empty(properties):
+                lost.append("properties")
+        for key in lost:
+            report.skip(f"key {key!r} of a site", "no value that a site has")
+        for key, value in own.items():
+            if value is not None:
+                found.setdefault(key, [None] * len(sites))[i] = value
+    return found
+
+
+def _part(values: Mapping[str, Any], key: str) -> Any:
+    """Returns the value at ``KEY.PART`` of nested objects; None if there is none."""
+    found: Any = values
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _decoded(value: Any) -> Any:
+    """Returns the numbers of arrays that monty encodes as objects; other values as they are."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [_decoded(one) for one in value]
+    is_array = isinstance(value, dict) and value.get("@class") in ("array", "Tensor")
+    if not is_array or str(value.get("dtype", "")).startswith("complex"):
+        return value
+    return value.get("data")
+
+
+def _floats(value: Any) -> Array | None:
+    """Converts nested lists to float64, null to NaN; None if they are no numbers of one shape."""
+    value = _decoded(value)
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if isinstance(value, (str, bool)) or value is None else array
+
+
+def _plain(value: Any) -> Any:
+    """Converts a value to a string or an array; None if a property cannot hold it."""
+    value = _decoded(value)
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (bool, int, float, list)) or value == []:
+        return None
+    try:
+        array = np.array(value)
+    except (ValueError, OverflowError):
+        return None
+    if array.dtype.kind == "O":  # null among numbers
+        return _floats(value)
+    return array if array.dtype.kind in "bif" else None

@@ -16,7 +16,7 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array
 from atompack_torch.batch.conversions import native
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.conversion_report import described
+from atompack_torch.formats.conversion_report import naming_damage
 
 _MAX_BYTES = (1 << 63) - 1  # of an array in NumPy
 _SURROGATES = 0xD800 >> 11
@@ -61,14 +61,12 @@ class NpyRows:
         return Path(self._where).open("rb")
 
     def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
-        try:
+        with naming_damage(f"{self._where}: no array"):
             version = np.lib.format.read_magic(stream)
             read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
                 version, np.lib.format.read_array_header_2_0
             )
             shape, fortran, dtype = read(stream)
-        except Exception as error:  # from the decompressor or the parser
-            raise CorruptFileError(f"{self._where}: no array: {described(error)}") from error
         if dtype.hasobject:
             raise UnsupportedFormatError(f"{self._where}: pickled objects are not read")
         if min(shape, default=0) < 0 or math.prod((*shape, dtype.itemsize)) > _MAX_BYTES:
@@ -123,12 +121,10 @@ class NpyRows:
         """Reads bytes in pieces, so that memory grows with actual, not declared, data."""
         assert self._stream is not None
         pieces, missing = [], n_bytes
-        try:
+        with naming_damage(self._where):
             while missing and (piece := self._stream.read(min(missing, 1 << 24))):
                 pieces.append(piece)
                 missing -= len(piece)
-        except Exception as error:  # each compression has its own errors
-            raise CorruptFileError(f"{self._where}: {described(error)}") from error
         if missing:
             got = n_bytes - missing
             raise CorruptFileError(f"{self._where}: expected {n_bytes} bytes, got {got}")
@@ -152,10 +148,25 @@ class NpzRows(NpyRows):
         super().__init__(f"{path}: {member}")
 
     def _opened(self) -> IO[bytes]:
-        try:
+        with naming_damage(self._where):
             return self._archive.open(self._member)
-        except Exception as error:  # damaged, encrypted, or an unknown compression
-            raise CorruptFileError(f"{self._where}: {described(error)}") from error
+
+
+def npz_rows(path: str, archive: zipfile.ZipFile) -> dict[str, Rows]:
+    """Returns the arrays of an ``.npz`` file by their names.
+
+    Args:
+        path: path of the file, for messages.
+        archive: the open file.
+
+    Returns:
+        Name → array.
+
+    Raises:
+        UnsupportedFormatError, CorruptFileError: as for ``NpyRows``.
+    """
+    names = [name for name in archive.namelist() if name.endswith(".npy")]
+    return {name.removesuffix(".npy"): NpzRows(path, archive, name) for name in names}
 
 
 class TextRows:
@@ -214,4 +225,4 @@ class HeldRows:
 
     def read(self, first: int, last: int) -> Array:
         """See ``Rows``."""
-        return self._values[first:last]
+        return self._values[first:last] if self.shape else self._values

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.conversion.keys import field_of, shaped
+from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.conversion.keys import ELEMENTS, field_of, shaped
 from atompack_torch.conversion.sources.hdf5_files import fetch
 from atompack_torch.conversion.sources.rows import HeldRows, Rows
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY, FieldId
 from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.records import is_per_atom
 
 BLOCK_STRUCTURES = 4096
 BLOCK_ATOMS = 1 << 16
@@ -51,7 +54,6 @@ class System:
         members: the arrays, by their names here.
         padding: atomic number of padding rows; None: there are none.
         name: name of every structure, if not empty and there is no array of names.
-        left_out: arrays and attributes whose names were given to others.
 
     Raises:
         FieldError: positions or atomic numbers are missing, or shapes fit no layout.
@@ -63,9 +65,8 @@ class System:
         members: Mapping[str, Member],
         padding: int | None,
         name: str = "",
-        left_out: Sequence[str] = (),
     ) -> None:
-        self.where, self._padding, self.name, self.left_out = where, padding, name, left_out
+        self.where, self._padding, self.name = where, padding, name
         self.members = dict(members)
         for name in ("positions", "atomic_numbers"):
             if name not in self.members:
@@ -162,24 +163,28 @@ class System:
             raise FieldError(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
         return {said}
 
-    def blocks(self, levels: Mapping[str, Level], report: Report) -> Iterator[Columns]:
-        """Yields all structures in order.
+    def blocks(
+        self, levels: Mapping[str, Level], report: Report, first: int = 0, last: int | None = None
+    ) -> Iterator[Columns]:
+        """Yields structures in order.
 
         Args:
             levels: levels of the members to include, by key.
             report: receives changes of representation.
+            first: number of the first structure.
+            last: one past the last structure; None: all.
 
         Yields:
             Blocks of structures.
         """
-        first = 0
-        while first < self.n_structures:
-            last = self._end_of_block(first)
-            yield self._block(first, last, levels, report)
-            first = last
+        last = self.n_structures if last is None else last
+        while first < last:
+            end = self._end_of_block(first, last)
+            yield self._block(first, end, levels, report)
+            first = end
 
-    def _end_of_block(self, first: int) -> int:
-        last = min(first + BLOCK_STRUCTURES, self.n_structures)
+    def _end_of_block(self, first: int, last: int) -> int:
+        last = min(first + BLOCK_STRUCTURES, last)
         if self.n_atoms is not None:
             return min(last, first + max(BLOCK_ATOMS // max(self.n_atoms, 1), 1))
         by_atoms = int(np.searchsorted(self._ptr, self._ptr[first] + BLOCK_ATOMS, side="right")) - 1
@@ -214,7 +219,6 @@ class System:
             fields.append(self._column(member, level, values[kept] if level == "atom" else values))
         fields = [shaped(f, report) if f.scope == BUILTIN else f for f in fields]
         if self.name and "name" not in self.members:
-            report.note("name: the group of the structure")
             fields.append(Column(BUILTIN, "name", [self.name] * (last - first)))
         positions = self._values(self.members["positions"], "atom", atoms)
         return Columns(positions[kept], numbers[kept], ptr, fields)
@@ -243,7 +247,9 @@ class System:
         scope = ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
         target: FieldId = field_of(member.name, scope)
         if values.dtype.kind in "SUO" and level != "atom" and values.ndim == 1:
-            return Column(*target, [_text(value, self.where) for value in values.tolist()])
+            n = 1 if level == "shared" else len(values)
+            texts = [_text(value, self.where) for value in values[:n].tolist()]
+            return Column(*target, texts * (len(values) // max(n, 1)))
         return Column(*target, values)
 
 
@@ -279,11 +285,78 @@ def numbers_of(values: Array, where: str) -> Array:
         return values
     if values.dtype.kind not in "SUO":
         raise CorruptFileError(f"{where}: atomic_numbers: expected integers, got {values.dtype}")
-    from ase.data import atomic_numbers
-
-    symbols = [_text(value, where) for value in values.reshape(-1).tolist()]
-    unknown = sorted({symbol for symbol in symbols if symbol not in atomic_numbers})
-    if unknown:
+    if values.dtype.kind == "O":
+        texts = [_text(value, where) for value in values.reshape(-1).tolist()]
+        values = np.array(texts, dtype=str).reshape(values.shape)
+    different, inverse = np.unique(values, return_inverse=True)
+    symbols = [_text(value, where) for value in different.tolist()]
+    known = {**ELEMENTS, SYMBOLS[0]: 0}
+    if unknown := [symbol for symbol in symbols if symbol not in known]:
         raise CorruptFileError(f"{where}: expected element symbols, got {unknown[0]!r:.40}")
-    found = [atomic_numbers[symbol] for symbol in symbols]
-    return np.array(found, dtype=np.int64).reshape(values.shape)
+    numbers = np.array([known[symbol] for symbol in symbols], dtype=np.int64)
+    return numbers[inverse].reshape(values.shape)
+
+
+def joined(blocks: Iterable[Columns]) -> Iterator[Columns]:
+    """Joins small blocks whose fields have the same types and shapes of rows.
+
+    Args:
+        blocks: blocks, whose lists hold strings.
+
+    Yields:
+        The same structures in the same order; zeros, masked, where a block lacks a field.
+    """
+    pending: list[Columns] = []
+    forms: dict[tuple[int, str], object] = {}
+    for columns in blocks:
+        own = {(BUILTIN, "positions"): _form(columns.positions)}
+        own |= {column[:2]: _form(column.values) for column in columns.fields}
+        if any(forms.get(field, form) != form for field, form in own.items()):
+            yield _join(pending)
+            pending, forms = [], {}
+        pending.append(columns)
+        forms |= own
+        n_structures = sum(len(one.ptr) - 1 for one in pending)
+        n_atoms = sum(len(one.positions) for one in pending)
+        if n_structures >= BLOCK_STRUCTURES or n_atoms >= BLOCK_ATOMS:
+            yield _join(pending)
+            pending, forms = [], {}
+    if pending:
+        yield _join(pending)
+
+
+def _form(values: Any) -> object:
+    return (values.dtype, values.shape[1:]) if isinstance(values, np.ndarray) else "string"
+
+
+def _join(blocks: list[Columns]) -> Columns:
+    if len(blocks) == 1:
+        return blocks[0]
+    counts = np.concatenate([np.diff(block.ptr) for block in blocks])
+    found = [{column[:2]: column for column in block.fields} for block in blocks]
+    return Columns(
+        np.concatenate([block.positions for block in blocks]),
+        np.concatenate([block.atomic_numbers for block in blocks]),
+        np.concatenate([[0], np.cumsum(counts)]),
+        [_join_field(field, found, blocks) for field in dict.fromkeys(f for o in found for f in o)],
+    )
+
+
+def _join_field(
+    field: tuple[int, str], found: list[dict[tuple[int, str], Column]], blocks: list[Columns]
+) -> Column:
+    sizes = [len(block.ptr) - 1 for block in blocks]
+    there = [field in own for own in found]
+    mask = None if all(there) else np.repeat(there, sizes)
+    first = next(own[field] for own in found if field in own)
+    values: Any = first.values
+    is_array = isinstance(values, np.ndarray)
+    if is_array and is_per_atom(first):
+        sizes = [len(block.positions) for block in blocks]
+    parts: list[Any] = [
+        own[field].values
+        if field in own
+        else (np.zeros((n, *values.shape[1:]), values.dtype) if is_array else [None] * n)
+        for own, n in zip(found, sizes, strict=True)
+    ]
+    return Column(*field, np.concatenate(parts) if is_array else [*chain(*parts)], mask)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,13 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.targets.npy_files import GrowingNpy
+from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
 from atompack_torch.conversion.virials import virials_of, volumes_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
-from atompack_torch.formats.records import is_per_atom
+from atompack_torch.formats.records import is_per_atom, label_in, label_rows, present
 
 TARGET = TargetTraits(makes_folder=True)
 # Arrays with values for each atom; others have them for each frame.
@@ -35,7 +35,6 @@ _LABELS = {"energy": "energy", "forces": "force", "stress": "virial", "cell": "b
 _TAKEN = {"coord", "box", "energy", "force", "virial", "real_atom_types", "type"}
 _VECTORS = ("spin", "force_mag")  # with three numbers for each atom
 _SET_FRAMES = 5000
-_MAX_NAME_BYTES = 200
 
 
 @contextmanager
@@ -216,19 +215,16 @@ class Writer:
     def _values(self, columns: Columns) -> list[_Values]:
         """Returns the values of a block by the files that take them."""
         n = len(columns.ptr) - 1
-        everything = np.ones(n, dtype=bool)
-        masks = {
-            column[:2]: everything if column.mask is None else column.mask
-            for column in columns.fields
-        }
-        is_periodic = self._periodic(columns, masks)
-        found = [_Values("coord", True, columns.positions, everything)]
+        masks = {column[:2]: present(column, n) for column in columns.fields}
+        is_periodic = self._periodic(columns)
+        found = [_Values("coord", True, columns.positions, np.ones(n, dtype=bool))]
         for column in columns.fields:
             mask, values = masks[column[:2]], column.values
             if column[:2] == (BUILTIN, "pbc"):
                 continue
             if column[:2] == (BUILTIN, "stress"):
-                values, mask = self._virials(column, mask & is_periodic, columns)
+                mask = mask & is_periodic
+                values = self._virials(mask, columns)
                 self._skip(
                     "stress", "a virial needs a cell with a volume", masks[column[:2]] & ~mask
                 )
@@ -247,16 +243,10 @@ class Writer:
         if lost.any():
             self._report.skip(what, why, int(lost.sum()))
 
-    def _periodic(self, columns: Columns, masks: Mapping[tuple[int, str], Array]) -> Array:
+    def _periodic(self, columns: Columns) -> Array:
         """Returns (B,) bool, True for frames with a box; reports what that changes."""
-        fields = {column.key: column for column in columns.fields if column.scope == BUILTIN}
-        n = len(columns.ptr) - 1
-        has_cell, has_pbc = (
-            masks.get((BUILTIN, key), np.zeros(n, dtype=bool)) for key in ("cell", "pbc")
-        )
-        pbc = np.zeros((n, 3), dtype=bool)
-        for i in np.flatnonzero(has_pbc).tolist():
-            pbc[i] = fields["pbc"].values[i]
+        pbc, has_pbc = label_rows(columns, "pbc")
+        has_cell = present(label_in(columns, "cell"), len(pbc))
         is_box = has_cell & (volumes_of(columns) > 0)
         is_periodic: Array = is_box & (pbc.any(axis=1) | ~has_pbc)
         if (is_periodic & ~has_pbc).any():
@@ -272,14 +262,12 @@ class Writer:
         self._skip("cell", why, has_cell & ~is_periodic)
         return is_periodic
 
-    def _virials(self, stress: Column, mask: Array, columns: Columns) -> tuple[Array, Array]:
-        """Returns the virials of frames and (B,) bool, True for those that have one."""
-        values = np.zeros((len(mask), 3, 3))
-        for i in np.flatnonzero(mask).tolist():
-            values[i] = stress.values[i]
+    def _virials(self, mask: Array, columns: Columns) -> Array:
+        """Returns the virials of frames, of which those in ``mask`` have a meaning."""
         if mask.any():
             self._report.note("stress: kept as virials, so the last digits may change")
-        return virials_of(values, np.where(mask, volumes_of(columns), 1.0)), mask
+        stress, _ = label_rows(columns, "stress")
+        return virials_of(stress, np.where(mask, volumes_of(columns), 1.0))
 
     def _name_of(self, column: Column, mask: Array, taken: set[str]) -> str | None:
         """Returns the name of the file for a field; None if it is left out."""
@@ -294,8 +282,7 @@ class Writer:
         if is_per_atom(column) and not is_known:
             name = f"atom_{key}"
             self._report.note(f"{label}: written as {name}, as names of values of atoms begin")
-        is_plain = not key.startswith(".") and not re.search(r"[/\0]|^$", key)
-        is_plain = is_plain and len(name.encode(errors="replace")) <= _MAX_NAME_BYTES
+        is_plain = is_file_name(key) and is_file_name(name)
         is_misread = not is_per_atom(column) and OF_ATOMS.fullmatch(key) is not None
         if name in taken | _TAKEN or not is_plain or is_misread:
             self._skip(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -24,17 +23,16 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.targets.npy_files import GrowingNpy
+from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
-from atompack_torch.formats.records import is_per_atom
+from atompack_torch.formats.records import is_per_atom, label_rows, present
 
 TARGET = TargetTraits(makes_folder=True)
 DESCRIPTION = "atompack_torch.json"
 _LABELS = {"energy": "e", "forces": "f", "stress": "s", "velocities": "momenta"}
 _TAKEN = {"x", "a", "c", "e", "f", "s", "momenta", "masses"}
-_MAX_NAME_BYTES = 200
 _FILL_ROWS = 1 << 16
 _ROUNDED = "rounded to float32, as metatrain has no other numbers"
 
@@ -150,21 +148,20 @@ class Writer:
 
     def _cells(self, columns: Columns) -> Array:
         """Returns cells (B, 3, 3), with zeros along directions that are not periodic."""
-        n = len(columns.ptr) - 1
-        cell, has_cell = _stacked(columns, "cell")
-        pbc, has_pbc = _stacked(columns, "pbc")
+        cell, has_cell = label_rows(columns, "cell")
+        pbc, has_pbc = label_rows(columns, "pbc")
         is_vector = cell.any(axis=2)
-        lost = (is_vector & has_pbc[:, None] & ~pbc.astype(bool)).any(axis=1)
+        lost = (is_vector & has_pbc[:, None] & ~pbc).any(axis=1)
         if lost.any():
             why = "its vectors are 0 in metatrain where the structure is not periodic"
             self._report.skip("cell", why, int(lost.sum()))
-        bare = (~is_vector & has_pbc[:, None] & pbc.astype(bool)).any(axis=1)
+        bare = (~is_vector & has_pbc[:, None] & pbc).any(axis=1)
         if bare.any():
             why = "directions without a cell vector are not periodic in metatrain"
             self._report.skip("pbc", why, int(bare.sum()))
         if (has_cell & ~has_pbc).any():
             self._report.note("pbc: T where it was absent beside a cell, as a vector means that")
-        keeps = np.where(has_pbc[:, None], pbc.astype(bool), np.ones((n, 3), dtype=bool))
+        keeps = pbc | ~has_pbc[:, None]
         return cell * keeps[:, :, None]
 
     def _values(self, columns: Columns) -> Iterator[_Values]:
@@ -172,7 +169,7 @@ class Writer:
         taken: set[str] = set()
         n = len(columns.ptr) - 1
         for column in columns.fields:
-            mask = np.ones(n, dtype=bool) if column.mask is None else column.mask
+            mask = present(column, n)
             if column[:2] in ((BUILTIN, "cell"), (BUILTIN, "pbc")):
                 continue
             label, name = label_of(column), _name_of(column)
@@ -219,9 +216,7 @@ def _name_of(column: Column) -> str | None:
         return _LABELS.get(key, None if key == "name" else key)
     if column[:2] == (ATOM_PROPERTY, "masses"):
         return key
-    is_plain = not key.startswith(".") and not re.search(r"[/\0]|^$", key)
-    is_plain = is_plain and len(key.encode(errors="replace")) <= _MAX_NAME_BYTES
-    return key if is_plain and key not in _TAKEN and key not in BUILTINS else None
+    return key if is_file_name(key) and key not in _TAKEN and key not in BUILTINS else None
 
 
 def _shape(column: Column, mask: Array) -> tuple[int, ...] | None:
@@ -261,16 +256,3 @@ def _filled(array: _Values, ptr: Array) -> Array:
         there = [value for value, has in zip(values, mask.tolist(), strict=True) if has]
         made[rows] = np.concatenate([np.reshape(value, (-1, *info.shape)) for value in there])
     return made
-
-
-def _stacked(columns: Columns, key: str) -> tuple[Array, Array]:
-    """Returns the values of a label of structures, zeros where it lacks, and (B,) bool."""
-    n = len(columns.ptr) - 1
-    made = np.zeros((n, *BUILTINS[key].shape))
-    column = next((c for c in columns.fields if c[:2] == (BUILTIN, key)), None)
-    if column is None:
-        return made, np.zeros(n, dtype=bool)
-    mask = np.ones(n, dtype=bool) if column.mask is None else column.mask
-    for i in np.flatnonzero(mask).tolist():
-        made[i] = column.values[i]
-    return made, mask

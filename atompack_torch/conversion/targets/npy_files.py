@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from atompack_torch.batch.columns import Array
+
+_MAX_NAME_BYTES = 200
+
+
+def is_file_name(name: str) -> bool:
+    """True if a file that is not hidden can have this name, with a suffix."""
+    is_plain = not name.startswith(".") and not re.search(r"[/\0]|^$", name)
+    return is_plain and len(name.encode(errors="replace")) <= _MAX_NAME_BYTES
 
 
 class GrowingNpy:

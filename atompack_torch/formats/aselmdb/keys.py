@@ -12,7 +12,7 @@ from atompack_torch.fields import (
     MOLECULE_PROPERTY,
     PREFIXES,
     FieldId,
-    check_target,
+    check_targets,
     prefixed_id,
 )
 from atompack_torch.formats.extxyz.keys import FoundKey
@@ -43,10 +43,7 @@ def fields_of_rows(
             not.
         ValueError: a key is mapped to positions or atomic numbers, or two keys to one name.
     """
-    for source, name in key_map.items():
-        check_target(source, name)
-    if len({*key_map.values()}) < len(key_map):
-        raise ValueError("key_map: expected each name once, got one twice")
+    check_targets(key_map)
     missing = set(key_map)
     fields = []
     for key in found:
