@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from atompack_torch.conversion.selecting import drop, rename, sample, split
     from atompack_torch.conversion.selecting import filter as filter  # noqa: A004
     from atompack_torch.datasets.collated import collate_identity
+    from atompack_torch.datasets.features import Features
+    from atompack_torch.datasets.force_subset import ForceSubset
     from atompack_torch.datasets.mixture import MixtureDataset
     from atompack_torch.datasets.neighbors import NeighborList
     from atompack_torch.datasets.resident.dataset import ResidentDataset
@@ -92,8 +94,10 @@ else:
         "DistributedMoleculeSampler": "loading.samplers",
         "EqualSizeBatchSampler": "loading.samplers",
         "ExtxyzDataset": "formats.extxyz.dataset",
+        "Features": "datasets.features",
         "FieldError": "errors",
         "FieldSpec": "fields",
+        "ForceSubset": "datasets.force_subset",
         "Loader": "loading.loader",
         "MixtureDataset": "datasets.mixture",
         "Molecule": "batch.molecule_batch",
@@ -185,9 +189,11 @@ __all__ = [
     "DistributedMoleculeSampler",
     "EqualSizeBatchSampler",
     "ExtxyzDataset",
+    "Features",
     "FieldDifference",
     "FieldError",
     "FieldSpec",
+    "ForceSubset",
     "Loader",
     "MixtureDataset",
     "Molecule",

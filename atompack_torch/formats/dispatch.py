@@ -25,7 +25,7 @@ from atompack_torch.formats.text import (
     molecule_document,
     structure_text,
 )
-from atompack_torch.options import PathLike, check_threads, checked_path, is_url
+from atompack_torch.options import check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
             the files of a store, as their classes accept them.
         **options: options of the class, in the same order: ``AtpDataset``, ``ExtxyzDataset``,
             ``AseLmdbDataset``, ``TorchCacheDataset``, ``ShardDataset``, or ``AtlasDataset``, which
-            requires ``arrays=``. For URLs ``storage_options``, ``block_cache`` and
-            ``block_cache_bytes``.
+            requires ``arrays=``. For URLs ``storage_options``.
 
     Returns:
         An object of that class. Type checkers see a data set of molecules, or with ``arrays=`` an
@@ -76,10 +75,9 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
         UnsupportedFormatError: the format is not supported, or its class does not read bytes.
         TypeError: an option is unknown to the class, or a required one is absent.
     """
-    names = "storage_options", "block_cache", "block_cache_bytes"
-    paths, remote = located(path, *(options.get(name) for name in names))
+    paths, remote = located(path, options.get("storage_options"))
     if any(map(is_url, paths)):
-        options = {k: v for k, v in options.items() if k not in names} | {"storage_options": remote}
+        options = {**options, "storage_options": remote}
     for one in paths:
         if (remote.holds(one) or Path(one).exists()) and recognize(one, remote) is None:
             raise unknown(one, remote)
@@ -94,8 +92,6 @@ def info(
     *,
     full: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> dict[str, object]:
     """Describes the data at a path: counts, types, use of space.
 
@@ -105,8 +101,6 @@ def info(
         full: for ``.atp`` files: count labels in all records, however many there are, instead of
             in a sample of 10,000.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         Plain JSON values, as printed by ``atompack-torch info --json``: ``"format"`` is its short
@@ -116,7 +110,7 @@ def info(
         FileNotFoundError: the path does not exist.
         UnsupportedFormatError: the format is not supported.
     """
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options)
     described = describe(entry_of(paths, remote), paths, full, False, remote)
     document = described.document
     if isinstance(document, list):
@@ -160,8 +154,6 @@ def head(
     n: int = 5,
     *,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> list[Molecule] | list[object]:
     """Reads the first items at a path.
 
@@ -169,8 +161,6 @@ def head(
         path: as for ``info``.
         n: maximum number of items.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         ``Molecule`` objects of ``.atp`` files and feature caches, examples of Atlas shards; for
@@ -183,7 +173,7 @@ def head(
     """
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options)
     return list(entry_of(paths, remote).head(paths, n, None, remote).values)
 
 
@@ -193,8 +183,6 @@ def verify(
     max_faults: int = 100_000,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> Verification:
     """Reads everything at a path with all checks.
 
@@ -209,8 +197,6 @@ def verify(
         progress: show a bar, or a function called with the number of items done since the last
             call.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         Faults, warnings, and counts of what was read, which depend on the format.
@@ -218,7 +204,7 @@ def verify(
     Raises:
         OSError: a file cannot be opened.
     """
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options)
     entry = entry_of(paths, remote)
     return entry.verify(paths, max_faults, progress, remote)
 
@@ -228,8 +214,6 @@ def statistics(
     *,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
     **options: Any,
 ) -> Statistics | ShardStatistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
@@ -239,8 +223,6 @@ def statistics(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
         **options: for molecules: ``cutoff``, ``features``, and options of the data set
             (``fields``, ``missing``).
 
@@ -255,7 +237,7 @@ def statistics(
         CorruptFileError: a record is damaged.
         FieldError: no file has a requested label.
     """
-    paths, remote = located(path, storage_options, block_cache, block_cache_bytes)
+    paths, remote = located(path, storage_options)
     found: Statistics | ShardStatistics | list[dict[str, object]] = (
         entry_of(paths, remote).statistics(paths, options, progress, remote).value
     )

@@ -98,16 +98,12 @@ def listed(path: Paths) -> list[str]:
 def located(
     source: Source,
     storage_options: Mapping[str, object] | None,
-    block_cache: PathLike | None,
-    block_cache_bytes: int | None,
 ) -> tuple[list[str], RemoteFiles]:
     """Returns the paths of a source, and the access to those that are URLs or in memory.
 
     Args:
         source: paths, or the bytes of a file, or of the files of a store.
         storage_options: see ``access_to``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         The paths, names that begin with ``MEMORY`` for buffers, and the access.
@@ -126,7 +122,7 @@ def located(
             return _in_memory(f"{MEMORY}.af", MemoryFiles({f"{MEMORY}.af": source}))
         return _in_memory(MEMORY, memory)
     paths = listed(source)
-    return paths, access_to(paths, storage_options, block_cache, block_cache_bytes)
+    return paths, access_to(paths, storage_options)
 
 
 def _in_memory(name: str, files: MemoryFiles) -> tuple[list[str], MemoryFiles]:
@@ -144,16 +140,12 @@ def _in_memory(name: str, files: MemoryFiles) -> tuple[list[str], MemoryFiles]:
 def access_to(
     paths: Sequence[str],
     storage_options: Mapping[str, object] | None,
-    block_cache: PathLike | None,
-    block_cache_bytes: int | None,
 ) -> RemoteFiles:
     """Checks the options for URLs, and that all that they name exists.
 
     Args:
         paths: paths and URLs.
         storage_options: see ``RemoteFiles.checked``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         Access to the URLs.
@@ -164,7 +156,7 @@ def access_to(
         ValueError: an option is unknown or out of range.
         TypeError: an option has the wrong type.
     """
-    remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
+    remote = RemoteFiles.checked(storage_options, paths)
     for url in filter(is_url, paths):
         is_known = recognize(url, remote) is not None
         if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):

@@ -36,7 +36,7 @@ def compact_urls(
         UnsupportedFormatError: a source has another format.
         FileNotFoundError: there is nothing at a source.
     """
-    remote = RemoteFiles.checked(storage_options, None, None)
+    remote = RemoteFiles.checked(storage_options)
     found = [detect(path, remote) for path in paths]
     entries = {known.entry if known else ATP_ENTRY for known in found}
     if entries == {STORES_ENTRY}:

@@ -76,7 +76,7 @@ class RemoteObjects:
         self, url: str, storage_options: StorageOptions | Mapping[str, object] | None = None
     ) -> None:
         self._dialect: Dialect = dialect_of(url)
-        self._remote = RemoteFiles.checked(storage_options, None, None)
+        self._remote = RemoteFiles.checked(storage_options)
         self._store: RemoteStore = self._remote.objects(url)
         self._marks: dict[str, set[str]] = {}  # of attempts whose outcome is unknown, by URL
         self.url = url

@@ -90,7 +90,7 @@ class _Search:
         self._fault: str | None = None
 
     def run(self, dataset: MoleculeDataset, rows: Array, numbers: Array | None = None) -> None:
-        source = dataset._batcher().source
+        source = dataset.source()
         batcher = MoleculeBatcher(source, self._request)
         for part in _parts(rows, dataset.n_atoms.numpy()[rows]):
             shown = part if numbers is None else numbers[part]

@@ -187,7 +187,8 @@ def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) ->
     write(tmp_path / "set")
     with serving(tmp_path) as server:
         url, options = place(server, kind, "set")
-        remote = apt.ShardDataset(url, cache_blocks=0, block_cache_bytes=1, **options)
+        storage = {"cache_bytes": 1, **options.get("storage_options", {})}
+        remote = apt.ShardDataset(url, cache_blocks=0, storage_options=storage)
         held = pickle.dumps(remote)
         before = remote.batch([3])
         shutil.rmtree(tmp_path / "set")
@@ -203,7 +204,7 @@ def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) ->
 
 
 def test_shorter_objects_are_stale(server: FileServer) -> None:
-    remote = apt.ShardDataset(f"{server.url}/set%201", block_cache_bytes=1)
+    remote = apt.ShardDataset(f"{server.url}/set%201", storage_options={"cache_bytes": 1})
     server.fault = 416
     with pytest.raises(OSError, match=re.escape(server.url)) as error:
         remote.batch([0])
@@ -212,7 +213,9 @@ def test_shorter_objects_are_stale(server: FileServer) -> None:
 
 def test_memory_is_bounded(server: FileServer) -> None:
     limit = 64 << 10
-    remote = apt.ShardDataset(f"{server.url}/set%200", cache_blocks=1, block_cache_bytes=limit)
+    remote = apt.ShardDataset(
+        f"{server.url}/set%200", cache_blocks=1, storage_options={"cache_bytes": limit}
+    )
     for _ in apt.Loader(remote, 20, shuffle=True, num_threads=2):
         stats = remote._remote.stats()["http"]
         assert int(stats["held_bytes"]) <= 2 * limit

@@ -8,7 +8,7 @@ r"""Makes, shows and checks HDF5 files of descriptor features, as aenet-python h
   atompack-torch cache --stats /scratch/cache
 
 Each has options of its own: `atompack-torch cache build --help`. `--stats` is about another cache:
-the folder (`block_cache=`) with blocks of remote files, which other processes may be using.
+the folder (`--block-cache`) with blocks of remote files, which other processes may be using.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from atompack_torch._core import CacheHeader, EncodedEntries, encode_cache_entri
 from atompack_torch._native import TorchCacheReader
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.computed_features import Stored
+from atompack_torch.datasets.features import Stored
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES, centers_of
 from atompack_torch.formats.torch_cache.attributes import attributes_of
