@@ -155,7 +155,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     @property
     def request(self) -> Request:
-        """What is read, in which dtypes, and what is done with it."""
+        """Fields, dtypes and other options of the batches."""
         return self._request
 
     @property

@@ -16,6 +16,7 @@ from reference.compare import assert_same
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.fields import FieldSpec
 
 NewPath = Callable[[], Path]
 EVERYTHING = range(11)
@@ -76,7 +77,7 @@ def test_batches(new_path: NewPath, expected: CacheFixture, cache: Any, codec: s
         alone = cache.batch(entries)
         for name in (*DERIVATIVES, "features"):
             assert_same(dataset.batch(entries)[name], alone[name], name)
-    assert dataset.schema["features"] == apt.FieldSpec(torch.float64, "atom", (14,))
+    assert dataset.schema["features"] == FieldSpec(torch.float64, "atom", (14,))
     assert_same(dataset[7].features, cache.load_features(7), "features")
     rows = cache.load_force_derivatives(7)
     for name, value in rows.items():
