@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from atompack_torch import hub as hub
     from atompack_torch import ray as ray
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
-    from atompack_torch.conversion.comparing import Difference, FieldDifference, diff
     from atompack_torch.conversion.pipeline import convert
-    from atompack_torch.conversion.selecting import drop, rename, sample, split
-    from atompack_torch.conversion.selecting import filter as filter  # noqa: A004
+    from atompack_torch.conversion.selecting import split
     from atompack_torch.datasets.collated import collate_identity
+    from atompack_torch.datasets.features import Features
+    from atompack_torch.datasets.force_subset import ForceSubset
     from atompack_torch.datasets.mixture import MixtureDataset
     from atompack_torch.datasets.neighbors import NeighborList
     from atompack_torch.datasets.resident.dataset import ResidentDataset
-    from atompack_torch.datasets.statistics import Statistics
     from atompack_torch.errors import (
         AtompackError,
         CorruptFileError,
@@ -34,17 +33,13 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         WriterLockedError,
     )
-    from atompack_torch.fields import FieldSpec
     from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
     from atompack_torch.formats.atlas_shards.writer import ShardWriter
     from atompack_torch.formats.atlas_store.array_file import ArrayFile
-    from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics
     from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
     from atompack_torch.formats.atlas_store.block_cache import BlockCache
-    from atompack_torch.formats.atlas_store.columns import ColumnScan
     from atompack_torch.formats.atlas_store.dataset import AtlasDataset
-    from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
     from atompack_torch.formats.atp.dataset import AtpDataset
     from atompack_torch.formats.atp.writer import AtpWriter
     from atompack_torch.formats.dispatch import compact, head, info, statistics, verify
@@ -52,8 +47,6 @@ if TYPE_CHECKING:
     from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
     from atompack_torch.formats.torch_cache.building import build_cache
     from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
-    from atompack_torch.formats.torch_cache.verification import verify_cache
-    from atompack_torch.formats.verification import Verification
     from atompack_torch.loading.loader import Loader
     from atompack_torch.loading.samplers import (
         AtomBudgetBatchSampler,
@@ -64,8 +57,8 @@ if TYPE_CHECKING:
     )
     from atompack_torch.ops.chebyshev import ChebyshevDescriptor
     from atompack_torch.ops.contraction import contract_forces
-    from atompack_torch.ops.neighbors import Neighbors, neighbor_list
-    from atompack_torch.reports.building import Report, report
+    from atompack_torch.ops.neighbors import neighbor_list
+    from atompack_torch.reports.building import report
 
     __version__: str
 else:
@@ -73,8 +66,6 @@ else:
     # without importing torch; at once where torch is imported already. Name -> module that has it.
     _HOMES = {
         "ArrayFile": "formats.atlas_store.array_file",
-        "ArraySchema": "formats.atlas_store.array_schema",
-        "ArrayStatistics": "formats.atlas_store.array_schema",
         "AseLmdbDataset": "formats.aselmdb.dataset",
         "AtlasDataset": "formats.atlas_store.dataset",
         "AtlasStore": "formats.atlas_store.atlas_store",
@@ -86,30 +77,25 @@ else:
         "BlockShuffleSampler": "loading.samplers",
         "BucketBatchSampler": "loading.samplers",
         "ChebyshevDescriptor": "ops.chebyshev",
-        "ColumnScan": "formats.atlas_store.columns",
-        "StoredDataset": "formats.atlas_store.stored_dataset",
         "CorruptFileError": "errors",
         "DistributedMoleculeSampler": "loading.samplers",
         "EqualSizeBatchSampler": "loading.samplers",
         "ExtxyzDataset": "formats.extxyz.dataset",
+        "Features": "datasets.features",
         "FieldError": "errors",
-        "FieldSpec": "fields",
+        "ForceSubset": "datasets.force_subset",
         "Loader": "loading.loader",
         "MixtureDataset": "datasets.mixture",
         "Molecule": "batch.molecule_batch",
         "MoleculeBatch": "batch.molecule_batch",
         "NeighborList": "datasets.neighbors",
-        "Neighbors": "ops.neighbors",
-        "Report": "reports.building",
         "ResidentDataset": "datasets.resident.dataset",
         "ShardDataset": "formats.atlas_shards.dataset",
         "ShardWriter": "formats.atlas_shards.writer",
-        "Statistics": "datasets.statistics",
         "TorchCache": "formats.torch_cache.dataset",
         "TorchCacheDataset": "formats.torch_cache.dataset",
         "UnsafePickleError": "errors",
         "UnsupportedFormatError": "errors",
-        "Verification": "formats.verification",
         "WriterLockedError": "errors",
         "build_cache": "formats.torch_cache.building",
         "collate": "batch.molecule_batch",
@@ -117,22 +103,14 @@ else:
         "compact": "formats.dispatch",
         "contract_forces": "ops.contraction",
         "convert": "conversion.pipeline",
-        "diff": "conversion.comparing",
-        "Difference": "conversion.comparing",
-        "drop": "conversion.selecting",
-        "FieldDifference": "conversion.comparing",
-        "filter": "conversion.selecting",
         "head": "formats.dispatch",
         "info": "formats.dispatch",
         "neighbor_list": "ops.neighbors",
         "open": "formats.dispatch",
         "report": "reports.building",
-        "rename": "conversion.selecting",
-        "sample": "conversion.selecting",
         "split": "conversion.selecting",
         "statistics": "formats.dispatch",
         "verify": "formats.dispatch",
-        "verify_cache": "formats.torch_cache.verification",
     }
     _MODULES = {"hub", "ray", *(home.split(".")[0] for home in _HOMES.values())}
 
@@ -166,8 +144,6 @@ else:
 
 __all__ = [
     "ArrayFile",
-    "ArraySchema",
-    "ArrayStatistics",
     "AseLmdbDataset",
     "AtlasDataset",
     "AtlasStore",
@@ -179,32 +155,25 @@ __all__ = [
     "BlockShuffleSampler",
     "BucketBatchSampler",
     "ChebyshevDescriptor",
-    "ColumnScan",
     "CorruptFileError",
-    "Difference",
     "DistributedMoleculeSampler",
     "EqualSizeBatchSampler",
     "ExtxyzDataset",
-    "FieldDifference",
+    "Features",
     "FieldError",
-    "FieldSpec",
+    "ForceSubset",
     "Loader",
     "MixtureDataset",
     "Molecule",
     "MoleculeBatch",
     "NeighborList",
-    "Neighbors",
-    "Report",
     "ResidentDataset",
     "ShardDataset",
     "ShardWriter",
-    "Statistics",
-    "StoredDataset",
     "TorchCache",
     "TorchCacheDataset",
     "UnsafePickleError",
     "UnsupportedFormatError",
-    "Verification",
     "WriterLockedError",
     "build_cache",
     "collate",
@@ -212,17 +181,12 @@ __all__ = [
     "compact",
     "contract_forces",
     "convert",
-    "diff",
-    "drop",
     "head",
     "hub",
     "info",
     "neighbor_list",
-    "rename",
     "report",
-    "sample",
     "split",
     "statistics",
     "verify",
-    "verify_cache",
 ]

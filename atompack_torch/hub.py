@@ -61,8 +61,8 @@ def open(  # noqa: A001  (as in gzip.open)
         local_files_only: do not use the network.
         stream: read only what batches need, by ranges, and download nothing. ``refresh()`` looks up
             the revision again; until then the commit is read that it named at first.
-            huggingface_hub is not needed for public data. ``block_cache`` and ``block_cache_bytes``
-            are options of the class.
+            huggingface_hub is not needed for public data. ``storage_options`` with ``cache`` and
+            ``cache_bytes`` is an option of the class.
         **options: options of the class: ``AtpDataset`` for ``.atp`` files.
 
     Returns:
@@ -284,8 +284,7 @@ def _open_remote(
         storage["token"] = token
     elif token is False:
         storage["anonymous"] = True
-    caching = (options.pop(key, None) for key in ("block_cache", "block_cache_bytes"))
-    remote = RemoteFiles.checked(storage, *caching)
+    remote = RemoteFiles.checked(storage)
     repository = HubUrl("datasets", _checked_repository(repo_id), revision or "main", "")
     place = str(inside) if inside is not None else _only_place(remote, repository)
     url = repository.with_path(place)

@@ -6,11 +6,11 @@ import inspect
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
 
@@ -21,6 +21,8 @@ _LONGEST_NAME = 60
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Object = TypeVar("_Object")
+_Fields = ParamSpec("_Fields")
 PathLike = str | os.PathLike[str]
 Buffer = bytes | bytearray | memoryview
 BUFFERS = (bytes, bytearray, memoryview)
@@ -235,11 +237,13 @@ class ChangeOptions:
                 check_choice(option.name, value, option.metadata["choices"], optional=True)
 
 
-def with_options(kind: type) -> Callable[[_Function], _Function]:
-    """Makes a decorator that shows the fields of a dataclass where ``**options`` is.
+def with_options(*kinds: Any, skip: Collection[str] = ()) -> Callable[[_Function], _Function]:
+    """Makes a decorator that shows the options of something else where ``**options`` is.
 
     Args:
-        kind: the dataclass.
+        *kinds: dataclasses, whose fields have their texts in ``metadata`` or in the docstring, or
+            functions with keyword-only parameters.
+        skip: names of options that are not shown.
 
     Returns:
         The decorator; it changes what ``help`` shows, not what the function does.
@@ -248,19 +252,66 @@ def with_options(kind: type) -> Callable[[_Function], _Function]:
     def decorated(function: _Function) -> _Function:
         signature = inspect.signature(function)
         *parameters, _ = signature.parameters.values()
-        own = inspect.signature(kind).parameters.values()
+        known = {parameter.name for parameter in parameters}.union(skip)
+        own = [
+            one
+            for kind in kinds
+            for one in inspect.signature(kind).parameters.values()
+            if one.name not in known
+            and (isinstance(kind, type) or one.kind is inspect.Parameter.KEYWORD_ONLY)
+        ]
+        own.sort(key=lambda one: _depth(kinds[0], one.name))
         given = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         shown = signature.replace(parameters=[*parameters, *given])
-        texts = [f"        {one.name}: {one.metadata['help']}." for one in fields(kind)]
+        texts = {name: text for kind in kinds for name, text in _texts_of(kind).items()}
         lines = (function.__doc__ or "").split("\n")  # None with python -OO
         at = [i for i, line in enumerate(lines) if line.lstrip().startswith("**options:")]
         for i in at:
-            lines[i : i + 1] = texts
+            margin = lines[i][: -len(lines[i].lstrip())]
+            entries = [texts[one.name] for one in own if one.name in texts]
+            lines[i : i + 1] = [margin + line for entry in entries for line in entry.split("\n")]
         function.__doc__ = "\n".join(lines)
         setattr(function, "__signature__", shown)  # noqa: B010  (mypy knows no such attribute)
         return function
 
     return decorated
+
+
+def with_fields(
+    kind: Callable[_Fields, object],
+) -> Callable[
+    [Callable[Concatenate[_Object, ...], None]], Callable[Concatenate[_Object, _Fields], None]
+]:
+    """Makes a decorator of an ``__init__`` that has the fields of a dataclass as parameters.
+
+    Args:
+        kind: the dataclass.
+
+    Returns:
+        The decorator, which does what that of ``with_options`` does, and which type checkers
+        understand: to them the fields of the dataclass are the parameters.
+    """
+    return with_options(kind)
+
+
+def _depth(kind: Any, name: str) -> int:
+    """Returns how far from a dataclass the base is that has a field; 0 for functions."""
+    bases = kind.__mro__ if isinstance(kind, type) else ()
+    return next((i for i, base in enumerate(bases) if name in inspect.get_annotations(base)), 0)
+
+
+def _texts_of(kind: Any) -> dict[str, str]:
+    """Returns the entry of each option in the documentation of a dataclass or function."""
+    texts = {
+        one.name: f"{one.name}: {one.metadata['help']}."
+        for one in (fields(kind) if isinstance(kind, type) else ())
+        if "help" in one.metadata
+    }
+    for base in reversed(kind.__mro__) if isinstance(kind, type) else [kind]:
+        entries = re.split("(?:Attributes|Args):\n", inspect.cleandoc(base.__doc__ or ""))[-1]
+        for entry in re.split(r"\n {4}(?=\w)", "\n" + entries.partition("\n\n")[0])[1:]:
+            texts[entry.partition(":")[0]] = entry.replace("\n    ", "\n")
+    return texts
 
 
 def utf8(what: str, text: object) -> str:

@@ -89,9 +89,9 @@ def run_dataset(arguments: argparse.Namespace) -> Result:
 
     torch.set_num_threads(1)
     size = arguments.file.stat().st_size
-    options: dict[str, Any] = {"block_cache_bytes": size // 8}
+    options: dict[str, Any] = {"storage_options": {"cache_bytes": size // 8}}
     if arguments.side != "cold":
-        options = {"block_cache": arguments.cache, "block_cache_bytes": 2 * size}
+        options = {"storage_options": {"cache": arguments.cache, "cache_bytes": 2 * size}}
     order = order_of(len(apt.AtpDataset(arguments.file)), arguments.batches)
     if arguments.side == "cached":
         whole = apt.Loader(apt.AtpDataset(arguments.url, **options), 4096, num_threads=2)

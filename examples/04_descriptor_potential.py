@@ -161,9 +161,9 @@ def main() -> None:
         structures = apt.AtpDataset(path).subset(numbers)
         apt.build_cache(structures, descriptor, file, force_derivatives=True, dtype="float32")
     common = {"fields": FIELDS, "dtype": torch.float32}
-    part = {"force_fraction": options.force_fraction, "resample_forces": True}
+    part = {"force_subset": apt.ForceSubset(options.force_fraction, resample=True)}
     cached = apt.TorchCacheDataset(file, **common, **part)
-    computed = apt.AtpDataset(path, descriptor=descriptor, **common, **part).subset(numbers)
+    computed = apt.AtpDataset(path, features=descriptor, **common, **part).subset(numbers)
 
     fractions, seed = [0.8, 0.1, 0.1], options.seed
     training, again = (dataset.split(fractions, seed)[0] for dataset in (cached, computed))

@@ -20,13 +20,14 @@ from evaluation import Predictions, describe, draw, table
 from mace import modules, tools
 
 import atompack_torch as apt
+from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.trainers.mace import loader
 
 CUTOFF = 4.5  # Å
 ENERGY_WEIGHT, FORCE_WEIGHT = 10.0, 10.0
 
 
-def build_model(statistics: apt.Statistics) -> torch.nn.Module:
+def build_model(statistics: Statistics) -> torch.nn.Module:
     """Builds a small MACE with reference energies and neighbor counts of the data."""
     references = statistics.reference_energies
     assert references is not None

@@ -281,16 +281,13 @@ def remote_options(options: argparse.Namespace) -> dict[str, Any]:
         UsageError: an option has no value, or is given although no path is a URL.
     """
     check_at_least(options, 1, "block_cache_bytes")
-    given = {
-        "storage_options": storage_options_of(options),
-        "block_cache": options.block_cache,
-        "block_cache_bytes": options.block_cache_bytes,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and not any(map(is_url, options.path)):
-        names = ", ".join(map(option_of, given)).replace("options", "option")
-        raise UsageError(f"{names}: expected a URL, got local paths")
-    return given
+    storage = storage_options_of(options)
+    caching = {"cache": options.block_cache, "cache_bytes": options.block_cache_bytes}
+    caching = {name: value for name, value in caching.items() if value is not None}
+    if (storage or caching) and not any(map(is_url, options.path)):
+        names = ["storage_option"] * bool(storage) + [f"block_{name}" for name in caching]
+        raise UsageError(f"{', '.join(map(option_of, names))}: expected a URL, got local paths")
+    return {"storage_options": {**(storage or {}), **caching}} if storage or caching else {}
 
 
 def places_of(options: argparse.Namespace) -> tuple[Entry, list[Place]]:

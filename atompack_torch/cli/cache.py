@@ -456,7 +456,7 @@ class Cache(Command):
       atompack-torch cache --stats /scratch/cache
 
     Each has options of its own: `atompack-torch cache build --help`. `--stats` is about another cache:
-    the folder (`block_cache=`) with blocks of remote files, which other processes may be using.
+    the folder (`--block-cache`) with blocks of remote files, which other processes may be using.
     """  # noqa: E501
 
     name = "cache"

@@ -111,7 +111,7 @@ def filter(  # noqa: A001  (the word users look for)
 ) -> Report:
     """Writes the structures for which an expression is true to a new file.
 
-        apt.filter("all.atp", "iron.extxyz", "'Fe' in elements and max_force < 10")
+        conversion.filter("all.atp", "iron.extxyz", "'Fe' in elements and max_force < 10")
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.

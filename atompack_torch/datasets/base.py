@@ -17,13 +17,19 @@ from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.collated import as_items
-from atompack_torch.datasets.computed_features import FeatureComputer, FeatureKeeper
+from atompack_torch.datasets.computed_features import (
+    FeatureComputer,
+    FeatureKeeper,
+    plan_features,
+)
 from atompack_torch.datasets.digest import samples_of
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
-from atompack_torch.datasets.force_subset import ForceChoice
+from atompack_torch.datasets.features import Features, Stored
+from atompack_torch.datasets.force_subset import ForceSubset, flags_of
 from atompack_torch.datasets.gathering import gather
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.outputs import infos_of
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
 from atompack_torch.datasets.selecting import molecule_blocks
@@ -62,11 +68,24 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _table: FieldTable | None = None  # kept alive for the names stored in it
     _computer: FeatureComputer | FeatureKeeper | None = None
     _keeps_features: bool = False  # computed features stay in memory
-    _forces: ForceChoice | None = None
+    _forces: ForceSubset | None = None
     _clock: SharedEpoch | None = None  # None: nothing depends on the epoch
     _native_epoch = 0  # of the choice of forces in _native
     _has_warned = False  # of items that missing="drop" leaves out
     _structures: Any = None  # a data set of the same class: input of the computed features
+
+    def _take_options(self, options: MoleculeOptions, features: Features, stored: Stored) -> None:
+        """Sets the options on what is read.
+
+        Args:
+            options: as given by the user.
+            features: those on features.
+            stored: sections of the feature cache, if there is one.
+        """
+        self._forces = options.force_subset if options.samples_forces else None
+        self._clock = SharedEpoch() if self._resamples else None
+        self._request, self._computer = plan_features(Request.of(options), stored, features)
+        self._keeps_features = features.keep != "none"
 
     def _open_source(self) -> MoleculeSource:
         """Opens a source of all molecules of the whole data set."""
@@ -99,15 +118,19 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         return self
 
-    def _stored_values(self: Self) -> Self:
-        """Returns a copy for passes over stored values: no transform, casts, edges, features."""
+    def stored_values(self: Self) -> Self:
+        """Makes a copy for passes over stored values: no transform, casts, edges, features.
+
+        Returns:
+            The copy, which reads files without mapping them.
+        """
         part = copy.copy(self._without_mapping())
         part._request = self._request.of_stored_values()
         part._computer, part._native, part._table = None, None, None
         return part
 
     def _contents(self, n: int) -> list[object]:
-        part = self._stored_values()
+        part = self.stored_values()
         derived = ("features", FORCE_DERIVATIVES)
         part._request = part._request._replace(fields=None, exclude=derived, nan_is_missing=False)
         part._forces = None
@@ -126,7 +149,48 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         candidates = self._force_entries()
         if self._selection is not None:
             candidates = candidates[torch.isin(candidates, self._selection)]
-        return ForceSubsetSource(source, self._forces.flags(candidates, self._size(), self._epoch))
+        return ForceSubsetSource(
+            source, flags_of(self._forces, candidates, self._size(), self._epoch)
+        )
+
+    @property
+    def request(self) -> Request:
+        """Fields, dtypes and other options of the batches."""
+        return self._request
+
+    @property
+    def computes_features(self) -> bool:
+        """True if features or derivatives are computed, or kept in memory."""
+        return self._computer is not None
+
+    def source(self) -> MoleculeSource:
+        """Opens the native source of the whole dataset.
+
+        Returns:
+            The source that batches are made of.
+
+        Raises:
+            FieldError: there is no field of a name.
+            OSError: a file cannot be opened.
+        """
+        return self._batcher().source
+
+    def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
+        """Makes a copy that reads other things.
+
+        Args:
+            request: replaces that of this dataset.
+            computes_features: False for a copy without computed features.
+
+        Returns:
+            The copy, which opens the files again.
+        """
+        part = copy.copy(self)
+        part.close()
+        part._request = request
+        if not computes_features:
+            part._computer = None
+        return part
 
     @property
     def _epoch(self) -> int:
@@ -311,7 +375,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return structures
 
     def set_epoch(self, epoch: int) -> None:
-        """Resamples the molecules that keep their forces, with ``resample_forces``.
+        """Resamples the molecules that keep their forces, with ``ForceSubset(resample=True)``.
 
         Applies to passes that begin later, in worker processes too. ``Loader`` and the samplers of
         this package choose the epoch by themselves until this is called.

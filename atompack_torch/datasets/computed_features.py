@@ -4,44 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.options import DTypes
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import check_choice
-
-CacheFeatures = Literal["none", "train", "all"]
 
 # Input of the descriptor, and the label that decides where derivatives are needed.
 STRUCTURE_FIELDS = ("cell", "pbc", "forces")
 
 # Returns molecules with these fields, as stored, by their numbers in the whole data set.
 Structures = Callable[[Tensor], MoleculeBatch]
-
-
-class Stored(NamedTuple):
-    """Sections of a cache file, their descriptor, and whether entries lack rows in them."""
-
-    features: bool = False
-    derivatives: bool = False
-    descriptor: ChebyshevDescriptor | None = None
-    lacks_features: bool = False
-    lacks_derivatives: bool = False
-
-
-class Options(NamedTuple):
-    """Options of a data set for computed features."""
-
-    descriptor: ChebyshevDescriptor | None
-    cache_features: CacheFeatures
-    cache_bytes: int | None
 
 
 class FeatureStore:
@@ -86,13 +67,13 @@ class FeatureComputer:
     """Computes features, derivatives or both for each batch."""
 
     def __init__(
-        self, options: Options, features: bool, derivatives: bool, dtype: DTypes | None
+        self, options: Features, features: bool, derivatives: bool, dtype: DTypes | None
     ) -> None:
         assert options.descriptor is not None
         self.descriptor = options.descriptor
-        self.keeps_all = options.cache_features == "all"
+        self.keeps_all = options.keep == "all"
         self.features, self.derivatives = features, derivatives
-        self.kept = FeatureStore(options.cache_bytes)
+        self.kept = FeatureStore(options.max_bytes)
         self._dtype = dtype
 
     def input_request(self, request: Request) -> Request:
@@ -186,10 +167,10 @@ class FeatureKeeper:
     """
 
     def __init__(
-        self, options: Options, dtype: DTypes | None, descriptor: ChebyshevDescriptor | None
+        self, options: Features, dtype: DTypes | None, descriptor: ChebyshevDescriptor | None
     ) -> None:
-        self.keeps_all = options.cache_features == "all"
-        self.kept = FeatureStore(options.cache_bytes)
+        self.keeps_all = options.keep == "all"
+        self.kept = FeatureStore(options.max_bytes)
         self._descriptor = descriptor
         wanted = dtype.get("features") if isinstance(dtype, Mapping) else dtype
         self._dtype = None if wanted is None else {"features": wanted}
@@ -254,7 +235,7 @@ def _add_fields(
 
 
 def plan_features(
-    request: Request, stored: Stored, options: Options
+    request: Request, stored: Stored, options: Features
 ) -> tuple[Request, FeatureComputer | FeatureKeeper | None]:
     """Splits a request into fields that are read and fields that are computed.
 
@@ -269,15 +250,12 @@ def plan_features(
         The request for stored fields, and what adds the others, if any.
 
     Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option is out of range.
         FieldError: features are to be kept, but no descriptor is known, or stored ones cannot be
             kept with the other options.
     """
-    _check(options)
     named = request.fields or ()
     descriptor = options.descriptor or stored.descriptor
-    keeps = options.cache_features != "none"
+    keeps = options.keep != "none"
     is_given = options.descriptor is not None
     is_same = stored.descriptor is not None and _same(descriptor, stored.descriptor)
     usable = is_same or not is_given
@@ -301,7 +279,7 @@ def plan_features(
     features = wanted.features and not reads_features
     derivatives = wanted.derivatives and not reads_derivatives
     if keeps and features and descriptor is None:
-        raise FieldError("cache_features: expected a descriptor, got none (field 'features')")
+        raise FieldError("keep: expected a descriptor, got none (field 'features')")
     if options.descriptor is not None:
         request = _in_dtype_of(options.descriptor, request, reads_features, reads_derivatives)
     completes = is_given and stored.lacks_features
@@ -314,7 +292,7 @@ def plan_features(
     if descriptor is None or not (features or derivatives):
         return request, None
     computer = FeatureComputer(
-        options._replace(descriptor=descriptor), features, derivatives, request.dtype
+        replace(options, descriptor=descriptor), features, derivatives, request.dtype
     )
     return _stored_request(request, computer), computer
 
@@ -341,7 +319,7 @@ def _in_dtype_of(
 
 
 def _keep_stored(
-    request: Request, options: Options, completes: bool, computes_derivatives: bool
+    request: Request, options: Features, completes: bool, computes_derivatives: bool
 ) -> tuple[Request, FeatureKeeper]:
     """Returns the request without the stored features, and what adds and keeps them."""
     reason = (
@@ -353,7 +331,7 @@ def _keep_stored(
     )
     if reason is not None:
         raise FieldError(
-            f"cache_features: expected 'none' for stored features, got {options.cache_features!r}: "
+            f"keep: expected 'none' for stored features, got {options.keep!r}: "
             f"{reason} (field 'features')"
         )
     fields, dtype = request.fields, request.dtype
@@ -395,14 +373,3 @@ def structure_request(request: Request) -> Request:
     """Returns a request for the input of the descriptor, as stored."""
     plain: dict[str, Any] = {"dtype": None, "neighbors": None, "transform": None, "exclude": ()}
     return request._replace(fields=STRUCTURE_FIELDS, missing="nan", optional=True, **plain)
-
-
-def _check(options: Options) -> None:
-    descriptor, limit = options.descriptor, options.cache_bytes
-    if descriptor is not None and not isinstance(descriptor, ChebyshevDescriptor):
-        raise TypeError(
-            f"descriptor: expected a ChebyshevDescriptor, got {type(descriptor).__name__}"
-        )
-    check_choice("cache_features", options.cache_features, ("none", "train", "all"))
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise ValueError(f"cache_bytes: expected a number of bytes or None, got {limit!r}")

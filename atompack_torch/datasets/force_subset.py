@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch.options import checked_integer
 
-class ForceChoice(NamedTuple):
-    """A seeded share of the molecules with forces, fixed or resampled in each epoch."""
+
+@dataclass(frozen=True)
+class ForceSubset:
+    """A random share of the molecules with forces; the others are masked as if they had none.
+
+        apt.AtpDataset("train.atp", force_subset=apt.ForceSubset(0.3, resample=True))
+
+    Derivatives of features are masked along with the forces. The share is one of the molecules of
+    the dataset or subset. Without a feature cache, opening makes a pass over the labels to find
+    the forces.
+
+    Args:
+        fraction: the share, from 0 to 1.
+        resample: choose the molecules again for each ``set_epoch``.
+        seed: seed of the choice.
+
+    Raises:
+        TypeError: the seed is not an integer.
+        ValueError: an option is out of range.
+    """
 
     fraction: float
-    resample: bool
-    seed: int
+    resample: bool = False
+    seed: int = 0
 
-    @classmethod
-    def checked(
-        cls, fraction: float, resample: bool, seed: int, missing: str
-    ) -> ForceChoice | None:
-        """Checks the options; returns None if all molecules keep their forces."""
-        if isinstance(fraction, bool) or not 0 <= fraction <= 1:
-            raise ValueError(f"force_fraction: expected a number from 0 to 1, got {fraction!r}")
-        if seed < 0:
-            raise ValueError(f"seed: expected at least 0, got {seed}")
-        if fraction == 1:
-            return None
-        if missing != "nan":
-            raise ValueError(
-                "force_fraction: expected missing='nan', because molecules without forces stay, "
-                f"got {missing!r}"
-            )
-        return cls(float(fraction), bool(resample), seed)
+    def __post_init__(self) -> None:
+        if isinstance(self.fraction, bool) or not 0 <= self.fraction <= 1:
+            raise ValueError(f"fraction: expected a number from 0 to 1, got {self.fraction!r}")
+        checked_integer("seed", self.seed, 0)
 
-    def flags(self, candidates: Tensor, n_molecules: int, epoch: int) -> list[int]:
-        """Returns a flag per molecule: 1 for the candidates that keep their forces."""
-        rng = np.random.default_rng([self.seed, epoch if self.resample else 0])
-        order = torch.from_numpy(rng.permutation(len(candidates)))
-        n_chosen = int(self.fraction * len(candidates) + 0.5)
-        flags = torch.zeros(n_molecules, dtype=torch.uint8)
-        flags[candidates[order[:n_chosen]]] = 1
-        numbers: list[int] = flags.tolist()
-        return numbers
+
+def flags_of(subset: ForceSubset, candidates: Tensor, n_molecules: int, epoch: int) -> list[int]:
+    """Returns a flag per molecule: 1 for the candidates that keep their forces.
+
+    Args:
+        subset: the options.
+        candidates: numbers of the molecules with forces.
+        n_molecules: number of molecules of the whole dataset.
+        epoch: the epoch, which counts with ``resample``.
+
+    Returns:
+        The flags.
+    """
+    rng = np.random.default_rng([subset.seed, epoch if subset.resample else 0])
+    order = torch.from_numpy(rng.permutation(len(candidates)))
+    n_chosen = int(subset.fraction * len(candidates) + 0.5)
+    flags = torch.zeros(n_molecules, dtype=torch.uint8)
+    flags[candidates[order[:n_chosen]]] = 1
+    numbers: list[int] = flags.tolist()
+    return numbers

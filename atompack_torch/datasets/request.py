@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,9 +14,8 @@ from atompack_torch._native import (
     NanIsMissingSource,
     RenamedSource,
 )
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.options import DatasetOptions, DTypes, Missing
+from atompack_torch.datasets.options import DTypes, Missing, MoleculeOptions, Transform
 from atompack_torch.datasets.outputs import Output
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -38,14 +37,12 @@ from atompack_torch.fields import (
 )
 from atompack_torch.options import utf8
 
-Transform = Callable[[MoleculeBatch], Any]
-
 # One name for all columns of derivatives, which are only useful together.
 FORCE_DERIVATIVES = "force_derivatives"
 
 
 class Request(NamedTuple):
-    """Options that all data sets of molecules share; built by ``checked``.
+    """Options that all data sets of molecules share; built by ``of``.
 
     Attributes:
         optional: builtin labels of ``fields`` that no file has are missing for all molecules; for
@@ -67,38 +64,22 @@ class Request(NamedTuple):
     renamed: tuple[tuple[FieldId, FieldId], ...] = ()
 
     @classmethod
-    def checked(
-        cls,
-        *,
-        fields: Sequence[str] | None,
-        exclude: Sequence[str],
-        dtype: DTypes | None,
-        missing: Missing,
-        neighbors: NeighborList | None,
-        transform: Transform | None,
-        num_threads: int | None,
-        nan_is_missing: bool,
-    ) -> Request:
-        """Checks the options; names are compared with a source in ``batcher``."""
-        if neighbors is not None and not isinstance(neighbors, NeighborList):
-            _neighbors_error(neighbors)
-        if not isinstance(nan_is_missing, bool):
-            kind = type(nan_is_missing).__name__
-            raise TypeError(f"nan_is_missing: expected True or False, got {kind}")
-        options = DatasetOptions(
-            dtype=dtype, missing=missing, transform=transform, num_threads=num_threads
-        )
+    def of(cls, options: MoleculeOptions) -> Request:
+        """Returns the request of a user; names are compared with a source in ``batcher``."""
+        dtype = options.dtype
         request = cls(
-            fields=_names("fields", fields),
-            exclude=tuple(utf8("exclude", name) for name in _names("exclude", exclude) or ()),
+            fields=_names("fields", options.fields),
+            exclude=tuple(
+                utf8("exclude", name) for name in _names("exclude", options.exclude) or ()
+            ),
             dtype=dict(dtype) if isinstance(dtype, Mapping) else dtype,
             missing=options.missing,
             neighbors=None,
             transform=options.transform,
             num_threads=options.num_threads,
-            nan_is_missing=nan_is_missing,
+            nan_is_missing=options.nan_is_missing,
         )
-        return request if neighbors is None else request.with_neighbors(neighbors)
+        return request if options.neighbors is None else request.with_neighbors(options.neighbors)
 
     def with_geometry(self) -> Request:
         """Returns a request for the cell and its flags too, whatever ``fields`` names."""
@@ -217,12 +198,6 @@ def declared_fields(source: MoleculeSource) -> list[FieldId]:
     return [FieldId(scope, key) for scope, key, *_ in BatchRequest().output_fields(source)]
 
 
-def _neighbors_error(neighbors: Any) -> None:
-    is_number = isinstance(neighbors, (int, float)) and not isinstance(neighbors, bool)
-    hint = f": pass neighbors=NeighborList({float(neighbors)!r})" if is_number else ""
-    raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}{hint}")
-
-
 def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(names, str):
         raise TypeError(f"{option}: expected a list of names, got the string {names!r}")
@@ -275,6 +250,11 @@ def _by_key(name: str, known: Mapping[str, FieldId]) -> FieldId | None:
         return None
     ids = [field for field in known.values() if field.key == name and field.scope != BUILTIN]
     return ids[0] if len(ids) == 1 else None
+
+
+def place_of(dataset: Any) -> str:
+    """Returns the path of a dataset as errors name it; "dataset" for those in memory."""
+    return "dataset" if dataset._path is None else shown_place(dataset._path)
 
 
 def shown_place(path: Any) -> str:

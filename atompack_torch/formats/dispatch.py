@@ -25,7 +25,7 @@ from atompack_torch.formats.text import (
     molecule_document,
     structure_text,
 )
-from atompack_torch.options import PathLike, check_threads, checked_path, is_url
+from atompack_torch.options import check_threads, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
             the files of a store, as their classes accept them.
         **options: options of the class, in the same order: ``AtpDataset``, ``ExtxyzDataset``,
             ``AseLmdbDataset``, ``TorchCacheDataset``, ``ShardDataset``, or ``AtlasDataset``, which
-            requires ``arrays=``. For URLs ``storage_options``, ``block_cache`` and
-            ``block_cache_bytes``.
+            requires ``arrays=``. For URLs ``storage_options``.
 
     Returns:
         An object of that class. Type checkers see a data set of molecules, or with ``arrays=`` an
@@ -76,11 +75,9 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
         UnsupportedFormatError: the format is not supported, or its class does not read bytes.
         TypeError: an option is unknown to the class, or a required one is absent.
     """
-    names = "storage_options", "block_cache", "block_cache_bytes"
-    places = located(path, *(options.get(name) for name in names))
+    places = located(path, options.get("storage_options"))
     if any(is_url(place.path) for place in places):
-        options = {k: v for k, v in options.items() if k not in names}
-        options["storage_options"] = places[0].remote
+        options = {**options, "storage_options": places[0].remote}
     for place in places:
         name, remote = place.path, place.remote
         if (remote.holds(name) or Path(name).exists()) and recognize(name, remote) is None:
@@ -96,8 +93,6 @@ def info(
     *,
     full: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> dict[str, object]:
     """Describes the data at a path: counts, types, use of space.
 
@@ -107,8 +102,6 @@ def info(
         full: for ``.atp`` files: count labels in all records, however many there are, instead of
             in a sample of 10,000.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         Plain JSON values, as printed by ``atompack-torch info --json``: ``"format"`` is its short
@@ -118,7 +111,7 @@ def info(
         FileNotFoundError: the path does not exist.
         UnsupportedFormatError: the format is not supported.
     """
-    places = located(path, storage_options, block_cache, block_cache_bytes)
+    places = located(path, storage_options)
     described = describe(places, full, False)
     document = described.document
     if isinstance(document, list):
@@ -154,8 +147,6 @@ def head(
     n: int = 5,
     *,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> list[Molecule] | list[object]:
     """Reads the first items at a path.
 
@@ -163,8 +154,6 @@ def head(
         path: as for ``info``.
         n: maximum number of items.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         ``Molecule`` objects of ``.atp`` files and feature caches, examples of Atlas shards; for
@@ -177,7 +166,7 @@ def head(
     """
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
-    places = located(path, storage_options, block_cache, block_cache_bytes)
+    places = located(path, storage_options)
     return list(entry_of(places).head(places, n, None).values)
 
 
@@ -187,8 +176,6 @@ def verify(
     max_faults: int = 100_000,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> Verification:
     """Reads everything at a path with all checks.
 
@@ -203,8 +190,6 @@ def verify(
         progress: show a bar, or a function called with the number of items done since the last
             call.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         Faults, warnings, and counts of what was read, which depend on the format.
@@ -212,7 +197,7 @@ def verify(
     Raises:
         OSError: a file cannot be opened.
     """
-    places = located(path, storage_options, block_cache, block_cache_bytes)
+    places = located(path, storage_options)
     return entry_of(places).verify(places, max_faults, progress)
 
 
@@ -221,8 +206,6 @@ def statistics(
     *,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
     **options: Any,
 ) -> Statistics | ShardStatistics | list[dict[str, object]]:
     """Gathers statistics of the data at a path.
@@ -232,8 +215,6 @@ def statistics(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         storage_options: for URLs, as for ``AtpDataset``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
         **options: for molecules: ``cutoff``, ``features``, and options of the data set
             (``fields``, ``missing``).
 
@@ -248,7 +229,7 @@ def statistics(
         CorruptFileError: a record is damaged.
         FieldError: no file has a requested label.
     """
-    places = located(path, storage_options, block_cache, block_cache_bytes)
+    places = located(path, storage_options)
     found: Statistics | ShardStatistics | list[dict[str, object]]
     found = entry_of(places).statistics(places, options, progress).value
     return found
@@ -331,7 +312,7 @@ def compact_paths(
     Raises:
         UnsupportedFormatError: the format cannot be compacted.
     """
-    remote = RemoteFiles.checked(storage_options, None, None)
+    remote = RemoteFiles.checked(storage_options)
     places = [Place(path, remote) for path in paths]
     known = detect(paths[0], remote)
     for place in places if any(map(is_url, (*paths, target))) else ():

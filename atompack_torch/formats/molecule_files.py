@@ -4,126 +4,54 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from atompack_torch._native import ConcatSource, JoinedSource, MoleculeSource
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.computed_features import (
-    CacheFeatures,
-    Options,
-    Stored,
-    plan_features,
-    structure_request,
-)
-from atompack_torch.datasets.epoch import SharedEpoch
-from atompack_torch.datasets.force_subset import ForceChoice
-from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.options import DTypes, Missing
-from atompack_torch.datasets.request import Request, Transform
-from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import check_choice, shown_path
+from atompack_torch.datasets.computed_features import structure_request
+from atompack_torch.datasets.features import RowSource, Stored, features_of
+from atompack_torch.datasets.options import Access, MoleculeOptions
+from atompack_torch.formats.torch_cache.dataset import TorchCache
+from atompack_torch.options import shown_path
 
-Access = Literal["auto", "random", "sequential", "read", "direct"]
 Self = TypeVar("Self", bound="MoleculeFiles")
 
 _AT_ONCE = 1024  # molecules per batch in passes of the data set itself
 
 
-class RowSource(Protocol):
-    """A ``TorchCache``: additional fields of the molecules."""
-
-    def _open_rows(self) -> MoleculeSource: ...
-
-    def _without_mapping(self) -> RowSource: ...
-
-    def _stored_features(self) -> Stored: ...
-
-    def _force_entries(self) -> Tensor: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileOptions:
-    """Options of all data sets of molecules in files; see ``AtpDataset``."""
-
-    fields: Sequence[str] | None
-    exclude: Sequence[str]
-    dtype: DTypes | None
-    missing: Missing
-    neighbors: NeighborList | None
-    cache: RowSource | None
-    descriptor: ChebyshevDescriptor | None
-    cache_features: CacheFeatures
-    cache_bytes: int | None
-    force_fraction: float
-    resample_forces: bool
-    seed: int
-    transform: Transform | None
-    access: Access
-    populate: bool
-    num_threads: int | None
-    nan_is_missing: bool
-
-
 class MoleculeFiles(MoleculeDataset):
     """Molecules of files, in order.
 
-    Subclasses set ``_path``, call ``_take_options``, find their files, and call ``_check_names``.
+    Subclasses set ``_path``, call ``_use``, find their files, and call ``_check_names``.
     """
 
     _files: list[str]
     _cache: RowSource | None
-    _access: str
-    _populate: bool
+    _access: Access
     _with_forces: Tensor | None
 
     def _open_parts(self) -> list[MoleculeSource]:
         """Opens a source for each file."""
         raise NotImplementedError
 
-    def _take_options(self, options: FileOptions) -> None:
-        """Checks and sets the options.
+    def _use(self, options: MoleculeOptions) -> None:
+        """Sets the options.
 
         Args:
             options: as given by the user.
-
-        Raises:
-            TypeError: an option has the wrong type.
-            ValueError: an option does not have one of its values.
         """
-        check_choice("access", options.access, get_args(Access))
-        request = Request.checked(
-            fields=options.fields,
-            exclude=options.exclude,
-            dtype=options.dtype,
-            missing=options.missing,
-            neighbors=options.neighbors,
-            transform=options.transform,
-            num_threads=options.num_threads,
-            nan_is_missing=options.nan_is_missing,
-        )
-        self._access = options.access
-        self._populate = options.populate
-        cache = options.cache
-        if cache is not None and not hasattr(cache, "_open_rows"):
-            hint = ""
-            if isinstance(cache, (str, os.PathLike)):
-                hint = f": pass cache=TorchCache({os.fspath(cache)!r})"
-            raise TypeError(f"cache: expected a TorchCache, got {type(cache).__name__}{hint}")
+        features = features_of(options.features)
+        cache = features.cache
+        if isinstance(cache, (str, os.PathLike)):
+            cache = TorchCache(cache, storage_options=options.storage_options)
         self._cache = cache
-        self._forces = ForceChoice.checked(
-            options.force_fraction, options.resample_forces, options.seed, options.missing
-        )
-        self._clock = SharedEpoch() if self._resamples else None
+        self._access = options.access
         stored = Stored() if cache is None else cache._stored_features()
-        computed = Options(options.descriptor, options.cache_features, options.cache_bytes)
-        self._request, self._computer = plan_features(request, stored, computed)
-        self._keeps_features = options.cache_features != "none"
+        self._take_options(options, features, stored)
 
     def _check_names(self) -> None:
         """Raises FieldError if no file has a field that is named, once the files are known."""
@@ -145,6 +73,11 @@ class MoleculeFiles(MoleculeDataset):
         ``"<memory>"`` for a buffer.
         """
         return shown_path(self._path)
+
+    @property
+    def _native_access(self) -> tuple[str, bool]:
+        """The options of native sources: advice on the mapping, and whether to read it all."""
+        return ("auto", True) if self._access == "populate" else (self._access, False)
 
     def _find_forces(self) -> Tensor | None:
         """Finds molecules with forces, (number of molecules,) bool, if they are sampled."""
@@ -174,9 +107,8 @@ class MoleculeFiles(MoleculeDataset):
         return {
             **self._request._asdict(),
             "access": self._access,
-            "populate": self._populate,
             "cache": self._cache is not None,
-            "force_fraction": self._forces,
+            "force_subset": self._forces,
         }
 
     def _open_source(self) -> MoleculeSource:

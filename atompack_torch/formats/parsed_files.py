@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,11 +16,13 @@ from torch import Tensor
 
 from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
 from atompack_torch.batch.conversions import masses_of
+from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.fields import FileLevel
 from atompack_torch.formats.extxyz.keys import FoundKey, Kind, Shape
 from atompack_torch.formats.indexes import FileVersion
 from atompack_torch.formats.molecule_files import MoleculeFiles
 from atompack_torch.options import PathLike, absolute_path, bytes_at, is_url
+from atompack_torch.remote.files import RemoteFiles
 
 _KINDS: tuple[Kind, ...] = ("null", "flag", "integer", "real", "text")
 
@@ -27,6 +30,26 @@ Self = TypeVar("Self", bound="ParsedFiles")
 
 # (level, key, scope, name, kind, shape, is_narrow, from_momenta), as the native core takes it.
 NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
+
+
+@dataclass(frozen=True)
+class ParsedOptions(MoleculeOptions):
+    """Options of datasets of files that are parsed when they are read.
+
+    Labels that are NaN throughout are always missing; ``nan_is_missing`` is about custom
+    properties alone.
+
+    Attributes:
+        key_map: name in the file → label or name of a custom property, for instance
+            ``{"REF_energy": "energy", "REF_forces": "forces"}``; takes precedence over the names
+            that are known.
+        index: keep the index; False: make it again each time, also in workers that are spawned.
+    """
+
+    path: PathLike | Sequence[PathLike]
+    _: KW_ONLY
+    key_map: Mapping[str, str] | None = None
+    index: bool = True
 
 
 class ParsedFiles(MoleculeFiles):
@@ -45,6 +68,17 @@ class ParsedFiles(MoleculeFiles):
     _has_cells: bool
     _indexes: list[ParsedIndex] | None = None
     _keeps_nan = False
+    _key_map: dict[str, str]
+
+    def _open_path(self, options: ParsedOptions) -> None:
+        """Sets the options, and finds the molecules."""
+        self._path = options.path
+        RemoteFiles.checked(options.storage_options)
+        self._keeps_index = options.index
+        self._key_map = dict(options.key_map or {})
+        self._use(options)
+        self._take_files(*self._index_files())
+        self._check_names()
 
     def _find_files(self) -> list[str]:
         """Lists the files as absolute paths."""

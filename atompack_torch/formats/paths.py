@@ -119,16 +119,12 @@ def listed(path: Paths) -> list[str]:
 def located(
     source: Source,
     storage_options: Mapping[str, object] | None = None,
-    block_cache: PathLike | None = None,
-    block_cache_bytes: int | None = None,
 ) -> list[Place]:
     """Checks that all URLs of a source exist, and the options for them.
 
     Args:
         source: paths, or the bytes of a file, or of the files of a store.
         storage_options: see ``RemoteFiles.checked``.
-        block_cache: likewise.
-        block_cache_bytes: likewise.
 
     Returns:
         The paths, all with the same access; names that begin with ``MEMORY`` for buffers.
@@ -149,7 +145,7 @@ def located(
             return _in_memory(f"{MEMORY}.af", MemoryFiles({f"{MEMORY}.af": source}))
         return _in_memory(MEMORY, memory)
     paths = listed(source)
-    remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, paths)
+    remote = RemoteFiles.checked(storage_options, paths)
     for url in filter(is_url, paths):
         is_known = recognize(url, remote) is not None
         if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):

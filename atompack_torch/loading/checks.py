@@ -16,8 +16,8 @@ from atompack_torch.loading.samplers import (
     BucketBatchSampler,
     EqualSizeBatchSampler,
 )
-from atompack_torch.loading.samplers._sizes import positive
 from atompack_torch.loading.samplers.distributed import IndexSampler
+from atompack_torch.loading.samplers.sizes import positive
 
 # Options of torch's DataLoader that a Loader lacks, and their replacements.
 REPLACEMENTS = {

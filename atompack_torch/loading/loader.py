@@ -31,7 +31,6 @@ from atompack_torch.loading.checks import (
     count,
     iterate_batches,
 )
-from atompack_torch.loading.samplers._elastic import ElasticSampler
 from atompack_torch.loading.samplers._position import (
     VERSION,
     check_form,
@@ -42,6 +41,7 @@ from atompack_torch.loading.samplers._position import (
     settings_of,
 )
 from atompack_torch.loading.samplers._wrappers import is_skipping
+from atompack_torch.loading.samplers.elastic import ElasticSampler
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
 from atompack_torch.options import epoch_number
 

@@ -27,15 +27,9 @@ __all__ = ["AtpDatasink", "read_atp"]
 _Path = str | os.PathLike[str]
 # Options of AtpDataset whose result is not a column of values that are stored.
 _OTHERS = (
-    "cache",
-    "cache_bytes",
-    "cache_features",
-    "descriptor",
-    "force_fraction",
+    "features",
+    "force_subset",
     "neighbors",
-    "populate",
-    "resample_forces",
-    "seed",
     "transform",
 )
 
@@ -65,7 +59,7 @@ def read_atp(
         ray_remote_args: arguments of ``ray.remote`` for read tasks.
         **options: options of ``AtpDataset`` on what is read and from where: ``exclude``, ``dtype``,
             ``missing``, ``nan_is_missing``, ``access``, ``num_threads`` (default: 1),
-            ``storage_options``, ``block_cache``, ``block_cache_bytes``.
+            ``storage_options``.
 
     Returns:
         The data set, which reads when it is used.

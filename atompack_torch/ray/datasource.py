@@ -66,7 +66,7 @@ class AtpDatasource(Datasource):  # type: ignore[misc]  # Ray's base classes are
         bounds = np.unique([0, *inner.tolist(), n]).tolist()
         tasks = []
         for first, last in pairwise(bounds):
-            is_dropping = self._dataset._request.missing == "drop"
+            is_dropping = self._dataset.request.missing == "drop"
             metadata = BlockMetadata(
                 num_rows=None if is_dropping else last - first,
                 size_bytes=self._bytes_of(first, last),

@@ -42,8 +42,8 @@ class RemoteFiles:
 
     Attributes:
         options: the options of the stores, which may hold secrets; pickled, but never shown.
-        block_cache: folder on local disk where blocks are kept; None: only in memory.
-        block_cache_bytes: limit of the folder, or of the memory without one; None: 16 GiB and
+        cache: folder on local disk where blocks are kept; None: only in memory.
+        cache_bytes: limit of the folder, or of the memory without one; None: 16 GiB and
             256 MiB.
         fsspec_options: options for fsspec, which may hold secrets too.
         commits: revisions of the Hugging Face hub → the commits that they named when they were
@@ -51,8 +51,8 @@ class RemoteFiles:
     """
 
     options: StorageOptions = field(default_factory=StorageOptions)
-    block_cache: str | None = None
-    block_cache_bytes: int | None = None
+    cache: str | None = None
+    cache_bytes: int | None = None
     fsspec_options: dict[str, Any] = field(default_factory=dict, repr=False)
     commits: dict[str, str] = field(default_factory=dict)
     _opened: dict[str, tuple[Any, PagedStore]] = field(default_factory=dict, repr=False)
@@ -64,17 +64,14 @@ class RemoteFiles:
     def checked(
         cls,
         storage_options: RemoteFiles | StorageOptions | Mapping[str, object] | None,
-        block_cache: str | os.PathLike[str] | None,
-        block_cache_bytes: int | None,
         path: object = None,
     ) -> RemoteFiles:
         """Checks the options of a user.
 
         Args:
-            storage_options: see ``StorageOptions``; or an access that was checked before, which is
-                returned. For URLs of fsspec: any options.
-            block_cache: a folder or None.
-            block_cache_bytes: a limit or None.
+            storage_options: see ``StorageOptions``, with ``cache``, a folder, and ``cache_bytes``,
+                a limit; or an access that was checked before, which is returned. For URLs of
+                fsspec: any options.
             path: the path or paths for which the options are meant.
 
         Returns:
@@ -86,16 +83,24 @@ class RemoteFiles:
         """
         if isinstance(storage_options, RemoteFiles):
             return storage_options
-        if block_cache_bytes is not None:
-            block_cache_bytes = checked_integer("block_cache_bytes", block_cache_bytes, 1)
-        folder = None if block_cache is None else absolute_path(block_cache)
         schemes = {scheme_of(url) for url in _urls_in(path)}
-        if FSSPEC not in schemes:
-            return cls(StorageOptions.parse(storage_options), folder, block_cache_bytes)
+        if isinstance(storage_options, StorageOptions):
+            if FSSPEC in schemes:
+                raise TypeError("storage_options: expected a mapping for a URL of fsspec")
+            return cls(storage_options)
         if not isinstance(storage_options, Mapping | None):
-            raise TypeError("storage_options: expected a mapping for a URL of fsspec")
-        options = StorageOptions.parse(storage_options if schemes != {FSSPEC} else None)
-        return cls(options, folder, block_cache_bytes, dict(storage_options or {}))
+            kind = type(storage_options).__name__
+            raise TypeError(f"storage_options: expected a mapping, got {kind}")
+        given = dict(storage_options or {})
+        cache: Any = given.pop("cache", None)
+        limit = given.pop("cache_bytes", None)
+        if limit is not None:
+            limit = checked_integer("cache_bytes", limit, 1)
+        folder = None if cache is None else absolute_path(cache)
+        if FSSPEC not in schemes:
+            return cls(StorageOptions.parse(given), folder, limit)
+        options = StorageOptions.parse(given if schemes != {FSSPEC} else None)
+        return cls(options, folder, limit, given)
 
     def store(self, url: str) -> FileStore:
         """Returns the store that reads the file of a URL, with its pages kept in memory.
@@ -138,12 +143,12 @@ class RemoteFiles:
                 objects = client.store()
             else:
                 client = objects = open_client(url, self.options)
-            on_disk = self.block_cache is not None
-            limit = self.block_cache_bytes
+            on_disk = self.cache is not None
+            limit = self.cache_bytes
             paged = PagedStore(
                 objects,
                 memory_bytes=MEMORY_BYTES if on_disk or limit is None else limit,
-                cache_folder=self.block_cache,
+                cache_folder=self.cache,
                 cache_bytes=DISK_BYTES if limit is None else limit,
                 list_folder=_weak(self._names_in),
                 find_address=_weak(self._address_of),

@@ -214,7 +214,7 @@ def local_copy(
         OSError: as for ``fetch_into``; ESTALE if another version is wanted than the present
             one, and ENOSPC if the limit of the block cache is less than the object.
     """
-    folder = None if remote.block_cache is None else _Folder(remote, remote.block_cache)
+    folder = None if remote.cache is None else _Folder(remote, remote.cache)
     if version is not None:
         path = _usable(hint) or (folder and folder.find(url, version))
         if path:
@@ -272,7 +272,7 @@ class _Folder:
 
     def __init__(self, remote: RemoteFiles, folder: str) -> None:
         self._folder = Path(folder)
-        self._limit = remote.block_cache_bytes or DISK_BYTES
+        self._limit = remote.cache_bytes or DISK_BYTES
 
     def _path(self, url: str, version: ObjectVersion) -> Path:
         parts = ("atompack object 1", shown_url(url), str(version.size), *version[:2])
@@ -347,7 +347,7 @@ class _Folder:
     def _make_room(self, n_bytes: int, url: str, own: Path) -> None:
         """Removes objects that were used longest ago until there is room for another one."""
         if n_bytes > self._limit:
-            text = f"block_cache_bytes: expected at least {n_bytes}, got {self._limit}"
+            text = f"cache_bytes: expected at least {n_bytes}, got {self._limit}"
             raise OSError(errno.ENOSPC, text, shown_url(url))
         total = n_bytes
         for path in self._folder.glob(f".*{_SUFFIX}.*part"):

@@ -78,7 +78,7 @@ class RemoteObjects:
         storage_options: RemoteFiles | StorageOptions | Mapping[str, object] | None = None,
     ) -> None:
         self._dialect: Dialect = dialect_of(url)
-        self._remote = RemoteFiles.checked(storage_options, None, None)
+        self._remote = RemoteFiles.checked(storage_options)
         self._store: RemoteStore = self._remote.objects(url)
         self._marks: dict[str, set[str]] = {}  # of attempts whose outcome is unknown, by URL
         self.url = url

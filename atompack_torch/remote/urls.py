@@ -241,7 +241,8 @@ class StorageOptions:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise ValueError(f"storage_options: expected {', '.join(known)}, got {name!r}")
+                expected = ", ".join([*known, "cache", "cache_bytes"])
+                raise ValueError(f"storage_options: expected {expected}, got {name!r}")
         for name in ("endpoint_url", "region", "profile", "key", "secret", "token"):
             if not isinstance(given.get(name), str | None):
                 raise TypeError(f"storage_options: expected a str for {name!r}")

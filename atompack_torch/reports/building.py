@@ -168,7 +168,7 @@ def _collect(
     step: Callable[[int], object] | None,
 ) -> Findings:
     if isinstance(dataset, MoleculeDataset):
-        dataset = dataset._stored_values()
+        dataset = dataset.stored_values()
     collector = Collector()
     for part in _parts(dataset):
         batch = dataset.batch(part)

@@ -90,7 +90,7 @@ class _Search:
         self._fault: str | None = None
 
     def run(self, dataset: MoleculeDataset, rows: Array, numbers: Array | None = None) -> None:
-        source = dataset._batcher().source
+        source = dataset.source()
         batcher = MoleculeBatcher(source, self._request)
         for run in runs(dataset.n_atoms.numpy()[rows], _ATOMS_AT_ONCE, _STRUCTURES):
             part = rows[run.start : run.stop]

@@ -60,8 +60,7 @@ class EpochLoader(Loader[Any]):
 class DataHooks:
     """Hooks of a data module: loaders for each stage and the position in checkpoints.
 
-    A first base class beside a ``LightningDataModule``, which calls the hooks; arguments as for
-    ``atompack_torch.trainers.lightning.DataModule``.
+    A first base class next to a ``LightningDataModule``, which calls the hooks.
     """
 
     trainer: Any = None  # attached by Lightning
@@ -85,6 +84,35 @@ class DataHooks:
         resident: bool = False,
         **options: Any,
     ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            train: a dataset of molecules, or anything that ``apt.open`` takes: a path, a URL, a
+                list.
+            val: likewise, but the entries of a list or a dict are separate sets, of which Lightning
+                gets a list or a dict of loaders; None: no validation.
+            test: likewise.
+            predict: likewise.
+            max_atoms: maximum number of atoms in a batch.
+            batch_size: maximum number of molecules in a batch, instead of ``max_atoms``.
+            layout: makes the batches of another trainer; None: ``MoleculeBatch``, or the result of
+                the dataset's ``transform``.
+            key_map: name in the data → label or property here, as ``{"REF_energy": "energy"}``, in
+                data of any format, also in a dataset that is open already; every set must have the
+                names. Other options use the names here. A label whose name another field gets stays
+                as a property: ``energy`` as ``properties/energy``.
+            shuffle: use a random order in every epoch of training.
+            seed: seed of these orders.
+            num_threads: threads of each rank that make batches; see ``Loader``.
+            prefetch: batches made ahead.
+            resident: keep the molecules and their edges in memory, on each rank all of them, so
+                that edges are searched once instead of in every epoch; see ``ResidentDataset``.
+            **options: of the datasets that are opened here: ``fields``, ``neighbors``, ``missing``,
+                ``transform`` and so on.
+
+        Raises:
+            ValueError: neither or both of ``max_atoms`` and ``batch_size`` are given.
+        """
         super().__init__()
         check_budget(max_atoms, batch_size)
         self._given = {"train": train, "val": val, "test": test, "predict": predict}
@@ -147,7 +175,7 @@ class DataHooks:
         """Returns groups of fields to train on: those of the layout, or those that are named."""
         if self._layout is not None:
             return self._layout.wanted
-        request = dataset._request
+        request = dataset.request
         named = () if request.transform is not None else request.fields or ()
         return [[name] for name in named if name not in _NO_LABELS]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -11,7 +10,7 @@ import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.request import shown_place
+from atompack_torch.datasets.request import place_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, CANONICAL, GEOMETRY, STRUCTURE, similar_names
 from atompack_torch.trainers._layout import ANY_EDGES, requested_schema
@@ -72,7 +71,7 @@ def absent_labels(dataset: MoleculeDataset, lacking: Wanted) -> str:
     Returns:
         The message, without a way out.
     """
-    place = "dataset" if dataset._path is None else shown_place(dataset._path)
+    place = place_of(dataset)
     names = [name for group in lacking for name in group]
     wanted = ", ".join(" or ".join(map(repr, group)) for group in lacking)
     schema = dataset.schema
@@ -129,17 +128,15 @@ def count_labels(dataset: MoleculeDataset, names: Sequence[str]) -> dict[str, in
 
 def _blocks(dataset: Dataset, names: Sequence[str]) -> Iterator[MoleculeBatch]:
     """Yields batches in order with these labels, as far as there are any; a NaN is missing."""
-    part = copy.copy(dataset)
-    part.close()
-    request = part._request._replace(missing="nan", nan_is_missing=True, outputs=())
-    if request.transform is None:
+    request = dataset.request._replace(missing="nan", nan_is_missing=True, outputs=())
+    is_plain = request.transform is None
+    if is_plain:
         if not (there := tuple(requested_schema(dataset).keys() & names)):
             return
         request = request._replace(fields=there, exclude=(), optional=True, neighbors=None)
-        part._computer = None
     elif request.neighbors is None:
         request = request._replace(neighbors=ANY_EDGES)  # the layout will replace them
-    part._request = request
+    part = dataset.with_request(request, computes_features=not is_plain)
     first, size = 0, _FIRST
     while first < len(part):
         yield part.batch(range(first, min(first + size, len(part))))
@@ -162,11 +159,9 @@ def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
         FieldError: no molecule has all labels.
     """
     require_labels(dataset, [[name] for name in names])
-    plain = copy.copy(dataset)
-    plain.close()
-    request = plain._request._replace(fields=tuple(names), optional=True, missing="nan")
-    plain._request = request._replace(neighbors=None, transform=None, outputs=())
-    plain._computer = None
+    request = dataset.request._replace(fields=tuple(names), optional=True, missing="nan")
+    request = request._replace(neighbors=None, transform=None, outputs=())
+    plain = dataset.with_request(request, computes_features=False)
     present = []
     for first in range(0, len(plain), _AT_ONCE):
         batch = plain[first : first + _AT_ONCE]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ from torch import Tensor
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.options import Transform
 from atompack_torch.datasets.outputs import Output, from_batch
-from atompack_torch.datasets.request import Transform, declared_fields
+from atompack_torch.datasets.request import declared_fields
 from atompack_torch.datasets.transforms import LayoutTransform, transformed
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, GEOMETRY, RESERVED, FieldSpec, public_names
@@ -106,10 +106,8 @@ class Layout:
         Returns:
             The copy, for any loader and sampler.
         """
-        part = copy.copy(dataset)
-        part.close()
-        request = part._request._replace(neighbors=self.neighbors, dtype=None)
-        if request.transform is None and part._computer is None:
+        request = dataset.request._replace(neighbors=self.neighbors, dtype=None)
+        if request.transform is None and not dataset.computes_features:
             named = [output.field for output in self.outputs if output.field is not None]
             absent = _absent_labels(dataset)
             labels = [name for name in (*named, *self.fields) if name not in absent]
@@ -119,8 +117,7 @@ class Layout:
             )
         else:
             request = request._replace(transform=_Chained(request.transform, self))
-        part._request = request
-        return part
+        return dataset.with_request(request)
 
 
 class _Assembling(LayoutTransform):
@@ -205,19 +202,15 @@ def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
     Returns:
         Name → dtype, level and shape of a row.
     """
-    if dataset._request.transform is not None and len(dataset):
+    if dataset.request.transform is not None and len(dataset):
         return schema_of(_first_batch(dataset))
     return requested_schema(dataset)
 
 
 def _first_batch(dataset: MoleculeDataset) -> MoleculeBatch:
     """Returns the first molecule as a batch with all fields, and with edges."""
-    part = copy.copy(dataset)
-    part.close()
-    request = part._request
-    edges = request.neighbors or ANY_EDGES  # layouts replace them
-    part._request = request._replace(missing="nan", neighbors=edges)
-    return part.batch([0])
+    edges = dataset.request.neighbors or ANY_EDGES  # layouts replace them
+    return dataset.with_request(dataset.request._replace(missing="nan", neighbors=edges)).batch([0])
 
 
 def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
@@ -230,7 +223,7 @@ def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
         Name → dtype, level and shape of a row.
     """
     schema = dataset.schema
-    if not dataset._request.names_fields:
+    if not dataset.request.names_fields:
         return schema
     batcher = dataset._batcher()
     declared = declared_fields(batcher.source)
@@ -245,7 +238,7 @@ def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
 
 def _absent_labels(dataset: MoleculeDataset) -> set[str]:
     """Returns the labels that no batch has, so that they are no missing ones either."""
-    request = dataset._request
+    request = dataset.request
     if not request.names_fields and request.missing == "nan":
         return set()
     return LABELS.difference(requested_schema(dataset))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 
 import torch
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
-from atompack_torch.datasets.request import declared_fields, shown_place
+from atompack_torch.datasets.request import declared_fields, place_of
 from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -57,7 +56,7 @@ def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDat
         if key not in schema:
             similar = " or ".join(map(repr, similar_names(key, schema)))
             hint = f": did you mean {similar}?" if similar else ""
-            raise FieldError(f"{_place(dataset)}: key_map: no molecule has a field {key!r}{hint}")
+            raise FieldError(f"{place_of(dataset)}: key_map: no molecule has a field {key!r}{hint}")
         _check_type(dataset, key, schema[key], name)
     return _renamed(dataset, key_map)
 
@@ -65,24 +64,23 @@ def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDat
 def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDataset:
     if isinstance(dataset, ResidentDataset):
         raise TypeError("key_map: expected a dataset in files, got a ResidentDataset")
-    part = copy.copy(dataset)
-    part.close()
-    if isinstance(part, MixtureDataset):
-        part._parts = tuple(
-            _renamed(each, {key: name for key, name in key_map.items() if key in each.schema})
-            for each in part._parts
-        )
-    else:
-        part._request = part._request._replace(renamed=_ids(dataset, key_map))
-    request = part._request
+    request = dataset.request
+    if not isinstance(dataset, MixtureDataset):
+        request = request._replace(renamed=_ids(dataset, key_map))
     here = {**{name: name for name in request.fields or ()}, **key_map}
-    part._request = request._replace(
+    request = request._replace(
         fields=None if request.fields is None else tuple(here[name] for name in request.fields),
         exclude=tuple(key_map.get(name, name) for name in request.exclude),
         dtype={key_map.get(name, name): dtype for name, dtype in request.dtype.items()}
         if isinstance(request.dtype, Mapping)
         else request.dtype,
     )
+    part = dataset.with_request(request)
+    if isinstance(part, MixtureDataset):
+        part._parts = tuple(
+            _renamed(each, {key: name for key, name in key_map.items() if key in each.schema})
+            for each in part._parts
+        )
     if isinstance(part, MoleculeFiles):
         part._with_forces = part._find_forces()
     return part
@@ -92,9 +90,9 @@ def _ids(
     dataset: MoleculeDataset, key_map: Mapping[str, str]
 ) -> tuple[tuple[FieldId, FieldId], ...]:
     """Returns stored field → field here, also of labels whose names others get."""
-    declared = declared_fields(dataset._batcher().source)
+    declared = declared_fields(dataset.source())
     known = dict(zip(public_names(declared, RESERVED), declared, strict=True))
-    before = {here: stored for stored, here in dataset._request.renamed}
+    before = {here: stored for stored, here in dataset.request.renamed}
     pairs = []
     for key, name in key_map.items():
         builtin = FieldId(BUILTIN, name)
@@ -121,11 +119,7 @@ def _check_type(dataset: MoleculeDataset, key: str, spec: FieldSpec, name: str) 
     is_floating = isinstance(spec.dtype, torch.dtype) and spec.dtype.is_floating_point
     if (spec.level, spec.shape, is_floating) != (label.level, tuple(label.shape), True):
         raise FieldError(
-            f"{_place(dataset)}: key_map: {key!r}: expected numbers of each {label.level} of shape "
-            f"{tuple(label.shape)} for {name!r}, got {spec.dtype} of each {spec.level} of shape "
-            f"{spec.shape}"
+            f"{place_of(dataset)}: key_map: {key!r}: expected numbers of each {label.level} of "
+            f"shape {tuple(label.shape)} for {name!r}, got {spec.dtype} of each {spec.level} of "
+            f"shape {spec.shape}"
         )
-
-
-def _place(dataset: MoleculeDataset) -> str:
-    return "dataset" if dataset._path is None else shown_place(dataset._path)

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+import torch
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
-from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import RandomOrder, mix
-from atompack_torch.loading.samplers._sizes import positive
-from atompack_torch.loading.samplers.atom_budget import EpochSetter
 from atompack_torch.loading.samplers.distributed import Order, StoredOrder
+from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
+from atompack_torch.loading.samplers.random_order import RandomOrder, mix
+from atompack_torch.loading.samplers.sizes import positive
+from atompack_torch.options import with_options
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Layout
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
 _CHUNK = 1 << 13  # molecules per step of the plan
+
+
+class LoaderOptions(TypedDict, total=False):
+    """Options of ``epoch_loader`` that the loader of every trainer has, for type checkers."""
+
+    batch_size: int | None
+    max_atoms: float | None
+    batch_sampler: Iterable[Sequence[int]] | None
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    resident: bool
+    num_threads: int | None
+    prefetch: int
+    pin_memory: bool
+    device: torch.device | str | int | None
 
 
 def epoch_loader(
@@ -32,8 +53,12 @@ def epoch_loader(
     batch_sampler: Iterable[Sequence[int]] | None = None,
     shuffle: bool = True,
     seed: int = 0,
+    drop_last: bool = False,
     resident: bool = False,
-    **options: Any,
+    num_threads: int | None = None,
+    prefetch: int = 4,
+    pin_memory: bool = False,
+    device: torch.device | str | int | None = None,
 ) -> Loader[Any]:
     """Makes a loader whose batches are those of a trainer.
 
@@ -41,12 +66,17 @@ def epoch_loader(
         dataset: molecules.
         layout: of the batches.
         batch_size: maximum number of molecules in a batch.
-        max_atoms: maximum number of atoms in a batch.
-        batch_sampler: yields lists of molecule numbers.
-        shuffle: use a random order in every epoch.
-        seed: of these orders.
-        resident: keep the molecules and their edges in memory; see ``ResidentDataset``.
-        **options: of the ``Loader``.
+        max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
+        batch_sampler: yields lists of molecule numbers, instead of both.
+        shuffle: use a random order in every epoch; False for validation.
+        seed: seed of these orders.
+        drop_last: drop batches that cannot be divided among the ranks.
+        resident: keep the molecules and their edges in memory, so that edges are searched once
+            instead of in every epoch; see ``ResidentDataset``.
+        num_threads: threads that make batches; see ``Loader``.
+        prefetch: batches made ahead.
+        pin_memory: make batches in page-locked memory.
+        device: device of the batches; see ``Loader``.
 
     Returns:
         The loader. Without ``batch_sampler``, all ranks get as many batches, each molecule comes
@@ -60,7 +90,12 @@ def epoch_loader(
     """
     if batch_sampler is None:
         batch_sampler = once_each(
-            dataset, max_atoms=max_atoms, batch_size=batch_size, shuffle=shuffle, seed=seed
+            dataset,
+            max_atoms=max_atoms,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
         )
     elif (max_atoms, batch_size) != (None, None):
         raise ValueError("batch_sampler: excludes max_atoms and batch_size")
@@ -68,7 +103,15 @@ def epoch_loader(
     made = layout.dataset(dataset)
     if resident:
         made = ResidentDataset(made)
-    return Loader(made, batch_sampler=batch_sampler, seed=seed, **options)
+    return Loader(
+        made,
+        batch_sampler=batch_sampler,
+        seed=seed,
+        num_threads=num_threads,
+        prefetch=prefetch,
+        pin_memory=pin_memory,
+        device=device,
+    )
 
 
 def once_each(
@@ -104,50 +147,119 @@ def once_each(
     return AtomBudgetBatchSampler(dataset, max_atoms, **options)
 
 
-class CountBatchSampler(ElasticSampler[list[int]]):
+class SteppedLoader:
+    """Base of loaders whose trainer sets the epoch, and the batch of it with which a pass begins.
+
+    Args:
+        dataset: what the trainer asks for as ``dataset``.
+        molecules: a dataset whose batches are those of the trainer.
+        batch_sampler: a batch sampler.
+        num_threads: as for ``Loader``.
+        prefetch: as for ``Loader``.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        molecules: MoleculeDataset,
+        batch_sampler: Any,
+        num_threads: int | None,
+        prefetch: int,
+    ) -> None:
+        self.dataset, self.batch_sampler = dataset, batch_sampler
+        self.batches = FirstBatches(batch_sampler)
+        self._loader: Loader[Any] = Loader(
+            molecules,
+            batch_sampler=self.batches,
+            num_threads=num_threads,
+            prefetch=prefetch,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Starts a pass, from the epoch and batch that the trainer has set."""
+        return iter(self._loader)
+
+    def __len__(self) -> int:
+        """Number of batches in an epoch."""
+        return len(self.batch_sampler)
+
+
+class FirstBatches:
+    """Batches of a sampler, of which the next pass skips some; only the trainer sets its epochs.
+
+    Args:
+        sampler: the batch sampler.
+    """
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler, self.first = sampler, 0
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        first, self.first = self.first, 0
+        return islice(iter(self._sampler), first, None)
+
+    def __len__(self) -> int:
+        """Number of batches in an epoch, of this rank."""
+        return len(self._sampler)
+
+
+def budgeted(
+    molecules: MoleculeDataset,
+    batch_size: int | None,
+    max_atoms: int | None,
+    **options: Any,
+) -> AtomBudgetBatchSampler:
+    """Returns a sampler of batches of molecules of nearly equal cost.
+
+    Args:
+        molecules: the dataset.
+        batch_size: maximum number of molecules in a batch.
+        max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
+        **options: of ``AtomBudgetBatchSampler``.
+
+    Returns:
+        The sampler.
+
+    Raises:
+        ValueError: not one of ``batch_size`` and ``max_atoms`` is given.
+    """
+    if (batch_size is None) == (max_atoms is None):
+        raise ValueError("batch_size: expected either this or max_atoms")
+    costs = None if max_atoms else np.ones(len(molecules))
+    return AtomBudgetBatchSampler(molecules, max_atoms or batch_size or 1, costs=costs, **options)
+
+
+class CountBatchSampler(BatchSampler):
     """Yields batches, as lists of molecule numbers, with a limited number of molecules.
 
     The order of the molecules does not depend on the size of the batches, and a place in the epoch
-    counts molecules: another size resumes exactly.
-
-    Args:
-        dataset: the data set.
-        most: maximum number of molecules in a batch.
-        shuffle: use a random order in every epoch; otherwise the stored one.
-        seed: seed of these orders.
-        drop_last: drop the last batches if there is not one for each rank; otherwise the last
-            molecules are divided evenly among the ranks.
-
-    Raises:
-        TypeError: an option is not an integer.
-        ValueError: the number of molecules in a batch is below 1. While iterating: there are too
-            few molecules for a last batch on every rank.
+    counts molecules: another size resumes exactly. Without ``drop_last``, the last molecules are
+    divided evenly among the ranks.
     """
 
     _repr_options = ("most",)
 
-    def __init__(
-        self, dataset: MoleculeDataset, most: int, *, shuffle: bool, seed: int, drop_last: bool
-    ) -> None:
-        super().__init__(
-            dataset,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            num_replicas=None,
-            rank=None,
-            pad=False,
-        )
+    @with_options(ElasticSampler.__init__, skip=("pad",))
+    def __init__(self, dataset: MoleculeDataset, most: int, **options: Unpack[DropOptions]) -> None:
+        """Checks the options.
+
+        Args:
+            dataset: the data set.
+            most: maximum number of molecules in a batch.
+            **options: of all samplers.
+
+        Raises:
+            TypeError: an option is not an integer.
+            ValueError: the number of molecules in a batch is below 1. While iterating: there are
+                too few molecules for a last batch on every rank.
+        """
+        super().__init__(dataset, pad=False, **options)
         self.most = positive("batch_size", most)
         self.n = len(dataset)
 
     def _start(self) -> Place:
         return {"position": 0}
-
-    @property
-    def sampler(self) -> EpochSetter:
-        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
-        return EpochSetter(self)
 
     def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> CountShare:
         order = RandomOrder(mix(seed, epoch), self.n) if self.shuffle else StoredOrder()

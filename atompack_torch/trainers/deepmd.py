@@ -26,8 +26,8 @@ from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import EqualSizeBatchSampler
-from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+from atompack_torch.trainers._samplers import epoch_loader
 
 Frames = dict[str, Any]
 T = TypeVar("T")
@@ -306,16 +306,17 @@ def loader(
     """
     made = layout(type_map, dtype=dtype)
     dataset: MoleculeDataset = open_dataset(data, key_map)
-    require_labels(dataset, made.wanted, trains=shuffle)
     kinds = frame_groups(dataset) if groups is None else groups
     if len(kinds) != len(dataset):
         raise ValueError(f"groups: expected {len(dataset)} numbers, got {len(kinds)}")
     sampler = EqualSizeBatchSampler(
         kinds, batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last
     )
-    return Loader(
-        made.dataset(dataset),
+    return epoch_loader(
+        dataset,
+        made,
         batch_sampler=sampler,
+        shuffle=shuffle,
         seed=seed,
         num_threads=num_threads,
         prefetch=prefetch,

@@ -9,7 +9,7 @@ this is for loops of one's own. Needs the package ``metatomic-torch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output
 from atompack_torch.loading.loader import Loader
-from atompack_torch.trainers._labels import require_labels
+from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import once_each
+from atompack_torch.trainers._samplers import epoch_loader
 
 try:
     from metatensor.torch import Labels, TensorBlock, TensorMap
@@ -347,22 +347,18 @@ def batch(
     return made
 
 
+@with_options(epoch_loader)
 def loader(
     data: Data,
     batch_size: int | None = None,
     neighbor_lists: Iterable[NeighborListOptions] = (),
     *,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
     energy: str | None = "energy",
     forces: bool = True,
     stress: bool = False,
     targets: Mapping[str, str] | None = None,
     dtype: torch.dtype | None = torch.float64,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    drop_last: bool = False,
     **options: Any,
 ) -> Loader[Any]:
     """Returns a loader of systems and targets.
@@ -373,18 +369,13 @@ def loader(
         data: a data set of molecules, or anything that ``apt.open`` takes.
         batch_size: maximum number of molecules in a batch.
         neighbor_lists: those that the systems get.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of molecule numbers.
         energy: name of the energy target.
         forces: add gradients with respect to positions.
         stress: add gradients with respect to strain.
         targets: further targets.
         dtype: of all floating tensors.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
-        drop_last: leave out batches that ranks cannot share.
-        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: options of every trainer.
 
     Returns:
         The loader; batches are pairs as of ``batch``.
@@ -396,17 +387,4 @@ def loader(
     made = layout(
         neighbor_lists, energy=energy, forces=forces, stress=stress, targets=targets, dtype=dtype
     )
-    dataset = open_dataset(data, key_map)
-    require_labels(dataset, made.wanted, trains=shuffle)
-    if batch_sampler is None:
-        batch_sampler = once_each(
-            dataset,
-            max_atoms=max_atoms,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-        )
-    elif batch_size is not None or max_atoms is not None:
-        raise ValueError("batch_sampler: excludes batch_size and max_atoms")
-    return Loader(made.dataset(dataset), batch_sampler=batch_sampler, seed=seed, **options)
+    return epoch_loader(open_dataset(data, key_map), made, batch_size=batch_size, **options)

@@ -7,13 +7,11 @@ strategy.run(train_loader)  # nvalchemi.training.TrainingStrategy
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
-import numpy as np
 import torch
 import torch.distributed
 from torch import Tensor
@@ -23,7 +21,6 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
-from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._labels import STATES, require_labels
 from atompack_torch.trainers._layout import (
@@ -33,6 +30,7 @@ from atompack_torch.trainers._layout import (
     open_dataset,
     selected_schema,
 )
+from atompack_torch.trainers._samplers import SteppedLoader, budgeted
 
 try:
     import periodictable
@@ -235,7 +233,7 @@ def batch(
     return layout.batch(molecules)
 
 
-class Loader:
+class Loader(SteppedLoader):
     """Loader for ``TrainingStrategy.run``, or for a loop of one's own.
 
     The strategy sets the epoch on ``batch_sampler``, and with ``set_epoch_step`` the first batch
@@ -243,7 +241,7 @@ class Loader:
     batch sampler knows the ranks.
 
     Args:
-        dataset: a data set whose batches are those of nvalchemi.
+        dataset: a dataset whose batches are those of nvalchemi.
         batch_sampler: of this package.
         num_threads: as for ``atompack_torch.Loader``.
         prefetch: as for ``atompack_torch.Loader``.
@@ -256,15 +254,7 @@ class Loader:
         num_threads: int | None = None,
         prefetch: int = 4,
     ) -> None:
-        self.dataset, self.batch_sampler = dataset, batch_sampler
-        self._batches = _Batches(batch_sampler)
-        self._loader = NativeLoader(
-            dataset,
-            batch_sampler=self._batches,
-            num_threads=num_threads,
-            prefetch=prefetch,
-            pin_memory=torch.cuda.is_available(),
-        )
+        super().__init__(dataset, dataset, batch_sampler, num_threads, prefetch)
 
     def set_epoch_step(self, step: int) -> None:
         """Lets the next pass begin within its epoch.
@@ -272,29 +262,7 @@ class Loader:
         Args:
             step: number of the first batch, of this rank.
         """
-        self._batches.first = step
-
-    def __iter__(self) -> Iterator[Any]:
-        """Starts a pass, from the beginning of the epoch unless ``set_epoch_step`` was called."""
-        return iter(self._loader)
-
-    def __len__(self) -> int:
-        """Number of batches in an epoch."""
-        return len(self.batch_sampler)
-
-
-class _Batches:
-    """Batches of a sampler whose epochs only the trainer sets."""
-
-    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
-        self._sampler, self.first = sampler, 0
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        first, self.first = self.first, 0
-        return islice(iter(self._sampler), first, None)
-
-    def __len__(self) -> int:
-        return len(self._sampler)
+        self.batches.first = step
 
 
 def loader(
@@ -344,8 +312,6 @@ def loader(
         ValueError: not one of ``batch_size`` and ``max_atoms`` is given.
         TypeError: the data holds no molecules.
     """
-    if (batch_size is None) == (max_atoms is None):
-        raise ValueError("batch_size: expected either this or max_atoms")
     molecules = open_dataset(data, key_map)
     layout = NvalchemiLayout(
         fields_of=_fields_of(selected_schema(molecules)),
@@ -354,10 +320,10 @@ def loader(
         references=_references(references),
     )
     require_labels(molecules, layout.wanted, trains=shuffle)
-    sampler = AtomBudgetBatchSampler(
+    sampler = budgeted(
         molecules,
-        max_atoms or batch_size or 1,
-        costs=None if max_atoms else np.ones(len(molecules)),
+        batch_size,
+        max_atoms,
         shuffle=shuffle,
         seed=seed,
         drop_last=drop_last,

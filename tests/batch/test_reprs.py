@@ -12,7 +12,8 @@ import torch
 
 import atompack_torch as apt
 from atompack_torch.conversion import Report
-from atompack_torch.formats.verification import Fault
+from atompack_torch.formats.atlas_store.columns import ColumnScan
+from atompack_torch.formats.verification import Fault, Verification
 
 LONG = 1_000
 
@@ -54,8 +55,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "store": store,
         "array statistics": store.stats("s")[store.datasets[0]],
         "AtlasDataset": apt.AtlasDataset(store, store.arrays),
-        "verification": apt.Verification(["a.atp"] * LONG, n_faults=LONG, faults=faults),
-        "cache verification": apt.Verification(["a.h5"], n_faults=LONG, differences=[]),
+        "verification": Verification(["a.atp"] * LONG, n_faults=LONG, faults=faults),
+        "cache verification": Verification(["a.h5"], n_faults=LONG, differences=[]),
         "descriptor": descriptor,
     }
 
@@ -72,7 +73,7 @@ def test_a_scan_says_what_it_is(large: dict[str, Any]) -> None:
         assert text.startswith(f"ColumnScan({layout}, values: ")
         assert "1,000 datasets (999 without the array)" in text
     assert "float32" in repr(large["stacked"])
-    small = apt.ColumnScan(torch.zeros(2, 3), None, torch.ones(2, dtype=torch.bool), ["a", "b"])
+    small = ColumnScan(torch.zeros(2, 3), None, torch.ones(2, dtype=torch.bool), ["a", "b"])
     assert repr(small) == "ColumnScan(stacked, values: (2, 3) float32, 2 datasets: a, b)"
 
 

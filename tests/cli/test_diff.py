@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
+from atompack_torch import conversion
 from atompack_torch.cli import main
 
 N = 500
@@ -49,11 +50,11 @@ def test_equal_data(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """Blocks of the two need not agree, nor their formats."""
     apt.convert(a, tmp_path / "a.aselmdb", nan_is_missing=False, progress=False)
     for other in (a, tmp_path / "a.aselmdb"):
-        found = apt.diff(a, other, exclude=["name", "properties/ragged", "properties/count"])
+        found = conversion.diff(a, other, exclude=["name", "properties/ragged", "properties/count"])
         assert {k for k, v in found.fields.items() if not v.equal} <= {"energy"}
     assert main(["diff", str(a), str(a)]) == 0
     assert capsys.readouterr().out == f"{N} structures\nequal\n"
-    found = apt.diff(a, a)
+    found = conversion.diff(a, a)
     assert found.equal
     assert found.fields["energy"].n_compared == N
     assert found.fields["forces"].n_compared == sum(i % 3 > 0 for i in range(N))
@@ -83,7 +84,7 @@ def test_differences_are_counted(
             fields["forces"] = None
         rebuilt.append(apt.Molecule(positions, numbers, **fields))
     b = write(tmp_path / "b.atp", rebuilt[:-3])
-    found = apt.diff(a, b)
+    found = conversion.diff(a, b)
     fields = found.fields
     assert found.n_structures == (N, N - 3)
     assert not found.equal

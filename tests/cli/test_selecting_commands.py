@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
+from atompack_torch import conversion
 from atompack_torch.cli import main
 
 N = 60
@@ -155,7 +156,7 @@ def test_values_stay_as_they_are(source: Path, tmp_path: Path) -> None:
             )
         )
     assert run("filter", source, tmp_path / "all2.atp", "True", "--quiet") == 0
-    assert apt.diff(source, tmp_path / "all2.atp").equal
+    assert conversion.diff(source, tmp_path / "all2.atp").equal
     assert run("filter", source, tmp_path / "nan.atp", "isnan(energy)", "--quiet") == 0
     assert len(apt.AtpDataset(tmp_path / "nan.atp")) == 1
 
@@ -188,7 +189,7 @@ def test_rename_and_drop(source: Path, tmp_path: Path) -> None:
     dropped = tmp_path / "dropped.atp"
     assert run("drop", source, dropped, "forces", "properties/run", "--quiet") == 0
     assert not {"forces", "run"} & apt.AtpDataset(dropped).schema.keys()
-    found = apt.diff(source, dropped)
+    found = conversion.diff(source, dropped)
     assert {name for name, field in found.fields.items() if not field.equal} == {
         "forces",
         "properties/run",
@@ -203,7 +204,7 @@ def test_two_fields_swap_names(tmp_path: Path) -> None:
             )
         )
     keys = {"energy": "other", "other": "energy"}
-    apt.rename(tmp_path / "x.atp", tmp_path / "y.atp", keys, progress=False)
+    conversion.rename(tmp_path / "x.atp", tmp_path / "y.atp", keys, progress=False)
     batch = apt.AtpDataset(tmp_path / "y.atp")[:]
     assert (batch.energy.item(), batch["other"].item()) == (2.0, 1.0)
 
@@ -304,4 +305,4 @@ def test_progress_counts_what_was_read(
 
 def test_unknown_options_of_functions(source: Path, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="got compression"):
-        apt.sample(source, tmp_path / "x.atp", 3, compression="zstd")
+        conversion.sample(source, tmp_path / "x.atp", 3, compression="zstd")

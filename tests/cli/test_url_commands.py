@@ -107,7 +107,7 @@ def test_use_of_a_block_cache(
 ) -> None:
     cache = tmp_path / "cache"
     dataset = apt.AtpDataset(
-        f"{server.url}/a.atp", storage_options={"token": TOKEN}, block_cache=cache
+        f"{server.url}/a.atp", storage_options={"token": TOKEN, "cache": cache}
     )
     dataset[:]  # and is still open
     status, out, _ = run(capsys, "cache", "--stats", str(cache), "--json")

@@ -250,7 +250,7 @@ def test_cache(tmp_path: Path, cut_while: Cut, run: str) -> None:
             cache = apt.TorchCache(path)._without_mapping()  # opened before the file is cut
             examiner = _Examiner(cache, None)
             cached = apt.TorchCacheDataset(cache)
-            beside = apt.AtpDataset({str(tmp_path / "a.atp")!r}, cache=cache)
+            beside = apt.AtpDataset({str(tmp_path / "a.atp")!r}, features=cache)
         def run():
             {run}
     """

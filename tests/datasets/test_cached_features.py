@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import shutil
 from collections.abc import Callable
@@ -87,14 +88,15 @@ def assert_same(a: apt.MoleculeBatch, b: apt.MoleculeBatch, names: Any = None) -
         assert a.level(name) == b.level(name), name
 
 
-def computing(sources: Sources, **options: Any) -> list[Any]:
-    """Data sets that compute features and derivatives."""
-    options = {"fields": EVERYTHING, "descriptor": sources.descriptor, **options}
-    joined = apt.AtpDataset(sources.atp, cache=apt.TorchCache(sources.other), **options)
+def computing(sources: Sources, keep: Any = "none", **options: Any) -> list[Any]:
+    """Datasets that compute features and derivatives."""
+    options = {"fields": EVERYTHING, **options}
+    features = apt.Features(descriptor=sources.descriptor, keep=keep)
+    joined = dataclasses.replace(features, cache=sources.other)
     return [
-        apt.AtpDataset(sources.atp, **options),
-        apt.TorchCacheDataset(sources.other, **options),
-        joined,
+        apt.AtpDataset(sources.atp, features=features, **options),
+        apt.TorchCacheDataset(sources.other, features=features, **options),
+        apt.AtpDataset(sources.atp, features=joined, **options),
     ]
 
 
@@ -108,7 +110,7 @@ def test_computed_is_what_is_stored(sources: Sources, numbers: Any) -> None:
 def test_stored_rows_are_used_where_they_fit(sources: Sources) -> None:
     descriptor = Counting(*SETTINGS)
     dataset = apt.TorchCacheDataset(
-        sources.stored, fields=EVERYTHING, descriptor=descriptor, cache_features="all"
+        sources.stored, fields=EVERYTHING, features=apt.Features(descriptor=descriptor, keep="all")
     )
     plain = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING)
     assert_same(dataset[:], plain[:])
@@ -120,17 +122,19 @@ def test_stored_rows_are_used_where_they_fit(sources: Sources) -> None:
 @pytest.mark.parametrize("fields", [None, EVERYTHING, ["features"]])
 @pytest.mark.parametrize("joined", [False, True])
 def test_stored_rows_are_kept(sources: Sources, joined: bool, fields: Any, dtype: Any) -> None:
-    def opened(**options: Any) -> Any:
-        options |= {"fields": fields, "dtype": dtype}
+    def opened(**keeps: Any) -> Any:
+        options: Any = {"fields": fields, "dtype": dtype}
         if not joined:
-            return apt.TorchCacheDataset(sources.stored, **options)
-        return apt.AtpDataset(sources.atp, cache=apt.TorchCache(sources.stored), **options)
+            features = apt.Features(**keeps)
+            return apt.TorchCacheDataset(sources.stored, features=features, **options)
+        features = apt.Features(apt.TorchCache(sources.stored), **keeps)
+        return apt.AtpDataset(sources.atp, features=features, **options)
 
     def expect(a: apt.MoleculeBatch, b: apt.MoleculeBatch) -> None:
         assert set(a.keys()) == set(b.keys())
         assert_same(a, b, set(a.keys()) - {"name"})
 
-    plain, kept = opened(), opened(cache_features="all")
+    plain, kept = opened(), opened(keep="all")
     assert kept.schema == plain.schema
     for numbers in ([5, 0, 5], [], range(N), [23, 1], range(N)):
         expect(kept.batch(numbers), plain.batch(numbers))
@@ -143,34 +147,36 @@ def test_stored_rows_are_kept(sources: Sources, joined: bool, fields: Any, dtype
     assert torch.equal(kept[3].features, plain[3].features)
     del kept._feature_input
     assert inputs.cached_bytes == 0
-    limited = opened(cache_features="all", cache_bytes=rows // 2)
+    limited = opened(keep="all", max_bytes=rows // 2)
     for _ in range(2):
         expect(limited.batch(range(N)), plain.batch(range(N)))
     assert 0 < limited.cached_bytes <= rows // 2
-    train, test = opened(cache_features="train").split([0.5, 0.5], 0)
+    train, test = opened(keep="train").split([0.5, 0.5], 0)
     expect(train[:], opened().split([0.5, 0.5], 0)[0][:])
     in_training = train.cached_bytes
     expect(test[:], opened().split([0.5, 0.5], 0)[1][:])
     assert train.cached_bytes == in_training == train[:].features.nbytes
-    batches = list(apt.Loader(opened(cache_features="all"), 5, num_threads=2))
+    batches = list(apt.Loader(opened(keep="all"), 5, num_threads=2))
     expect(apt.collate(batches), plain[:])
 
 
 def test_stored_rows_that_cannot_be_kept(sources: Sources, tmp_path: Path) -> None:
     for missing in ("error", "drop"):
         with pytest.raises(apt.FieldError, match=f"missing='{missing}' reads every row"):
-            apt.TorchCacheDataset(sources.stored, missing=missing, cache_features="all")
+            apt.TorchCacheDataset(
+                sources.stored, missing=missing, features=apt.Features(keep="all")
+            )
     only_features = tmp_path / "features.h5"
     apt.build_cache(apt.AtpDataset(sources.atp), sources.descriptor, only_features, progress=False)
     with pytest.raises(apt.FieldError, match="derivatives that the file does not store"):
-        apt.TorchCacheDataset(only_features, fields=EVERYTHING, cache_features="train")
+        apt.TorchCacheDataset(only_features, fields=EVERYTHING, features=apt.Features(keep="train"))
 
 
 def test_rows_of_another_descriptor_are_left_out(sources: Sources) -> None:
-    batch = apt.TorchCacheDataset(sources.other, descriptor=sources.descriptor)[:]
+    batch = apt.TorchCacheDataset(sources.other, features=sources.descriptor)[:]
     assert batch.features.shape[1] == sources.descriptor.n_features
     assert not DERIVATIVES.keys() & batch.keys()
-    none = apt.TorchCacheDataset(sources.other, descriptor=sources.descriptor, exclude=["features"])
+    none = apt.TorchCacheDataset(sources.other, features=sources.descriptor, exclude=["features"])
     assert "features" not in none[:]
 
 
@@ -193,7 +199,7 @@ def test_the_descriptor_of_the_file(caches: Path, name: str, computed: list[str]
         expected = descriptor.compute(structures[:]).features
         assert torch.equal(batch.features, expected)
         assert not (apt.TorchCacheDataset(cache)[:].keys() & {"features"})
-        kept = apt.TorchCacheDataset(cache, cache_features="all")[:]
+        kept = apt.TorchCacheDataset(cache, features=apt.Features(keep="all"))[:]
         assert torch.equal(kept.features, expected)
     else:
         numbers = structures[:].mask("forces").nonzero().flatten()
@@ -207,8 +213,8 @@ def test_without_any_descriptor(caches: Path) -> None:
     file = caches / "plain_no_cache.h5"
     with pytest.raises(apt.FieldError, match="no field 'features'"):
         apt.TorchCacheDataset(file, fields=["features"])
-    with pytest.raises(apt.FieldError, match="cache_features: expected a descriptor, got none"):
-        apt.TorchCacheDataset(file, cache_features="all")
+    with pytest.raises(apt.FieldError, match="keep: expected a descriptor, got none"):
+        apt.TorchCacheDataset(file, features=apt.Features(keep="all"))
 
 
 @pytest.mark.parametrize(
@@ -275,11 +281,12 @@ def test_one_molecule(sources: Sources) -> None:
 def test_what_is_kept(sources: Sources) -> None:
     for policy, again in (("none", N), ("train", 0), ("all", 0)):
         descriptor = Counting(*SETTINGS)
-        dataset = apt.AtpDataset(
-            sources.atp, fields=[], descriptor=descriptor, cache_features=policy
-        )
+        features = apt.Features(descriptor=descriptor, keep=policy)  # type: ignore[arg-type]
+        dataset = apt.AtpDataset(sources.atp, fields=[], features=features)
         assert "features" not in dataset[:]  # not asked for
-        dataset = apt.AtpDataset(sources.atp, descriptor=descriptor, cache_features=policy)
+        dataset = apt.AtpDataset(
+            sources.atp, features=apt.Features(descriptor=descriptor, keep=policy)
+        )
         first = dataset[:]
         assert descriptor.n == N
         assert dataset.cached_bytes == (0 if again else first.features.nbytes)
@@ -292,7 +299,9 @@ def test_what_is_kept(sources: Sources) -> None:
 def test_parts(sources: Sources, policy: Any, n_again: int, aenets: bool) -> None:
     descriptor = Counting(*SETTINGS)
     dataset = apt.TorchCacheDataset(
-        sources.other, fields=["features"], descriptor=descriptor, cache_features=policy
+        sources.other,
+        fields=["features"],
+        features=apt.Features(descriptor=descriptor, keep=policy),
     )
     parts = dataset.aenet_split(0.25, 1) if aenets else dataset.split([0.75, 0.25], seed=1)
     assert [len(part) for part in parts] == [N * 3 // 4, N // 4]
@@ -311,7 +320,7 @@ def test_bytes_are_limited(sources: Sources) -> None:
     for limit in (0, int(sizes.sum()) // 2, int(sizes.sum())):
         descriptor = Counting(*SETTINGS)
         dataset = apt.AtpDataset(
-            sources.atp, descriptor=descriptor, cache_features="all", cache_bytes=limit
+            sources.atp, features=apt.Features(descriptor=descriptor, keep="all", max_bytes=limit)
         )
         first = dataset[:]
         n_kept = int((sizes.cumsum(0) <= limit).sum())
@@ -323,9 +332,10 @@ def test_bytes_are_limited(sources: Sources) -> None:
 def test_threads_share_what_is_kept(sources: Sources) -> None:
     limit = 5000
     dataset = apt.AtpDataset(
-        sources.atp, descriptor=sources.descriptor, cache_features="all", cache_bytes=limit
+        sources.atp,
+        features=apt.Features(descriptor=sources.descriptor, keep="all", max_bytes=limit),
     )
-    expected = apt.AtpDataset(sources.atp, descriptor=sources.descriptor)[:]
+    expected = apt.AtpDataset(sources.atp, features=sources.descriptor)[:]
     with ThreadPoolExecutor(8) as pool:
         for batch in pool.map(lambda _: dataset[:], range(40)):
             assert_same(batch, expected)
@@ -334,7 +344,8 @@ def test_threads_share_what_is_kept(sources: Sources) -> None:
 
 def test_a_pickle_leaves_the_rows_behind(sources: Sources) -> None:
     dataset = apt.AtpDataset(
-        sources.atp, descriptor=sources.descriptor, cache_features="all", cache_bytes=1 << 20
+        sources.atp,
+        features=apt.Features(descriptor=sources.descriptor, keep="all", max_bytes=1 << 20),
     )
     first = dataset[:]
     sent = pickle.dumps(dataset)
@@ -348,7 +359,7 @@ def test_a_pickle_leaves_the_rows_behind(sources: Sources) -> None:
 def test_refresh_forgets(sources: Sources, new_path: Callable[[], Path]) -> None:
     path = new_path()
     write(path)
-    dataset = apt.AtpDataset(path, descriptor=sources.descriptor, cache_features="all")
+    dataset = apt.AtpDataset(path, features=apt.Features(descriptor=sources.descriptor, keep="all"))
     before = dataset[0].features
     molecule = apt.Molecule(torch.tensor([[0.0, 0, 0], [0, 0, 1.2]]), torch.tensor([1, 8]))
     with apt.AtpWriter(path, mode="w") as writer:
@@ -362,7 +373,7 @@ def test_refresh_forgets(sources: Sources, new_path: Callable[[], Path]) -> None
     "start", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
 )
 def test_loaders(sources: Sources, start: str | None) -> None:
-    dataset = computing(sources, cache_features="all")[1]
+    dataset = computing(sources, "all")[1]
     workers: Any = {"num_workers": 2, "multiprocessing_context": start} if start else {}
     expected = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING)
     for _ in range(2):
@@ -379,7 +390,7 @@ def test_a_transform_sees_features(sources: Sources) -> None:
     def total(batch: apt.MoleculeBatch) -> Tensor:
         return batch.features.sum()
 
-    dataset = apt.AtpDataset(sources.atp, descriptor=sources.descriptor, transform=total)
+    dataset = apt.AtpDataset(sources.atp, features=sources.descriptor, transform=total)
     for loader in (DataLoader(dataset, 7), apt.Loader(dataset, 7)):
         assert sum(loader) == pytest.approx(float(dataset[:]), rel=1e-12)
 
@@ -387,21 +398,63 @@ def test_a_transform_sees_features(sources: Sources) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"cache_features": "some"}, ValueError, "one of none, train, all, got 'some'"),
-        ({"cache_bytes": -1}, ValueError, "expected a number of bytes or None, got -1"),
-        ({"cache_bytes": 1.5}, ValueError, "expected a number of bytes or None, got 1.5"),
+        ({"keep": "some"}, ValueError, "one of none, train, all, got 'some'"),
+        ({"max_bytes": -1}, ValueError, "expected a number of bytes or None, got -1"),
+        ({"max_bytes": 1.5}, ValueError, "expected a number of bytes or None, got 1.5"),
         ({"descriptor": 3}, TypeError, "expected a ChebyshevDescriptor, got int"),
-        ({"force_fraction": 1.5}, ValueError, "expected a number from 0 to 1, got 1.5"),
-        ({"force_fraction": float("nan")}, ValueError, "from 0 to 1, got nan"),
-        ({"force_fraction": 0.5, "seed": -1}, ValueError, "seed: expected at least 0, got -1"),
-        ({"force_fraction": 0.5, "missing": "drop"}, ValueError, "missing='nan'.*got 'drop'"),
+        ({"cache": 3}, TypeError, "expected a TorchCache, got int"),
+    ],
+)
+def test_wrong_options_on_features(options: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        apt.Features(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"fraction": 1.5}, ValueError, "expected a number from 0 to 1, got 1.5"),
+        ({"fraction": float("nan")}, ValueError, "from 0 to 1, got nan"),
+        ({"fraction": 0.5, "seed": -1}, ValueError, "seed: expected at least 0, got -1"),
+    ],
+)
+def test_wrong_options_on_forces(options: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        apt.ForceSubset(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"features": 3}, TypeError, "features: expected a TorchCache.*got int"),
+        ({"force_subset": 0.5}, TypeError, "force_subset: expected a ForceSubset, got float"),
+        (
+            {"force_subset": apt.ForceSubset(0.5), "missing": "drop"},
+            ValueError,
+            "missing='nan'.*got 'drop'",
+        ),
+        ({"cache_features": "all"}, TypeError, r"use features=Features\(..., keep=...\)"),
+        ({"force_fraction": 0.5}, TypeError, r"use force_subset=ForceSubset\(fraction\)"),
+        ({"populate": True}, TypeError, "use access='populate'"),
+        ({"block_cache": "folder"}, TypeError, r"use storage_options={'cache': ...}"),
+        ({"colour": "red"}, TypeError, "unexpected keyword argument 'colour'"),
     ],
 )
 def test_wrong_options(sources: Sources, options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         apt.TorchCacheDataset(sources.stored, **options)
     with pytest.raises(error, match=message):
-        apt.AtpDataset(sources.atp, cache=apt.TorchCache(sources.stored), **options)
+        apt.AtpDataset(sources.atp, **options)
+
+
+def test_a_cache_of_a_cache(sources: Sources) -> None:
+    with pytest.raises(ValueError, match="features: expected a descriptor, got a cache"):
+        apt.TorchCacheDataset(sources.stored, features=sources.stored)
+
+
+def test_a_path_is_a_cache(sources: Sources) -> None:
+    found = apt.AtpDataset(sources.atp, fields=EVERYTHING, features=sources.stored)[:]
+    assert_same(found, apt.TorchCacheDataset(sources.stored, fields=EVERYTHING)[:])
 
 
 def test_mixtures_take_stored_fields(sources: Sources) -> None:
@@ -427,8 +480,8 @@ def supervised(sources: Sources, kind: str, **options: Any) -> Any:
         return apt.TorchCacheDataset(sources.stored, fields=EVERYTHING, **options)
     if kind == "joined":
         cache = apt.TorchCache(sources.stored)
-        return apt.AtpDataset(sources.atp, fields=EVERYTHING, cache=cache, **options)
-    options |= {"fields": EVERYTHING, "descriptor": sources.descriptor}
+        return apt.AtpDataset(sources.atp, fields=EVERYTHING, features=cache, **options)
+    options |= {"fields": EVERYTHING, "features": sources.descriptor}
     if kind == "computed":
         return apt.TorchCacheDataset(sources.other, **options)
     return apt.AtpDataset(sources.atp, **options)
@@ -440,7 +493,7 @@ kinds = pytest.mark.parametrize("kind", ["stored", "joined", "computed", "plain"
 @kinds
 @pytest.mark.parametrize("fraction", [0.0, 0.25, 0.5, 1.0])
 def test_a_share_of_the_forces(sources: Sources, kind: str, fraction: float) -> None:
-    dataset = supervised(sources, kind, force_fraction=fraction)
+    dataset = supervised(sources, kind, force_subset=apt.ForceSubset(fraction))
     whole = supervised(sources, kind)[:]
     for batch in (dataset[:], next(iter(apt.Loader(dataset, N)))):
         chosen = batch.mask("forces")
@@ -464,20 +517,20 @@ def test_fixed_or_drawn_anew(sources: Sources, kind: str) -> None:
         batch = dataset[:]
         return batch.index[batch.mask("forces")].tolist()
 
-    fixed = supervised(sources, kind, force_fraction=0.5)
+    fixed = supervised(sources, kind, force_subset=apt.ForceSubset(0.5))
     assert len({tuple(chosen(fixed, epoch)) for epoch in range(4)}) == 1
-    drawn = supervised(sources, kind, force_fraction=0.5, resample_forces=True)
+    drawn = supervised(sources, kind, force_subset=apt.ForceSubset(0.5, resample=True))
     by_epoch = [chosen(drawn, epoch) for epoch in range(12)]
     assert len({tuple(numbers) for numbers in by_epoch}) > 6
     assert set().union(*by_epoch) == {k for k in range(N) if k % 3}
     again = pickle.loads(pickle.dumps(drawn))
     assert chosen(again, 3) == by_epoch[3]
-    other = supervised(sources, kind, force_fraction=0.5, resample_forces=True, seed=1)
+    other = supervised(sources, kind, force_subset=apt.ForceSubset(0.5, resample=True, seed=1))
     assert [chosen(other, epoch) for epoch in range(12)] != by_epoch
 
 
 def test_the_choice_reaches_workers(sources: Sources) -> None:
-    dataset = supervised(sources, "stored", force_fraction=0.5, resample_forces=True)
+    dataset = supervised(sources, "stored", force_subset=apt.ForceSubset(0.5, resample=True))
     for epoch in range(3):
         dataset.set_epoch(epoch)
         expected = dataset[:].mask("forces")
@@ -486,7 +539,7 @@ def test_the_choice_reaches_workers(sources: Sources) -> None:
 
 
 def test_the_share_is_that_of_the_part(sources: Sources) -> None:
-    dataset = supervised(sources, "stored", force_fraction=0.5)
+    dataset = supervised(sources, "stored", force_subset=apt.ForceSubset(0.5))
     for part in dataset.split([0.5, 0.5], seed=3):
         batch = part[:]
         n = int(has_forces(batch.index).sum())
@@ -495,7 +548,8 @@ def test_the_share_is_that_of_the_part(sources: Sources) -> None:
 
 def test_mixtures_draw_for_their_parts(sources: Sources) -> None:
     parts = [
-        supervised(sources, "stored", force_fraction=0.5, resample_forces=True) for _ in range(2)
+        supervised(sources, "stored", force_subset=apt.ForceSubset(0.5, resample=True))
+        for _ in range(2)
     ]
     mixture = apt.MixtureDataset(parts)
     for epoch in (0, 1):
@@ -507,7 +561,7 @@ def test_mixtures_draw_for_their_parts(sources: Sources) -> None:
 
 
 def test_forces_of_the_chosen(sources: Sources) -> None:
-    batch = supervised(sources, "stored", force_fraction=0.5)[:]
+    batch = supervised(sources, "stored", force_subset=apt.ForceSubset(0.5))[:]
     whole = supervised(sources, "stored")[:]
     weights = torch.linspace(-1, 1, whole.features.numel(), dtype=torch.float64)
     weights = weights.reshape(whole.features.shape)
@@ -535,7 +589,7 @@ def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path
     header = header_of(sources.descriptor, options)
     prints = {
         fingerprint_of(
-            supervised(sources, "stored", force_fraction=share, seed=seed),
+            supervised(sources, "stored", force_subset=apt.ForceSubset(share, seed=seed)),
             sources.descriptor,
             header,
         )
@@ -562,20 +616,21 @@ def partial(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("options", [{}, {"cache_features": "all"}, {"missing": "error"}])
+@pytest.mark.parametrize("options", [{}, {"keep": "all"}, {"missing": "error"}])
 def test_a_descriptor_sets_the_dtype_and_completes_rows(
     sources: Sources, partial: Path, joined: bool, dtype: str, options: Any
 ) -> None:
     kind = getattr(torch, dtype)
     descriptor = apt.ChebyshevDescriptor(*SETTINGS, dtype=dtype)  # type: ignore[arg-type]
+    computed = apt.Features(descriptor=descriptor, keep=options.get("keep", "none"))
     for file in (sources.stored, partial):
-        given: Any = {"descriptor": descriptor, "fields": ["energy", "features"], **options}
-        if file == sources.stored and options.get("missing"):
-            given.pop("missing")
+        given: Any = {"fields": ["energy", "features"]}
+        if file == partial and "missing" in options:
+            given |= options
         dataset = (
-            apt.AtpDataset(sources.atp, cache=apt.TorchCache(file), **given)
+            apt.AtpDataset(sources.atp, features=dataclasses.replace(computed, cache=file), **given)
             if joined
-            else apt.TorchCacheDataset(file, **given)
+            else apt.TorchCacheDataset(file, features=computed, **given)
         )
         expected = apt.TorchCacheDataset(sources.stored, fields=["features"])[:].features.to(kind)
         for _ in range(2):
@@ -590,15 +645,15 @@ def test_a_descriptor_sets_the_dtype_and_completes_rows(
 def test_derivatives_without_a_row_are_computed(
     sources: Sources, partial: Path, fields: Any
 ) -> None:
-    given: Any = {"fields": fields, "descriptor": sources.descriptor}
+    given: Any = {"fields": fields, "features": sources.descriptor}
     stored = apt.TorchCacheDataset(sources.stored, fields=fields)[:]
     completed = apt.TorchCacheDataset(partial, **given)[:]
     assert_same(completed, stored, ["features", *DERIVATIVES])
     plain = apt.TorchCacheDataset(partial, fields=EVERYTHING)[:]
     assert plain.mask("features").tolist() == [True] * (N - 3) + [False] * 3
     narrow = apt.ChebyshevDescriptor(*SETTINGS, dtype="float32")
-    cast = apt.TorchCacheDataset(sources.stored, fields=fields, descriptor=narrow)[:]
+    cast = apt.TorchCacheDataset(sources.stored, fields=fields, features=narrow)[:]
     assert cast.radial_dG_drij.dtype == cast.features.dtype == torch.float32
     assert cast.radial_center_idx.dtype == torch.int64
-    wide: Any = {"fields": fields, "descriptor": narrow, "dtype": {"features": torch.float64}}
+    wide: Any = {"fields": fields, "features": narrow, "dtype": {"features": torch.float64}}
     assert apt.TorchCacheDataset(sources.stored, **wide)[:].features.dtype == torch.float64

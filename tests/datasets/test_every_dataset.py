@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 import atompack_torch as apt
+from atompack_torch.fields import FieldSpec
 
 INNER = Path(__file__).resolve().parents[1] / "fixtures"
 N = 4  # items of each data set below
@@ -210,7 +211,7 @@ def test_schema(name: str, path: Path) -> None:
     batch = dataset[:]
     assert dataset.schema
     for key, spec in dataset.schema.items():
-        assert isinstance(spec, apt.FieldSpec)
+        assert isinstance(spec, FieldSpec)
         if isinstance(batch[key], torch.Tensor):
             assert batch[key].dtype == spec.dtype, key
             if spec.shape is not None:

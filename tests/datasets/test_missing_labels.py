@@ -203,7 +203,7 @@ def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
         strict[:]
     with pytest.raises(apt.FieldError, match="molecule 1"):
         strict[1]
-    chosen = apt.AtpDataset(path, nan_is_missing=True, force_fraction=0.5, seed=1)
+    chosen = apt.AtpDataset(path, nan_is_missing=True, force_subset=apt.ForceSubset(0.5, seed=1))
     assert int(chosen[:].mask("forces").sum()) == 1
     halves = [apt.AtpDataset(path, nan_is_missing=flag) for flag in (True, False)]
     with pytest.raises(ValueError, match="nan_is_missing"):
@@ -306,8 +306,6 @@ def test_schema_says_what_a_batch_has(new_path: NewPath) -> None:
 
 def test_options_of_the_wrong_type_say_what_to_pass(new_path: NewPath) -> None:
     path = write(new_path(), open_and_periodic())
-    with pytest.raises(TypeError, match=r"got str: pass cache=TorchCache\('c.h5'\)"):
-        apt.AtpDataset(path, cache="c.h5")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"got float: pass neighbors=NeighborList\(5.0\)"):
         apt.AtpDataset(path, neighbors=5.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"neighbors: expected a NeighborList, got str"):
@@ -332,7 +330,7 @@ def test_nan_in_a_feature_cache(new_path: NewPath, tmp_path: Path) -> None:
     assert judged[:].mask("features").tolist() == [True, True]
     with pytest.raises(apt.FieldError, match="no field 'charges'"):
         apt.TorchCacheDataset(cache, fields=["charges"])
-    joined = apt.AtpDataset(path, cache=apt.TorchCache(cache), nan_is_missing=True)[:]
+    joined = apt.AtpDataset(path, features=apt.TorchCache(cache), nan_is_missing=True)[:]
     assert joined.mask("forces").tolist() == [True, False]
     assert joined.mask("features").tolist() == [True, True]
 

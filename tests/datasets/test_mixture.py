@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.fields import FieldSpec
 
 NewPath = Callable[[], Path]
 LENGTHS = (100, 30, 7)
@@ -89,7 +90,7 @@ def test_a_batch_equals_those_of_its_parts(parts: list[apt.AtpDataset]) -> None:
 def test_n_atoms_and_schema(parts: list[apt.AtpDataset]) -> None:
     mixture = apt.MixtureDataset(parts, weights=[1, 2, 1], epoch="max")
     assert torch.equal(mixture.n_atoms, mixture[:].n_atoms)
-    assert mixture.schema["source"] == apt.FieldSpec(torch.int64, "molecule", ())
+    assert mixture.schema["source"] == FieldSpec(torch.int64, "molecule", ())
     assert mixture.schema.keys() == parts[0].schema.keys() | {"source"}
 
 

@@ -94,7 +94,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "triplets": {"neighbors": apt.NeighborList(3.0, vectors=True, triplets=2.0)},
     "nearest": {"neighbors": apt.NeighborList(3.0, max_neighbors=3), "fields": ["energy"]},
     "one thread": {"num_threads": 1},
-    "forces of some": {"force_fraction": 0.5},
+    "forces of some": {"force_subset": apt.ForceSubset(0.5)},
 }
 
 
@@ -159,7 +159,7 @@ def test_computed_features(path: Path, resident: Any) -> None:
         ["H", "He", "Li", "Be", "B", "C", "N", "O"], 2, 2.5, 1, 2.0
     )
     for keeps in ("none", "all"):
-        source = apt.AtpDataset(path, descriptor=descriptor, cache_features=keeps)
+        source = apt.AtpDataset(path, features=apt.Features(descriptor=descriptor, keep=keeps))
         part = source.subset([7, 2, 9, 2])
         loaded = resident(part)
         for _ in range(2):
@@ -171,7 +171,7 @@ def test_computed_derivatives(path: Path) -> None:
         ["H", "He", "Li", "Be", "B", "C", "N", "O"], 2, 2.5, 1, 2.0
     )
     fields = ["energy", "features", "force_derivatives"]
-    source = apt.AtpDataset(path, descriptor=descriptor, fields=fields)
+    source = apt.AtpDataset(path, features=descriptor, fields=fields)
     loaded = apt.ResidentDataset(source)
     assert_same_batches(loaded.batch(ORDER), source.batch(ORDER))
 
@@ -293,14 +293,14 @@ def test_missing_values_are_errors(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_resampled_forces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = apt.AtpDataset(path, force_fraction=0.4, resample_forces=True)
+    source = apt.AtpDataset(path, force_subset=apt.ForceSubset(0.4, resample=True))
     loaded = apt.ResidentDataset(source)
     for epoch in (0, 1, 5):
         source.set_epoch(epoch)
         loaded.set_epoch(epoch)
         assert_same_batches(loaded.batch(range(N)), source.batch(range(N)))
     monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
-    with pytest.raises(ValueError, match="resample_forces"):
+    with pytest.raises(ValueError, match="resample=False"):
         apt.ResidentDataset(source)
 
 

@@ -49,8 +49,8 @@ def test_equal_to_numpy(files: tuple[Path, Path]) -> None:
     atp, cache = files
     whole = apt.TorchCacheDataset(cache)
     part = whole.subset(range(10, N, 3))
-    joined = apt.AtpDataset(atp, cache=apt.TorchCache(cache))
-    kept = apt.TorchCacheDataset(cache, cache_features="all")
+    joined = apt.AtpDataset(atp, features=apt.TorchCache(cache))
+    kept = apt.TorchCacheDataset(cache, features=apt.Features(keep="all"))
     plain = apt.TorchCacheDataset(cache, fields=["energy"])
     for dataset in (whole, part, joined, kept):
         found = dataset.statistics(features=True)
@@ -69,7 +69,7 @@ def test_any_number_of_threads(files: tuple[Path, Path]) -> None:
 
 def test_without_features(files: tuple[Path, Path]) -> None:
     descriptor = apt.ChebyshevDescriptor(["O", "H", "C"], 1, 3.5, 1, 2.5)
-    for options in ({}, {"descriptor": descriptor}):
+    for options in ({}, {"features": descriptor}):
         dataset = apt.AtpDataset(files[0], **options)
         with pytest.raises(apt.FieldError, match="features: expected stored ones"):
             dataset.statistics(features=True)

@@ -15,6 +15,7 @@ import torch
 import atompack_torch as apt
 from atompack_torch import formats
 from atompack_torch.cli import main
+from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.formats.atlas_shards.statistics import ShardStatistics
 
 
@@ -239,10 +240,10 @@ def test_verify(files: dict[str, Path]) -> None:
 def test_statistics(files: dict[str, Path]) -> None:
     for name in ("atp", "folder", "cache"):
         found = apt.statistics(files[name])
-        assert isinstance(found, apt.Statistics)
+        assert isinstance(found, Statistics)
         assert found.n_molecules == 2
     with_neighbors = apt.statistics(files["atp"], cutoff=3.0, fields=["energy"])
-    assert isinstance(with_neighbors, apt.Statistics)
+    assert isinstance(with_neighbors, Statistics)
     assert with_neighbors.mean_neighbors is not None
     (array,) = apt.statistics(files["store"])  # type: ignore[misc]
     assert (array["array"], array["max"]) == ("x", 1)

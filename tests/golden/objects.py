@@ -23,11 +23,12 @@ DATASETS: dict[str, Callable[[], Any]] = {
     ).subset([2, 0]),
     "AtpDataset_descriptor": lambda: apt.AtpDataset(
         FIXTURES / "cache" / "water.atp",
-        descriptor=apt.ChebyshevDescriptor(["O", "H"], 4, 4.0, 2, 3.0),
-        cache_features="all",
+        features=apt.Features(
+            descriptor=apt.ChebyshevDescriptor(["O", "H"], 4, 4.0, 2, 3.0), keep="all"
+        ),
     ),
     "AtpDataset_cache": lambda: apt.AtpDataset(
-        FIXTURES / "cache" / "water.atp", cache=apt.TorchCache(FIXTURES / "cache" / "water.h5")
+        FIXTURES / "cache" / "water.atp", features=apt.TorchCache(FIXTURES / "cache" / "water.h5")
     ),
     "TorchCacheDataset": lambda: apt.TorchCacheDataset(
         FIXTURES / "cache" / "water.h5", fields=["features"]

@@ -96,7 +96,7 @@ def read_joined(path: Path) -> Found:
     """Molecules of a file joined with the features beside it, and mixtures of them."""
     found: Found = {}
     cache = apt.TorchCache(path.with_suffix(".h5"))
-    _molecules(found, lambda **options: apt.AtpDataset(path, cache=cache, **options))
+    _molecules(found, lambda **options: apt.AtpDataset(path, features=cache, **options))
     labels = FIXTURES / "labels.atp"
     parts = [apt.AtpDataset(path), apt.AtpDataset(labels)]
     for label, options in {
@@ -110,7 +110,7 @@ def read_joined(path: Path) -> Found:
         mixture.set_epoch(2)
         _batches(found, f"{label} in epoch 2", mixture)
     for epoch in (0, 1):
-        half = apt.AtpDataset(labels, force_fraction=0.5, resample_forces=True, seed=5)
+        half = apt.AtpDataset(labels, force_subset=apt.ForceSubset(0.5, True, 5))
         half.set_epoch(epoch)
         _batches(found, f"half of the forces in epoch {epoch}", half)
     both = apt.AtpDataset([path, labels])

@@ -120,7 +120,7 @@ OPENED: dict[str, Callable[[Path], Any]] = {
         path / "a.atp", neighbors=apt.NeighborList(3.0)
     ),
     "atp and cache": lambda path: apt.AtpDataset(
-        path / "a.atp", cache=apt.TorchCache(path / "c.h5"), fields=["energy", "features"]
+        path / "a.atp", features=apt.TorchCache(path / "c.h5"), fields=["energy", "features"]
     ),
     "mixture": lambda path: apt.MixtureDataset(
         [apt.AtpDataset(path / "a.atp"), apt.AtpDataset(path / "b.atp")]

@@ -16,6 +16,7 @@ import pytest
 
 import atompack_torch as apt
 from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
+from atompack_torch.formats.torch_cache.verification import verify_cache
 
 POSITIONS, NUMBERS = np.zeros((3, 2, 3), np.float32), np.ones((3, 2), np.uint8)
 URLS = (
@@ -264,7 +265,7 @@ def functions(folder: Path, cache: Path) -> Iterator[tuple[str, Callable[[Any], 
             dataset, descriptor, folder / "b.h5", num_threads=n, progress=False
         ),
     )
-    yield "verify_cache", lambda n: apt.verify_cache(cache, num_threads=n)
+    yield "verify_cache", lambda n: verify_cache(cache, num_threads=n)
     yield "compact", lambda n: apt.compact(molecules, folder / "c.atp", num_threads=n)
     yield "upgrade_cache", lambda n: upgrade_cache(cache, folder / "u.h5", num_threads=n)
 

@@ -16,6 +16,7 @@ import torch
 import atompack_torch as apt
 from atompack_torch import cli
 from atompack_torch.conversion import convert, convert_datasets
+from atompack_torch.formats.torch_cache.verification import verify_cache
 
 SURROGATE = "x\ud800"
 NUL = "a\0b"
@@ -68,7 +69,7 @@ def path_takers(folder: Path) -> dict[str, Callable[[str], Any]]:
         "ShardDataset": apt.ShardDataset,
         "ShardWriter": lambda path: apt.ShardWriter(path, 4, 2),
         "verify": apt.verify,
-        "verify_cache": apt.verify_cache,
+        "verify_cache": verify_cache,
         "compact from": lambda path: apt.compact(path, folder / "o.atp"),
         "compact to": lambda path: apt.compact(folder / "a.atp", path),
         "build_cache": lambda path: apt.build_cache(dataset, descriptor, path, progress=False),

@@ -16,6 +16,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import atompack_torch as apt
+from atompack_torch.datasets.statistics import Statistics
+from atompack_torch.formats.atlas_store.columns import ColumnScan
+from atompack_torch.reports.building import Report
 from atompack_torch.datasets.batches import BatchDataset
 
 dataset = apt.AtpDataset("data.atp", fields=["energy", "forces"])
@@ -85,13 +88,13 @@ by_torch: DataLoader[apt.Molecule] = DataLoader(dataset, None, sampler=range(3))
 whole: apt.MoleculeBatch
 for whole in DataLoader(dataset, batch_size=4, collate_fn=apt.collate_identity, num_workers=2):
     label = whole.energy
-page: apt.Report = apt.report(dataset, output="report.html")
+page: Report = apt.report(dataset, output="report.html")
 opened: Tensor = apt.open("train.xyz").batch([0]).forces
 apt.Loader(apt.open(["a.atp", "b.atp"], fields=["energy"]), shuffle=True)
 stored: apt.AtlasDataset = apt.open("profiles", arrays=["depth"])
-scan: apt.ColumnScan = apt.AtlasStore("profiles").scan("depth")
+scan: ColumnScan = apt.AtlasStore("profiles").scan("depth")
 shares = scan.mask.double().mean()
-statistics: apt.Statistics = dataset.statistics(cutoff=5.0)
+statistics: Statistics = dataset.statistics(cutoff=5.0)
 if statistics.reference_energies is not None:
     oxygen: float = statistics.reference_energies.energies[8]
 """

@@ -74,7 +74,7 @@ def test_files_and_folders_in_memory(folder: Path) -> None:
 
 
 def test_a_changed_file_is_stale_until_refresh(memory: Any, folder: Path) -> None:
-    remote = apt.AtpDataset("memory://a.atp", block_cache_bytes=1 << 16)
+    remote = apt.AtpDataset("memory://a.atp", storage_options={"cache_bytes": 1 << 16})
     remote.batch([0])
     write(folder / "b.atp", COUNT, seed=9)  # of the same size
     memory.pipe("/a.atp", (folder / "b.atp").read_bytes())
@@ -172,13 +172,13 @@ def test_block_caches_are_for_files_with_versions(folder: Path, tmp_path: Path) 
     local, cache = apt.AtpDataset(folder / "a.atp"), tmp_path / "cache"
     for _ in range(2):
         remote = apt.AtpDataset(
-            "folder://a.atp", storage_options=options(folder), block_cache=cache
+            "folder://a.atp", storage_options={**options(folder), "cache": cache}
         )
         assert same(remote[:], local[:])
     assert remote._remote.stats()["fsspec"]["pages_from_disk"] > 0  # type: ignore[operator]
     time.sleep(0.01)
     write(folder / "a.atp", COUNT, seed=5)
-    again = apt.AtpDataset("folder://a.atp", storage_options=options(folder), block_cache=cache)
+    again = apt.AtpDataset("folder://a.atp", storage_options={**options(folder), "cache": cache})
     assert same(again[:], apt.AtpDataset(folder / "a.atp")[:])
 
 

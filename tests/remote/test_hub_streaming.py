@@ -148,7 +148,9 @@ def test_block_caches_serve_the_next_commit(service: Hub, tmp_path: Path) -> Non
     beyond: list[int] = []
     for commit in (FIRST, SECOND):
         n_before = len(service.store.asked)
-        found = hub.open("owner/name", "large.atp", commit, stream=True, block_cache=cache)
+        found = hub.open(
+            "owner/name", "large.atp", commit, stream=True, storage_options={"cache": cache}
+        )
         assert len(found[:]) == 3000
         ranges = [asked.headers["range"] for asked in service.store.asked[n_before:]]
         beyond.append(sum(not text.startswith("bytes=0-") for text in ranges))

@@ -107,8 +107,8 @@ def test_folders_of_google(google: StandIn, folder: Path) -> None:
 
 def test_entries_of_a_folder(azure: StandIn, google: StandIn) -> None:
     files = {
-        "az://container": RemoteFiles.checked(signed(azure), None, None),
-        "gs://bucket": RemoteFiles.checked(bearing(google), None, None),
+        "az://container": RemoteFiles.checked(signed(azure)),
+        "gs://bucket": RemoteFiles.checked(bearing(google)),
     }
     for root, remote in files.items():
         found = [entry.url for entry in list_files(remote, f"{root}/set")]

@@ -34,7 +34,7 @@ def server(folder: Path) -> Iterator[FileServer]:
 def test_files_are_recognized_by_content(server: FileServer, folder: Path, name: str) -> None:
     local = apt.AtpDataset(folder / "a.atp")
     url = f"{server.url}/{name}"
-    remote = apt.open(url, fields=["energy"], block_cache_bytes=1 << 20)
+    remote = apt.open(url, fields=["energy"], storage_options={"cache_bytes": 1 << 20})
     assert isinstance(remote, apt.AtpDataset)
     assert same(remote[:], apt.AtpDataset(folder / "a.atp", fields=["energy"])[:])
     assert len(server.requests) <= 6
@@ -127,5 +127,5 @@ def test_two_files_that_differ_in_their_query(tmp_path: Path) -> None:
         assert same(apt.AtpDataset(urls)[:], apt.AtpDataset(list(paths.values()))[:])
         cache = tmp_path / "cache"
         for _ in range(2):
-            remote = apt.AtpDataset(urls, block_cache=cache)
+            remote = apt.AtpDataset(urls, storage_options={"cache": cache})
             assert same(remote[:], apt.AtpDataset(list(paths.values()))[:])

@@ -167,7 +167,7 @@ def test_secrets_stand_only_in_pickles(server: FileServer) -> None:
 def test_a_changed_object_is_stale_until_refresh(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         path = write(tmp_path / "a.atp")
-        remote = apt.AtpDataset(f"{server.url}/a.atp", block_cache_bytes=1 << 20)
+        remote = apt.AtpDataset(f"{server.url}/a.atp", storage_options={"cache_bytes": 1 << 20})
         remote.batch([0])
         path.unlink()
         write(path, seed=1, count=COUNT + 5)
@@ -185,11 +185,11 @@ def test_the_block_cache_serves_the_next_process(
 ) -> None:
     local = apt.AtpDataset(folder / "none.atp")
     url, cache = f"{server.url}/none.atp", tmp_path / "cache"
-    first = apt.AtpDataset(url, block_cache=cache)
+    first = apt.AtpDataset(url, storage_options={"cache": cache})
     for indices in order():
         assert same(first.batch(indices), local.batch(indices))
     n_before = len(server.requests)
-    second = apt.AtpDataset(url, block_cache=cache)
+    second = apt.AtpDataset(url, storage_options={"cache": cache})
     for indices in order():
         assert same(second.batch(indices), local.batch(indices))
     assert len(server.requests) - n_before <= 3  # opening, to find out the version
@@ -205,18 +205,20 @@ def test_a_date_alone_is_no_version_for_the_next_opening(
     cache = tmp_path / "cache"
     with serving(tmp_path) as server:
         server.headers = {**etag, "Last_Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
-        url, remote = f"{server.url}/a.atp", RemoteFiles.checked(None, cache, None)
+        url, remote = f"{server.url}/a.atp", RemoteFiles.checked({"cache": cache})
         for seed in (0, 1):
             (tmp_path / "a.atp").unlink(missing_ok=True)
             path = write(tmp_path / "a.atp", seed=seed)
-            assert same(apt.AtpDataset(url, block_cache=cache)[:], apt.AtpDataset(path)[:])
+            assert same(
+                apt.AtpDataset(url, storage_options={"cache": cache})[:], apt.AtpDataset(path)[:]
+            )
             copied = local_copy(remote, url)
             assert Path(copied.path).read_bytes() == path.read_bytes()
 
 
 def test_memory_is_bounded(server: FileServer) -> None:
     limit = 1 << 20
-    remote = apt.AtpDataset(f"{server.url}/none.atp", block_cache_bytes=limit)
+    remote = apt.AtpDataset(f"{server.url}/none.atp", storage_options={"cache_bytes": limit})
     for _ in range(2):
         for _ in apt.Loader(remote, BATCH, shuffle=True, num_threads=2):
             assert remote._remote.stats()["http"]["held_bytes"] <= 2 * limit
@@ -225,10 +227,10 @@ def test_memory_is_bounded(server: FileServer) -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="storage_options"):
         apt.AtpDataset("s3://b/a.atp", storage_options={"keys": "x"})
-    with pytest.raises(ValueError, match="block_cache_bytes"):
-        apt.AtpDataset("s3://b/a.atp", block_cache_bytes=0)
-    with pytest.raises(TypeError, match="block_cache_bytes"):
-        apt.AtpDataset("s3://b/a.atp", block_cache_bytes="1 GB")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cache_bytes"):
+        apt.AtpDataset("s3://b/a.atp", storage_options={"cache_bytes": 0})
+    with pytest.raises(TypeError, match="cache_bytes"):
+        apt.AtpDataset("s3://b/a.atp", storage_options={"cache_bytes": "1 GB"})
 
 
 def test_damage_is_reported_with_the_url(tmp_path: Path) -> None:
@@ -253,7 +255,7 @@ def test_data_sets_leave_nothing_behind(server: FileServer, tmp_path: Path) -> N
     url = f"{server.url}/with space+%.atp"
 
     def use() -> tuple[int, ...]:
-        for options in ({}, {"block_cache": tmp_path / "blocks"}):
+        for options in ({}, {"storage_options": {"cache": tmp_path / "blocks"}}):
             apt.AtpDataset(url, **options)[:]
         apt.info(url)
         gc.collect()

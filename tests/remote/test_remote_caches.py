@@ -78,7 +78,7 @@ def same(one: Any, other: Any) -> bool:
 def test_rows_are_those_of_the_file(
     server: FileServer, folder: Path, tmp_path: Path, temporary: Path, *, keeps: bool
 ) -> None:
-    options: Any = {"block_cache": tmp_path / "kept"} if keeps else {}
+    options: Any = {"storage_options": {"cache": tmp_path / "kept"}} if keeps else {}
     url = f"{server.url}/cache.h5"
     local, remote = apt.TorchCache(folder / "cache.h5"), apt.TorchCache(url, **options)
     assert (remote.path, len(remote), remote.info) == (url, len(local), local.info)
@@ -103,7 +103,7 @@ def test_rows_are_those_of_the_file(
 def test_workers_read_the_same_copy(
     server: FileServer, folder: Path, tmp_path: Path, start: str, *, keeps: bool
 ) -> None:
-    options: Any = {"block_cache": tmp_path / "kept"} if keeps else {}
+    options: Any = {"storage_options": {"cache": tmp_path / "kept"}} if keeps else {}
     local = apt.TorchCacheDataset(folder / "cache.h5")
     remote = apt.TorchCacheDataset(f"{server.url}/cache.h5", **options)
     n_before = len(server.requests)
@@ -164,7 +164,7 @@ def test_secrets_stand_only_in_pickles(server: FileServer, tmp_path: Path) -> No
     server.token = SECRET
     url = f"{server.url}/cache.h5?sig={SECRET}"
     options = {"token": SECRET, "headers": {"X-Key": SECRET}}
-    cache = apt.TorchCache(url, storage_options=options, block_cache=tmp_path / "kept")
+    cache = apt.TorchCache(url, storage_options={**options, "cache": tmp_path / "kept"})
     assert cache.path == url
     assert SECRET.encode() in pickle.dumps(cache)
     shown = [repr(cache), repr(apt.TorchCacheDataset(cache))]
@@ -188,7 +188,7 @@ def test_refused_and_missing(
     server.fault = status
     url = f"{server.url}/cache.h5"
     with pytest.raises(error, match=re.escape(url)):
-        apt.TorchCache(url, block_cache=tmp_path / "kept")
+        apt.TorchCache(url, storage_options={"cache": tmp_path / "kept"})
     with pytest.raises(error, match=re.escape(url)):
         download(url, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
@@ -244,12 +244,14 @@ def test_the_limit_of_the_folder_holds(folder: Path, tmp_path: Path) -> None:
         for number in range(4):
             limit = 2 * size + size // 2
             url = f"{server.url}/{number}.h5"
-            cache = apt.TorchCache(url, block_cache=kept, block_cache_bytes=limit)
+            cache = apt.TorchCache(url, storage_options={"cache": kept, "cache_bytes": limit})
             first = first or cache
             assert sum(path.stat().st_size for path in kept.iterdir()) <= limit
             assert first.load_features(0) is not None  # it is open, though removed
-        with pytest.raises(OSError, match="block_cache_bytes") as error:
-            apt.TorchCache(f"{server.url}/0.h5", block_cache=kept, block_cache_bytes=size - 1)
+        with pytest.raises(OSError, match="cache_bytes") as error:
+            apt.TorchCache(
+                f"{server.url}/0.h5", storage_options={"cache": kept, "cache_bytes": size - 1}
+            )
         assert error.value.errno == errno.ENOSPC
         assert not list(kept.glob(".*"))
 
@@ -260,7 +262,7 @@ def test_a_process_that_hangs_is_not_waited_for(
     """Nor one of another container that has the id of this process."""
     monkeypatch.setattr(local_copies, "_SECONDS_WITHOUT_PROGRESS", 0.1)
     kept, url = tmp_path / "kept", f"{server.url}/cache.h5"
-    n_entries = len(apt.TorchCache(url, block_cache=kept))
+    n_entries = len(apt.TorchCache(url, storage_options={"cache": kept}))
     (path,) = kept.iterdir()
     path.unlink()
     names = [f".{path.name}.part", f".{path.name}.{os.getpid()}.part"]
@@ -268,13 +270,13 @@ def test_a_process_that_hangs_is_not_waited_for(
         for name in names:
             file = stack.enter_context((kept / name).open("w"))
             fcntl.flock(file, fcntl.LOCK_EX)
-        assert len(apt.TorchCache(url, block_cache=kept)) == n_entries
+        assert len(apt.TorchCache(url, storage_options={"cache": kept})) == n_entries
     assert {each.name for each in kept.iterdir()} == {path.name, *names}
 
 
 def _open_all(url: str, kept: Path, start: Any, results: Any) -> None:
     start.wait(60)
-    results.put(len(apt.TorchCache(url, block_cache=kept)))
+    results.put(len(apt.TorchCache(url, storage_options={"cache": kept})))
 
 
 def test_processes_download_once(server: FileServer, folder: Path, tmp_path: Path) -> None:
@@ -312,7 +314,7 @@ def write_and_die(file, data, offset):
         os.kill(os.getpid(), signal.SIGKILL)
 
 local_copies._write = write_and_die
-apt.TorchCache(sys.argv[1], block_cache=sys.argv[2])
+apt.TorchCache(sys.argv[1], storage_options={"cache": sys.argv[2]})
 """
 
 
@@ -325,7 +327,7 @@ def test_a_killed_process_leaves_no_half_file(
     assert died.returncode == -signal.SIGKILL
     assert [path.name[0] for path in kept.iterdir()] == ["."]
     local = apt.TorchCacheDataset(folder / "cache.h5")
-    assert same(apt.TorchCacheDataset(url, block_cache=kept)[:], local[:])
+    assert same(apt.TorchCacheDataset(url, storage_options={"cache": kept})[:], local[:])
     assert [path.name[0] != "." for path in kept.iterdir()] == [True]
 
 

@@ -133,7 +133,8 @@ def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) ->
     write(tmp_path / "set")
     with serving(tmp_path) as server:
         url, options = place(server, kind, "set")
-        remote = apt.ShardDataset(url, cache_blocks=0, block_cache_bytes=1, **options)
+        storage = {"cache_bytes": 1, **options.get("storage_options", {})}
+        remote = apt.ShardDataset(url, cache_blocks=0, storage_options=storage)
         held = pickle.dumps(remote)
         before = remote.batch([3])
         shutil.rmtree(tmp_path / "set")

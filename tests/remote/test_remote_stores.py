@@ -266,7 +266,7 @@ def test_a_later_flush_is_seen_after_refresh(tmp_path: Path, kind: str) -> None:
 def test_changed_array_files_are_stale_until_refresh(tmp_path: Path) -> None:
     path = write_file(tmp_path / "a.af")
     with serving(tmp_path) as server:
-        file = apt.ArrayFile(f"{server.url}/a.af", block_cache_bytes=1)
+        file = apt.ArrayFile(f"{server.url}/a.af", storage_options={"cache_bytes": 1})
         held = pickle.dumps(file)
         for old in tmp_path.glob("a*"):
             old.unlink()
@@ -283,7 +283,7 @@ def test_changed_array_files_are_stale_until_refresh(tmp_path: Path) -> None:
 
 
 def test_shorter_objects_are_stale(server: FileServer) -> None:
-    store = apt.AtlasStore(f"{server.url}/store", block_cache_bytes=1)
+    store = apt.AtlasStore(f"{server.url}/store", storage_options={"cache_bytes": 1})
     server.fault = 416
     with pytest.raises(OSError, match=re.escape(server.url)) as error:
         store.scan("depth")
@@ -293,7 +293,7 @@ def test_shorter_objects_are_stale(server: FileServer) -> None:
 def test_the_block_cache_serves_the_next_handle(
     server: FileServer, folder: Path, tmp_path: Path
 ) -> None:
-    options = {"block_cache": tmp_path / "cache"}
+    options = {"storage_options": {"cache": tmp_path / "cache"}}
     first = apt.AtlasStore(f"{server.url}/packed", **options)  # type: ignore[arg-type]
     expected = scanned(apt.AtlasStore(folder / "packed"), "depth")
     assert same(scanned(first, "depth"), expected)

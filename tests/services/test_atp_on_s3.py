@@ -88,7 +88,7 @@ def test_opening_by_content(server: Server, local: apt.AtpDataset) -> None:
 
 
 def test_entries_of_a_folder(server: Server, local: apt.AtpDataset) -> None:
-    remote = RemoteFiles.checked(options(server), None, None)
+    remote = RemoteFiles.checked(options(server))
     expected = ["a b.atp", "e=%.atp", "readme.txt", "sub"]
     assert list_names(remote, "s3://bucket/set") == expected
     assert "set" in list_names(remote, "s3://bucket")

@@ -71,7 +71,7 @@ def test_feature_caches(server: Server, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     for _ in range(2):
         remote = apt.TorchCache(
-            "s3://bucket/water.h5", storage_options=options(server), block_cache=kept
+            "s3://bucket/water.h5", storage_options={**options(server), "cache": kept}
         )
         found, expected = remote.load_features(0), apt.TorchCache(CACHE).load_features(0)
         assert found is not None

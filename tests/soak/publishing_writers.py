@@ -13,6 +13,7 @@ from soak import numbered
 from soak.killing import PublishingWriter, tell, tell_open
 
 import atompack_torch as apt
+from atompack_torch import conversion
 from atompack_torch.conversion import convert_datasets, export_datasets
 
 N = (24, 31)  # structures of both versions
@@ -135,12 +136,12 @@ class ConvertingToShards(MoleculesWriter):
 def drop_label(sources: str, version: str, target: str) -> None:
     """Writes a copy without one label, by the pipeline of all edits."""
     tell_open()
-    apt.drop(Path(sources) / f"{version}.atp", target, ["cell"], mode="w", progress=False)
+    conversion.drop(Path(sources) / f"{version}.atp", target, ["cell"], mode="w", progress=False)
     tell("done", 1)
 
 
 class Editing(MoleculesWriter):
-    """``apt.drop``."""
+    """``conversion.drop``."""
 
     name = "drop"
     function = "publishing_writers.drop_label"
@@ -151,12 +152,12 @@ def rename_label(sources: str, version: str, target: str) -> None:
     """Writes a copy in which one label is a property of another name."""
     tell_open()
     source = Path(sources) / f"{version}.atp"
-    apt.rename(source, target, {"energy": "total"}, mode="w", progress=False)
+    conversion.rename(source, target, {"energy": "total"}, mode="w", progress=False)
     tell("done", 1)
 
 
 class Renaming(MoleculesWriter):
-    """``apt.rename``, to extended XYZ."""
+    """``conversion.rename``, to extended XYZ."""
 
     name = "rename"
     function = "publishing_writers.rename_label"

@@ -24,6 +24,7 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.force_subset import flags_of
 from atompack_torch.datasets.request import declared_fields, shown_place
 from atompack_torch.datasets.resident.device import DeviceFields
 from atompack_torch.datasets.resident.loading import (
@@ -209,7 +210,7 @@ class ResidentDataset(MoleculeDataset):
         candidates = origin._force_entries()
         if origin._selection is not None:
             candidates = candidates[torch.isin(candidates, origin._selection)]
-        flags = self._forces.flags(candidates, origin._size(), self._epoch)
+        flags = flags_of(self._forces, candidates, origin._size(), self._epoch)
         return ForceSubsetSource(source, [flags[number] for number in self._numbers.tolist()])
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:

@@ -333,8 +333,8 @@ def _check_options(origin: MoleculeDataset, device: torch.device) -> None:
         )
     if origin._forces is not None and origin._forces.resample:
         raise ValueError(
-            f"dataset: expected resample_forces=False for {device}, got True: the molecules with "
-            "forces are chosen while they are loaded"
+            f"dataset: expected ForceSubset(resample=False) for {device}, got True: the molecules "
+            "with forces are chosen while they are loaded"
         )
 
 

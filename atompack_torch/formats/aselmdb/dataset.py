@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import (
@@ -16,18 +17,17 @@ from atompack_torch._native import (
     ParsedIndex,
     check_regular_file,
 )
-from atompack_torch.datasets.computed_features import CacheFeatures
-from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.options import DTypes, Missing
-from atompack_torch.datasets.request import Transform
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.aselmdb.keys import fields_of_rows
 from atompack_torch.formats.extxyz.keys import FoundKey
 from atompack_torch.formats.indexes import FileVersion, open_index
-from atompack_torch.formats.molecule_files import Access, FileOptions, RowSource
-from atompack_torch.formats.parsed_files import NativeTarget, ParsedFiles, local_paths
-from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, files_in, threads_or_cores
+from atompack_torch.formats.parsed_files import (
+    NativeTarget,
+    ParsedFiles,
+    ParsedOptions,
+    local_paths,
+)
+from atompack_torch.options import PathLike, files_in, threads_or_cores, with_fields
 
 
 class AseLmdbDataset(ParsedFiles):
@@ -49,94 +49,30 @@ class AseLmdbDataset(ParsedFiles):
     that is impossible, in the folder ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or
     ``~/.cache``.
 
-    Args:
-        path: a file, a list of files, or a folder whose ``*.aselmdb`` are read in the order of
-            their names.
-        key_map: name of a field (a key, or with its scope as ``properties/KEY``) → label or name of
-            a custom property, for instance ``{"ref_energy": "energy"}``.
-        index: keep the index; False: make it again each time, also in workers that are spawned.
-        fields: as for ``AtpDataset``.
-        exclude: likewise.
-        dtype: likewise.
-        missing: likewise.
-        neighbors: likewise.
-        cache: likewise.
-        descriptor: likewise.
-        cache_features: likewise.
-        cache_bytes: likewise.
-        force_fraction: likewise.
-        resample_forces: likewise.
-        seed: likewise.
-        transform: likewise.
-        access: likewise.
-        populate: likewise.
-        num_threads: likewise.
-        nan_is_missing: likewise; all-NaN labels are missing in any case, custom properties only
-            with this option.
-
     Attributes:
         left_out: keys of values that batches have no place for → number of rows that have them.
-
-    Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option does not have one of its values.
-        CorruptFileError: a page or a row is damaged.
-        UnsupportedFormatError: a file has another format.
-        FieldError: a key of ``key_map`` or a name in ``fields`` does not occur.
-        OSError: a file cannot be opened.
     """
 
     left_out: dict[str, int]
 
-    def __init__(
-        self,
-        path: PathLike | Sequence[PathLike],
-        *,
-        key_map: Mapping[str, str] | None = None,
-        index: bool = True,
-        fields: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        dtype: DTypes | None = None,
-        missing: Missing = "nan",
-        neighbors: NeighborList | None = None,
-        cache: RowSource | None = None,
-        descriptor: ChebyshevDescriptor | None = None,
-        cache_features: CacheFeatures = "none",
-        cache_bytes: int | None = None,
-        force_fraction: float = 1.0,
-        resample_forces: bool = False,
-        seed: int = 0,
-        transform: Transform | None = None,
-        access: Access = "auto",
-        populate: bool = False,
-        num_threads: int | None = None,
-        nan_is_missing: bool = False,
-    ) -> None:
-        options = FileOptions(
-            fields=fields,
-            exclude=exclude,
-            dtype=dtype,
-            missing=missing,
-            neighbors=neighbors,
-            cache=cache,
-            descriptor=descriptor,
-            cache_features=cache_features,
-            cache_bytes=cache_bytes,
-            force_fraction=force_fraction,
-            resample_forces=resample_forces,
-            seed=seed,
-            transform=transform,
-            access=access,
-            populate=populate,
-            num_threads=num_threads,
-            nan_is_missing=nan_is_missing,
-        )
-        self._path = path
-        self._keeps_index = index
-        self._key_map = dict(key_map or {})
-        self._take_options(options)
-        self._take_files(*self._index_files())
-        self._check_names()
+    @with_fields(ParsedOptions)
+    def __init__(self, path: PathLike | Sequence[PathLike], **options: Any) -> None:
+        """Opens the files.
+
+        Args:
+            path: a file, a list of files, or a folder whose ``*.aselmdb`` are read in the order of
+                their names. In ``key_map``, fields may have their scope: ``properties/KEY``.
+            **options: the fields of ``ParsedOptions``.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option does not have one of its values.
+            CorruptFileError: a page or a row is damaged.
+            UnsupportedFormatError: a file has another format.
+            FieldError: a key of ``key_map`` or a name in ``fields`` does not occur.
+            OSError: a file cannot be opened.
+        """
+        self._open_path(ParsedOptions.of(path, options))
 
     def _find_files(self) -> list[str]:
         files: list[str] = []
@@ -184,12 +120,12 @@ class AseLmdbDataset(ParsedFiles):
         self.left_out = counts
         for key, count in counts.items():
             text = f"{key} left out in {count:,} rows: no number, string or array of numbers"
-            warnings.warn(f"{self}: {text}", stacklevel=3)
+            warnings.warn(f"{self}: {text}", stacklevel=4)
 
     def _open_file(
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
     ) -> MoleculeSource:
-        return LmdbRowSource(file, version, index, fields, self._access, self._populate)
+        return LmdbRowSource(file, version, index, fields, *self._native_access)
 
 
 def _files_in(folder: str) -> list[str]:

@@ -268,8 +268,6 @@ class ShardDataset(BatchDataset[object, object]):
         transform: called with every batch in the process that made it.
         num_threads: maximum number of threads for a batch; None: as many as torch uses.
         storage_options: options of the remote store of a URL; see ``AtpDataset``.
-        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
-        block_cache_bytes: limit of that folder, or of the memory without one.
         missing_shards: treatment of shards whose files are lost. ``"renumber"``: as torch_atlas_ds,
             the examples of the others are numbered consecutively, with a warning, and a missing
             file is an error when it is read. ``"error"``: a ``FileNotFoundError`` at once.
@@ -300,11 +298,9 @@ class ShardDataset(BatchDataset[object, object]):
         transform: Callable[[Any], Any] | None = None,
         num_threads: int | None = None,
         storage_options: Mapping[str, object] | None = None,
-        block_cache: str | os.PathLike[str] | None = None,
-        block_cache_bytes: int | None = None,
         missing_shards: MissingShards = "renumber",
     ) -> None:
-        self._remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        self._remote = RemoteFiles.checked(storage_options, path)
         self._options = DatasetOptions(
             dtype=dtype, missing=missing, transform=transform, num_threads=num_threads
         )

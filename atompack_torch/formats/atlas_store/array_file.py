@@ -70,8 +70,6 @@ class ArrayFile(FlushingWriter):
         num_threads: maximum number of compression threads; None: chosen automatically.
         cache_bytes: memory for decoded blocks of a file opened for reading; see ``AtlasStore``.
         storage_options: options of the remote store; see ``AtpDataset``.
-        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
-        block_cache_bytes: limit of that folder, or of the memory without one.
 
     Raises:
         OSError: the file cannot be opened. Of a URL: FileNotFoundError, PermissionError,
@@ -99,10 +97,8 @@ class ArrayFile(FlushingWriter):
         num_threads: int | None = None,
         cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
-        block_cache: str | os.PathLike[str] | None = None,
-        block_cache_bytes: int | None = None,
     ) -> None:
-        remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        remote = RemoteFiles.checked(storage_options, path)
         cache = checked_cache(cache_bytes)
         if cache is not None and mode != "r":
             raise ValueError(f"cache_bytes: expected mode='r', got {mode!r}, which keeps no blocks")

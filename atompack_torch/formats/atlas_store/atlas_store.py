@@ -93,8 +93,6 @@ class AtlasStore(FlushingWriter):
         cache_bytes: memory for decoded blocks: a number of bytes for this handle alone, 0 for none,
             or a ``BlockCache``; None: 256 MiB for all handles of the process together.
         storage_options: options of the remote store; see ``AtpDataset``.
-        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
-        block_cache_bytes: limit of that folder, or of the memory without one.
 
     Raises:
         FileNotFoundError: no such folder, or it has no metadata (mode ``"r"``).
@@ -124,10 +122,8 @@ class AtlasStore(FlushingWriter):
         num_threads: int | None = None,
         cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
-        block_cache: str | os.PathLike[str] | None = None,
-        block_cache_bytes: int | None = None,
     ) -> None:
-        remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes, path)
+        remote = RemoteFiles.checked(storage_options, path)
         cache = checked_cache(cache_bytes)
         options = StoreOptions(
             mode=mode,

@@ -17,8 +17,8 @@ class BlockCache:
     file: handles of one local store that are open at the same time share them. It can be used by
     several threads; a forked process starts with an empty one, and a pickle holds only the size.
 
-    Decoded blocks are one thing, ``block_cache=`` another: a folder on local disk for what is read
-    from URLs.
+    Decoded blocks are one thing, ``cache`` of ``storage_options`` another: a folder on local disk
+    for what is read from URLs.
 
     Args:
         max_bytes: limit on the decoded blocks; 0: none are kept.

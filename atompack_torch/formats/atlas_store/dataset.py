@@ -67,8 +67,6 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             in ``DataLoader`` workers.
         cache_bytes: memory for decoded blocks, for a path or URL; see ``AtlasStore``.
         storage_options: options of the remote store of a URL; see ``AtpDataset``.
-        block_cache: folder on local disk for what is read from a URL; see ``AtpDataset``.
-        block_cache_bytes: limit of that folder, or of the memory without one.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -95,8 +93,6 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         num_threads: int | None = None,
         cache_bytes: int | BlockCache | None = None,
         storage_options: Mapping[str, object] | None = None,
-        block_cache: str | os.PathLike[str] | None = None,
-        block_cache_bytes: int | None = None,
     ) -> None:
         if isinstance(arrays, str):
             raise TypeError(f"arrays: expected a list of names, got {arrays!r}")
@@ -105,13 +101,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             raise TypeError(f"dtype: expected a torch dtype, got {type(dtype).__name__}")
         self._missing = checked.missing
         if not isinstance(path, AtlasStore):
-            path = AtlasStore(
-                path,
-                cache_bytes=cache_bytes,
-                storage_options=storage_options,
-                block_cache=block_cache,
-                block_cache_bytes=block_cache_bytes,
-            )
+            path = AtlasStore(path, cache_bytes=cache_bytes, storage_options=storage_options)
         self._store = path
         self._view = self._store.last_flush()  # independent of refresh() of the store
         self._arrays = tuple(arrays)

@@ -169,9 +169,8 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtlasDataset:
             f"{MEMORY}.af: expected a store, got an array file: ArrayFile opens it"
         )
     if "arrays" not in options:
-        caching = ("storage_options", "block_cache", "block_cache_bytes")
-        given = {name: options[name] for name in caching if name in options}
-        names = ", ".join(map(repr, AtlasStore(path, **given).arrays))
+        store = AtlasStore(path, storage_options=options.get("storage_options"))
+        names = ", ".join(map(repr, store.arrays))
         raise TypeError(f"arrays: expected names of arrays of the store ({names}), got none")
     rest = {name: value for name, value in options.items() if name != "arrays"}
     return AtlasDataset(path, options["arrays"], **rest)

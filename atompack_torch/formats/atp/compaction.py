@@ -53,7 +53,7 @@ def compact(
     """Copies ``.atp`` files to one new file; see ``atompack_torch.compact``."""
     check_choice("codec", codec, CODECS, optional=True)
     check_threads(num_threads)
-    remote = RemoteFiles.checked(storage_options, None, None)
+    remote = RemoteFiles.checked(storage_options)
     files = files_of(src, remote)
     codecs, options = (codec, level), (order, num_threads, progress)
     if not (isinstance(dst, str) and is_url(dst)):

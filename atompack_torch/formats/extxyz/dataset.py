@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import (
@@ -16,22 +18,40 @@ from atompack_torch._native import (
     ParsedIndex,
     check_regular_file,
 )
-from atompack_torch.datasets.computed_features import CacheFeatures
-from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.options import DTypes, Missing
-from atompack_torch.datasets.request import Transform
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.extxyz.decompressed_cache import plain_path
 from atompack_torch.formats.extxyz.keys import FoundKey, targets_of
 from atompack_torch.formats.indexes import FileVersion, open_index
-from atompack_torch.formats.molecule_files import Access, FileOptions, RowSource
-from atompack_torch.formats.parsed_files import NativeTarget, ParsedFiles, local_paths
-from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, checked_integer, files_in, threads_or_cores
+from atompack_torch.formats.parsed_files import (
+    NativeTarget,
+    ParsedFiles,
+    ParsedOptions,
+    local_paths,
+)
+from atompack_torch.options import (
+    PathLike,
+    checked_integer,
+    files_in,
+    threads_or_cores,
+    with_fields,
+)
 
 _SUFFIXES = tuple(
     f"{suffix}{packed}" for suffix in (".xyz", ".extxyz") for packed in ("", ".gz", ".xz", ".bz2")
 )
+
+
+@dataclass(frozen=True)
+class ExtxyzOptions(ParsedOptions):
+    """Options of ``ExtxyzDataset``.
+
+    Attributes:
+        max_unpacked_bytes: limit on the text of a compressed file; None: 256 MiB, or 64 times the
+            size of the file.
+    """
+
+    _: KW_ONLY
+    max_unpacked_bytes: int | None = None
 
 
 class ExtxyzDataset(ParsedFiles):
@@ -52,101 +72,37 @@ class ExtxyzDataset(ParsedFiles):
     time of change is replaced. A file compressed with gzip, bzip2 or xz is unpacked once, into the
     folder ``atompack_torch/plain`` there, and the plain text is kept.
 
-    Args:
-        path: a file, a list of files, or a folder whose ``**/*.xyz`` and ``**/*.extxyz``
-            (compressed or not) are read in the order of their paths; suffixes count in any case,
-            and names that begin with a dot are not read.
-        key_map: key in the file → label or name of a custom property, for instance
-            ``{"REF_energy": "energy", "REF_forces": "forces"}``; takes precedence over the names
-            that are known: ``energy``, ``forces``, ``force``, ``stress``, ``charge``, ``charges``,
-            ``velocities``, ``momenta`` (divided by the masses), ``name``.
-        index: keep the index; False: make it again each time, also in workers that are spawned.
-        max_unpacked_bytes: limit on the text of a compressed file; None: 256 MiB, or 64 times the
-            size of the file.
-        fields: as for ``AtpDataset``.
-        exclude: likewise.
-        dtype: likewise.
-        missing: likewise.
-        neighbors: likewise.
-        cache: likewise.
-        descriptor: likewise.
-        cache_features: likewise.
-        cache_bytes: likewise.
-        force_fraction: likewise.
-        resample_forces: likewise.
-        seed: likewise.
-        transform: likewise.
-        access: likewise.
-        populate: likewise.
-        num_threads: likewise.
-        nan_is_missing: likewise; all-NaN labels are missing in any case, custom properties only
-            with this option.
-
-    Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option does not have one of its values.
-        CorruptFileError: a comment line or the number of lines violates the format; other damage is
-            found when the frame is read.
-        UnsupportedFormatError: a file has another format, or more than 65,536 different keys.
-        FieldError: a key of ``key_map`` or a name in ``fields`` does not occur, or two keys denote
-            one field.
-        OSError: a file cannot be opened.
+    The names that ``key_map`` need not name are ``energy``, ``forces``, ``force``, ``stress``,
+    ``charge``, ``charges``, ``velocities``, ``momenta`` (divided by the masses) and ``name``.
     """
 
     _max_unpacked_bytes: int | None = None
 
-    def __init__(
-        self,
-        path: PathLike | Sequence[PathLike],
-        *,
-        key_map: Mapping[str, str] | None = None,
-        index: bool = True,
-        max_unpacked_bytes: int | None = None,
-        fields: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        dtype: DTypes | None = None,
-        missing: Missing = "nan",
-        neighbors: NeighborList | None = None,
-        cache: RowSource | None = None,
-        descriptor: ChebyshevDescriptor | None = None,
-        cache_features: CacheFeatures = "none",
-        cache_bytes: int | None = None,
-        force_fraction: float = 1.0,
-        resample_forces: bool = False,
-        seed: int = 0,
-        transform: Transform | None = None,
-        access: Access = "auto",
-        populate: bool = False,
-        num_threads: int | None = None,
-        nan_is_missing: bool = False,
-    ) -> None:
-        options = FileOptions(
-            fields=fields,
-            exclude=exclude,
-            dtype=dtype,
-            missing=missing,
-            neighbors=neighbors,
-            cache=cache,
-            descriptor=descriptor,
-            cache_features=cache_features,
-            cache_bytes=cache_bytes,
-            force_fraction=force_fraction,
-            resample_forces=resample_forces,
-            seed=seed,
-            transform=transform,
-            access=access,
-            populate=populate,
-            num_threads=num_threads,
-            nan_is_missing=nan_is_missing,
-        )
-        self._path = path
-        self._keeps_index = index
-        if max_unpacked_bytes is not None:
-            self._max_unpacked_bytes = checked_integer("max_unpacked_bytes", max_unpacked_bytes, 0)
-        self._key_map = dict(key_map or {})
-        self._take_options(options)
-        self._take_files(*self._index_files())
-        self._check_names()
+    @with_fields(ExtxyzOptions)
+    def __init__(self, path: PathLike | Sequence[PathLike], **options: Any) -> None:
+        """Opens the files.
+
+        Args:
+            path: a file, a list of files, or a folder whose ``**/*.xyz`` and ``**/*.extxyz``
+                (compressed or not) are read in the order of their paths; suffixes count in any
+                case, and names that begin with a dot are not read.
+            **options: the fields of ``ExtxyzOptions``.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option does not have one of its values.
+            CorruptFileError: a comment line or the number of lines violates the format; other
+                damage is found when the molecule is read.
+            UnsupportedFormatError: a file has another format, or more than 65,536 different keys.
+            FieldError: a key of ``key_map`` or a name in ``fields`` does not occur, or two keys
+                denote one field.
+            OSError: a file cannot be opened.
+        """
+        given = ExtxyzOptions.of(path, options)
+        limit = given.max_unpacked_bytes
+        if limit is not None:
+            self._max_unpacked_bytes = checked_integer("max_unpacked_bytes", limit, 0)
+        self._open_path(given)
 
     def _find_files(self) -> list[str]:
         files: list[str] = []
@@ -176,7 +132,7 @@ class ExtxyzDataset(ParsedFiles):
             target = targets[field.level, field.key]
             if field.level == "atom" and field.kind == "text":
                 warnings.warn(
-                    f"{shown}: column {field.key!r} left out: strings of atoms", stacklevel=5
+                    f"{shown}: column {field.key!r} left out: strings of atoms", stacklevel=6
                 )
             natives.append((*field[:2], target.scope, target.key, *field[2:], target.from_momenta))
         return natives
@@ -185,7 +141,7 @@ class ExtxyzDataset(ParsedFiles):
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
     ) -> MoleculeSource:
         place = plain_path(file, self._max_unpacked_bytes)
-        return ExtxyzSource(place, file, version, index, fields, self._access, self._populate)
+        return ExtxyzSource(place, file, version, index, fields, *self._native_access)
 
 
 class _Warnings:
@@ -195,7 +151,7 @@ class _Warnings:
         self.note(f"{what} left out: {why}")
 
     def note(self, text: str) -> None:
-        warnings.warn(text, stacklevel=7)
+        warnings.warn(text, stacklevel=8)
 
 
 def extxyz_files(folder: str) -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -126,9 +126,9 @@ def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: Cac
         "options": {
             name: _text_of(value)
             for name, value in dataset._options().items()
-            if name not in ("access", "populate", "num_threads", "renamed")  # of reading only
+            if name not in ("access", "num_threads", "renamed")  # of reading only
         },
-        "force_fraction": dataset._forces and [*dataset._forces, dataset._epoch],
+        "force_subset": dataset._forces and [*astuple(dataset._forces), dataset._epoch],
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
         "selection": None
         if dataset._selection is None

@@ -6,6 +6,7 @@ import copy
 import os
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,17 +18,20 @@ from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheS
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.computed_features import CacheFeatures, Options, Stored, plan_features
-from atompack_torch.datasets.epoch import SharedEpoch
-from atompack_torch.datasets.force_subset import ForceChoice
-from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.datasets.options import DTypes, Missing
-from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, Transform
+from atompack_torch.datasets.features import Stored, features_of
+from atompack_torch.datasets.options import MoleculeOptions
+from atompack_torch.datasets.request import FORCE_DERIVATIVES
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.formats.torch_cache.file import CacheFile
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import absolute_location, check_choice, shown_path
+from atompack_torch.options import (
+    PathLike,
+    absolute_location,
+    check_choice,
+    shown_path,
+    with_fields,
+)
 from atompack_torch.remote.files import RemoteFiles
 
 Self = TypeVar("Self", bound="TorchCache")
@@ -38,7 +42,7 @@ class TorchCache:
 
         cache = apt.TorchCache("water.h5")
         cache.load_features(0)  # (n_atoms, n_features)
-        ds = apt.AtpDataset("water.atp", cache=cache, fields=["energy", "forces", "features"])
+        ds = apt.AtpDataset("water.atp", features=cache, fields=["energy", "forces", "features"])
 
     Opening checks the metadata and both hashes, and reads the locations of all rows. After that,
     HDF5 is not used: rows come from a mapping, in any process and thread. Pickles are small and
@@ -47,11 +51,10 @@ class TorchCache:
     Args:
         path: the file, or its URL (``s3://``, ``gs://``, ``https://``), which is downloaded whole.
         mode: ``"r"``: read; ``build_cache`` writes caches.
-        storage_options: options of the remote store; see ``AtpDataset``.
-        block_cache: folder on local disk that keeps the download for later runs, and for all
-            processes; None: a temporary file, which goes with the last handle that has it open.
-        block_cache_bytes: limit on whole files in that folder, of which those used longest ago are
-            removed; None: 16 GiB.
+        storage_options: options of the remote store; see ``AtpDataset``. ``cache`` keeps the
+            download for later runs, and for all processes, of which the files used longest ago are
+            removed above ``cache_bytes``; without it there is a temporary file, which goes with the
+            last handle that has it open.
 
     Raises:
         CorruptFileError: the file violates the format.
@@ -66,11 +69,9 @@ class TorchCache:
         mode: Literal["r"] = "r",
         *,
         storage_options: Mapping[str, object] | None = None,
-        block_cache: str | os.PathLike[str] | None = None,
-        block_cache_bytes: int | None = None,
     ) -> None:
         check_choice("mode", mode, ("r",))
-        remote = RemoteFiles.checked(storage_options, block_cache, block_cache_bytes)
+        remote = RemoteFiles.checked(storage_options)
         whole = absolute_location(path)
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._handle = CacheFile(whole, remote=remote)
@@ -243,6 +244,13 @@ class TorchCache:
         return f"TorchCache({self._handle.path!r}: {len(self)} entries, {rows})"
 
 
+@dataclass(frozen=True)
+class CacheOptions(MoleculeOptions):
+    """Options of ``TorchCacheDataset``."""
+
+    path: PathLike | TorchCache
+
+
 class TorchCacheDataset(MoleculeDataset):
     """Entries of a cache file as molecules.
 
@@ -253,89 +261,40 @@ class TorchCacheDataset(MoleculeDataset):
     ``positions`` (float64), ``atomic_numbers``, ``energy``, ``forces``, ``cell``, ``pbc`` and
     ``name`` come from the structures in the file, whose pickles are decoded without being
     executed. A cell without flags is periodic in all directions.
-
-    Args:
-        path: a file or its URL, or an open ``TorchCache``.
-        fields: labels and ``"features"``, ``"force_derivatives"``; None: everything stored.
-        exclude: labels to leave out.
-        dtype: as for ``AtpDataset``.
-        missing: as for ``AtpDataset``; applies to entries without a row too.
-        neighbors: as for ``AtpDataset``.
-        descriptor: computes features, and derivatives that are named in ``fields``, if the file
-            does not store those of this descriptor. Stored ones are cast to its dtype, and entries
-            without a row are computed. None: the descriptor of the file, for fields
-            that are named and not stored.
-        cache_features: as for ``AtpDataset``; without ``descriptor``, the features are those of the
-            file's own descriptor.
-        cache_bytes: limit on the bytes of kept features, first come, first kept; None: no limit.
-        force_fraction: as for ``AtpDataset``.
-        resample_forces: choose the entries that keep forces again for each ``set_epoch``.
-        seed: seed of that choice.
-        transform: as for ``AtpDataset``.
-        num_threads: maximum number of threads for a batch; None: as many as torch uses.
-        nan_is_missing: treat labels that are NaN throughout as missing, as for ``AtpDataset``. An
-            energy of NaN is always missing, as the format has no other way to store that.
-        storage_options: options of the remote store of a URL; see ``TorchCache``.
-        block_cache: folder on local disk that keeps the download; see ``TorchCache``.
-        block_cache_bytes: limit on whole files in that folder.
-
-    Raises:
-        TypeError: an option has the wrong type.
-        ValueError: an option is out of range.
-        FieldError: the file lacks a field, and no descriptor is known that computes it.
-        CorruptFileError: the file violates the format.
-        UnsupportedFormatError: the version or a filter is not supported.
-        OSError: the file cannot be opened.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | TorchCache,
-        *,
-        fields: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        dtype: DTypes | None = None,
-        missing: Missing = "nan",
-        neighbors: NeighborList | None = None,
-        descriptor: ChebyshevDescriptor | None = None,
-        cache_features: CacheFeatures = "none",
-        cache_bytes: int | None = None,
-        force_fraction: float = 1.0,
-        resample_forces: bool = False,
-        seed: int = 0,
-        transform: Transform | None = None,
-        num_threads: int | None = None,
-        nan_is_missing: bool = False,
-        storage_options: Mapping[str, object] | None = None,
-        block_cache: str | os.PathLike[str] | None = None,
-        block_cache_bytes: int | None = None,
-    ) -> None:
+    @with_fields(CacheOptions)
+    def __init__(self, path: PathLike | TorchCache, **options: Any) -> None:
+        """Opens the file.
+
+        Args:
+            path: a file or its URL, or an open ``TorchCache``.
+            **options: the fields of ``MoleculeOptions``. ``fields=None`` is all that is stored.
+                ``features`` is a ``ChebyshevDescriptor``, or ``Features`` without a cache, for
+                features and derivatives that are named in ``fields``, if the file does not store
+                those of this descriptor; without a descriptor, that of the file computes fields
+                that are named and not stored. ``missing`` applies to entries without a row too. An
+                energy of NaN is always missing, as the format has no other way to store that.
+                ``access`` is ``"auto"`` or ``"read"``.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option is out of range.
+            FieldError: the file lacks a field, and no descriptor is known that computes it.
+            CorruptFileError: the file violates the format.
+            UnsupportedFormatError: the version or a filter is not supported.
+            OSError: the file cannot be opened.
+        """
+        given = CacheOptions.of(path, options)
+        check_choice("access", given.access, ("auto", "read"))
+        features = features_of(given.features)
+        if features.cache is not None:
+            raise ValueError("features: expected a descriptor, got a cache: it is the path")
         if not isinstance(path, TorchCache):
-            path = TorchCache(
-                path,
-                storage_options=storage_options,
-                block_cache=block_cache,
-                block_cache_bytes=block_cache_bytes,
-            )
-        self._cache = path
+            path = TorchCache(path, storage_options=given.storage_options)
+        self._cache = path._without_mapping() if given.access == "read" else path
         self._path = self._cache._handle.path
-        request = Request.checked(
-            fields=fields,
-            exclude=exclude,
-            dtype=dtype,
-            missing=missing,
-            neighbors=neighbors,
-            transform=transform,
-            num_threads=num_threads,
-            nan_is_missing=nan_is_missing,
-        )
-        self._forces = ForceChoice.checked(force_fraction, resample_forces, seed, missing)
-        self._clock = SharedEpoch() if self._resamples else None
-        options = Options(descriptor, cache_features, cache_bytes)
-        self._request, self._computer = plan_features(
-            request, self._cache._stored_features(), options
-        )
-        self._keeps_features = cache_features != "none"
+        self._take_options(given, features, self._cache._stored_features())
         if self._request.names_fields:
             self._batcher()  # checks names
 
@@ -411,7 +370,7 @@ class TorchCacheDataset(MoleculeDataset):
         return self._cache._force_entries()
 
     def _options(self) -> dict[str, Any]:
-        return {**self._request._asdict(), "force_fraction": self._forces}
+        return {**self._request._asdict(), "force_subset": self._forces}
 
     def _size(self) -> int:
         return len(self._cache)

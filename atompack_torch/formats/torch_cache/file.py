@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atompack_torch._core import resolve_index
 from atompack_torch._native import TorchCacheReader
-from atompack_torch.datasets.computed_features import Stored
+from atompack_torch.datasets.features import Stored
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor

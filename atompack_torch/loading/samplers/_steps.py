@@ -10,9 +10,9 @@ from itertools import cycle
 import numpy as np
 
 from atompack_torch.loading.samplers._dealing import deal
-from atompack_torch.loading.samplers._elastic import Place
-from atompack_torch.loading.samplers._random import Integers
 from atompack_torch.loading.samplers._windows import Batches, Plan, concatenate
+from atompack_torch.loading.samplers.elastic import Place
+from atompack_torch.loading.samplers.random_order import Integers
 
 
 class BatchShare:

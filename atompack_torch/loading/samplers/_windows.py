@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atompack_torch.loading.samplers._dealing import Costs, deal_within, fill_in_order
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix, permutation
+from atompack_torch.loading.samplers.random_order import Integers, RandomOrder, mix, permutation
 
 _WINDOW = 1 << 17  # molecules whose batches are planned together
 _LARGEST_WINDOW = 1 << 20  # for batches of many molecules

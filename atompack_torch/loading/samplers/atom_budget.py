@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import mix
-from atompack_torch.loading.samplers._sizes import (
-    atom_counts,
+from atompack_torch.loading.samplers._steps import BatchShare
+from atompack_torch.loading.samplers._windows import Limits, Plan, Windows
+from atompack_torch.loading.samplers.elastic import (
+    BatchSampler,
+    ElasticSampler,
+    Place,
+    SamplerOptions,
+)
+from atompack_torch.loading.samplers.random_order import mix
+from atompack_torch.loading.samplers.sizes import (
+    atoms_of_each,
     digest,
     n_molecules,
     no_other_molecules,
@@ -18,28 +25,13 @@ from atompack_torch.loading.samplers._sizes import (
     optional_positive,
     real,
 )
-from atompack_torch.loading.samplers._steps import BatchShare
-from atompack_torch.loading.samplers._windows import Limits, Plan, Windows
-from atompack_torch.loading.samplers._wrappers import is_overfitting
+from atompack_torch.options import with_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
-class EpochSetter:
-    """Forwards ``set_epoch`` to a batch sampler.
-
-    Frameworks set the epoch of a loader only through ``loader.sampler`` and
-    ``loader.batch_sampler.sampler``.
-    """
-
-    def __init__(self, sampler: ElasticSampler[list[int]]) -> None:
-        self._sampler = sampler
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next pass, unless Lightning overfits a few batches."""
-        if not is_overfitting():
-            self._sampler.set_epoch(epoch)
-
-
-class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
+class AtomBudgetBatchSampler(BatchSampler):
     """Yields batches, as lists of molecule numbers, that nearly use a budget of atoms.
 
         sampler = AtomBudgetBatchSampler(dataset, max_atoms=4096)
@@ -50,35 +42,17 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
     window, batches have nearly equal costs, so that all are well filled. In the stored order
     (``shuffle=False``), each batch takes the next molecules as long as they fit.
 
+    Without ``drop_last`` and ``pad``, the last batches are split until there is one for each rank;
+    no molecule occurs twice.
+
     Windows are independent and take about 20 ms each, so an epoch starts or resumes immediately,
     however large the data set is. ``len`` has to plan a whole epoch (one second for ten million
     molecules) and keeps the result for that epoch.
-
-    Args:
-        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``); a count of
-            molecules if ``costs`` are given.
-        max_atoms: budget of a batch, in atoms or in the unit of ``costs``.
-        max_molecules: maximum number of molecules in a batch.
-        costs: cost of each molecule, used instead of its atoms: its number of edges, for example.
-        shuffle: use a random order in every epoch; otherwise the stored order.
-        seed: seed of these orders.
-        drop_last: leave out batches that cannot be divided among the ranks. Otherwise the last
-            batches are split further; no molecule occurs twice.
-        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
-        rank: rank of this process; None: as for ``num_replicas``.
-        pad: repeat batches from the start of the epoch instead of splitting the last ones.
-        oversized: treatment of molecules above the budget: ``"alone"`` puts each in a batch of its
-            own, with one warning for all, ``"error"`` raises an error.
-
-    Raises:
-        TypeError: the source has no numbers of atoms, or an option has the wrong type.
-        ValueError: an option is invalid, costs are negative or of another number of molecules, or a
-            molecule is above the budget and ``oversized="error"``. While iterating: there are too
-            few molecules to split the last batches for all ranks.
     """
 
     _repr_options = ("max_atoms", "max_molecules")
 
+    @with_options(ElasticSampler.__init__)
     def __init__(
         self,
         n_atoms: Any,
@@ -86,23 +60,29 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
         *,
         max_molecules: int | None = None,
         costs: Any = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        pad: bool = False,
         oversized: Literal["alone", "error"] = "alone",
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(
-            n_atoms,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            num_replicas=num_replicas,
-            rank=rank,
-            pad=pad,
-        )
+        """Checks the options.
+
+        Args:
+            n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``); a count of
+                molecules if ``costs`` are given.
+            max_atoms: budget of a batch, in atoms or in the unit of ``costs``.
+            max_molecules: maximum number of molecules in a batch.
+            costs: cost of each molecule, used instead of its atoms: its number of edges, for
+                example.
+            oversized: treatment of molecules above the budget: ``"alone"`` puts each in a batch of
+                its own, with one warning for all, ``"error"`` raises an error.
+            **options: of all samplers.
+
+        Raises:
+            TypeError: the source has no numbers of atoms, or an option has the wrong type.
+            ValueError: an option is invalid, costs are negative or of another number of molecules,
+                or a molecule is above the budget and ``oversized="error"``. While iterating: there
+                are too few molecules to split the last batches for all ranks.
+        """
+        super().__init__(n_atoms, **options)
         max_atoms = real("max_atoms", max_atoms)
         if not 0 < max_atoms < float("inf"):
             raise ValueError(f"max_atoms: expected a positive number, got {max_atoms}")
@@ -154,11 +134,6 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
     def _start(self) -> Place:
         return {"position": 0, "offset": 0, "window": 0, "window_position": 0}
 
-    @property
-    def sampler(self) -> EpochSetter:
-        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
-        return EpochSetter(self)
-
     def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> BatchShare:
         plan = Plan(self._windows, mix(seed, epoch))
         return BatchShare(plan, start, ranks, n_ranks, self.drop_last, self.pad)
@@ -188,10 +163,7 @@ class AtomBudgetBatchSampler(ElasticSampler[list[int]]):
 
 def _costs(n_atoms: Any, costs: Any) -> np.ndarray[Any, Any]:
     if costs is None:
-        n_atoms = atom_counts(n_atoms)
-        if hasattr(n_atoms, "__index__") and not getattr(n_atoms, "ndim", 0):
-            raise TypeError("n_atoms: a count alone does not tell the atoms: give costs too")
-        return numbers("n_atoms", n_atoms)
+        return atoms_of_each(n_atoms, ": give costs too")
     of_each = numbers("costs", costs)
     if len(of_each) != n_molecules(n_atoms):
         raise ValueError(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from atompack_torch.loading.samplers._blocks import BlockOrder
-from atompack_torch.loading.samplers._random import Integers
-from atompack_torch.loading.samplers._sizes import (
+from atompack_torch.loading.samplers.distributed import IndexSampler, Order, StoredOrder
+from atompack_torch.loading.samplers.elastic import ElasticSampler, SamplerOptions
+from atompack_torch.loading.samplers.random_order import Integers
+from atompack_torch.loading.samplers.sizes import (
     digest,
     integer,
     is_array,
@@ -18,7 +20,11 @@ from atompack_torch.loading.samplers._sizes import (
     optional_positive,
     positive,
 )
-from atompack_torch.loading.samplers.distributed import IndexSampler, Order, StoredOrder
+from atompack_torch.options import with_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 _MAX_LANES = 8  # by default
 
@@ -38,35 +44,11 @@ class BlockShuffleSampler(IndexSampler):
     itself. With ``workers`` and ``batch_size``, each worker has lanes, and therefore blocks, of its
     own, except for the last molecules of an epoch. The threads of a ``Loader`` share decoded blocks
     and do not need these options.
-
-    Args:
-        n_or_block_sizes: a count, a data set, or an array with one entry per molecule, in blocks of
-            ``block``; without ``block``, an array of block sizes, or a data set that knows them
-            (``block_sizes``).
-        block: number of molecules in a block.
-        window: number of blocks to shuffle at a time.
-        lanes: number of lanes of each worker; divides ``window`` / ``workers``. None: the largest
-            of 8, 4, 2, 1 that does.
-        workers: ``num_workers`` of the ``DataLoader`` on each rank; divides ``window``. 0 is the
-            same as 1.
-        batch_size: number of molecules in a batch of all ranks together, that is ``batch_size`` of
-            the ``DataLoader`` times the number of ranks; required for several workers.
-        shuffle: use a random order in every epoch; otherwise the stored order, which ignores lanes
-            and workers.
-        seed: seed of these orders.
-        drop_last: leave out molecules that cannot be divided among the ranks.
-        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
-        rank: rank of this process; None: as for ``num_replicas``.
-        pad: repeat molecules until all ranks have the same number; see
-            ``DistributedMoleculeSampler``.
-
-    Raises:
-        TypeError: an argument has the wrong type, or the source has no block sizes.
-        ValueError: an option is out of range, or does not divide another one.
     """
 
     _repr_options = ("window", "lanes", "workers", "batch_size")
 
+    @with_options(ElasticSampler.__init__)
     def __init__(
         self,
         n_or_block_sizes: Any,
@@ -76,22 +58,29 @@ class BlockShuffleSampler(IndexSampler):
         lanes: int | None = None,
         workers: int = 1,
         batch_size: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        pad: bool = False,
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(
-            n_or_block_sizes,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            num_replicas=num_replicas,
-            rank=rank,
-            pad=pad,
-        )
+        """Checks the options.
+
+        Args:
+            n_or_block_sizes: a count, a data set, or an array with one entry per molecule, in
+                blocks of ``block``; without ``block``, an array of block sizes, or a data set that
+                knows them (``block_sizes``).
+            block: number of molecules in a block.
+            window: number of blocks to shuffle at a time.
+            lanes: number of lanes of each worker; divides ``window`` / ``workers``. None: the
+                largest of 8, 4, 2, 1 that does. The stored order ignores lanes and workers.
+            workers: ``num_workers`` of the ``DataLoader`` on each rank; divides ``window``. 0 is
+                the same as 1.
+            batch_size: number of molecules in a batch of all ranks together, that is ``batch_size``
+                of the ``DataLoader`` times the number of ranks; required for several workers.
+            **options: of all samplers.
+
+        Raises:
+            TypeError: an argument has the wrong type, or the source has no block sizes.
+            ValueError: an option is out of range, or does not divide another one.
+        """
+        super().__init__(n_or_block_sizes, **options)
         window = positive("window", window)
         workers = integer("workers", workers)
         lanes = None if lanes is None else integer("lanes", lanes)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from atompack_torch.loading.samplers import _buckets
 from atompack_torch.loading.samplers._buckets import Limits, Sizes
-from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
-from atompack_torch.loading.samplers._random import mix, permutation
-from atompack_torch.loading.samplers._sizes import (
-    atom_counts,
+from atompack_torch.loading.samplers.elastic import BatchSampler, ElasticSampler, Place, RankOptions
+from atompack_torch.loading.samplers.random_order import mix, permutation
+from atompack_torch.loading.samplers.sizes import (
+    atoms_of_each,
     digest,
     no_other_molecules,
     numbers,
     positive,
 )
-from atompack_torch.loading.samplers.atom_budget import EpochSetter
+from atompack_torch.options import with_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class BatchShape(NamedTuple):
@@ -35,7 +38,7 @@ class BatchShape(NamedTuple):
     edges: int | None
 
 
-class BucketBatchSampler(ElasticSampler[list[int]]):
+class BucketBatchSampler(BatchSampler):
     """Yields batches, as lists of molecule numbers, that fit a few shapes closely.
 
         sampler = BucketBatchSampler(dataset, max_atoms=4096, edges=n_edges, max_edges=200_000)
@@ -45,33 +48,17 @@ class BucketBatchSampler(ElasticSampler[list[int]]):
     CUDA graphs, JAX and other compilers want static shapes: compiled once for each of ``shapes``,
     a model then runs without compilation. Molecules are divided into buckets by size; each bucket
     has a shape, and its batches have nearly equally many molecules, atoms and edges, so that
-    little is padding. In every epoch, batches take other molecules of their bucket.
+    little is padding. In every epoch, batches take other molecules of their bucket; without
+    ``shuffle`` they are always the same, in the stored order of their first molecules.
 
     All ranks get the same number of batches: where the last ones do not suffice for all ranks,
     some of them are split, and no molecule occurs twice. The ranks of a step may get batches of
     different shapes. Planning an epoch takes about a second for a million molecules.
-
-    Args:
-        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
-        max_atoms: maximum number of atoms in a padded batch.
-        buckets: maximum number of shapes.
-        max_edges: maximum number of edges in a batch.
-        edges: edges of each molecule, as ``statistics`` or a pass over the data set counts them.
-        shuffle: use a random order in every epoch; otherwise always the same batches, in the stored
-            order of their first molecules.
-        seed: seed of these orders.
-        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
-        rank: rank of this process; None: as for ``num_replicas``.
-
-    Raises:
-        TypeError: the source has no numbers of atoms, or an option has the wrong type.
-        ValueError: an option is out of range, there are not as many ``edges`` as molecules, or a
-            molecule is larger than a batch. While iterating: there are too few molecules to split
-            the last batches for all ranks.
     """
 
     _repr_options = ("max_atoms", "max_edges", "buckets")
 
+    @with_options(ElasticSampler.__init__, skip=("drop_last", "pad"))
     def __init__(
         self,
         n_atoms: Any,
@@ -80,27 +67,31 @@ class BucketBatchSampler(ElasticSampler[list[int]]):
         buckets: int = 8,
         max_edges: int | None = None,
         edges: Any = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        num_replicas: int | None = None,
-        rank: int | None = None,
+        **options: Unpack[RankOptions],
     ) -> None:
-        super().__init__(
-            n_atoms,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=False,
-            num_replicas=num_replicas,
-            rank=rank,
-            pad=False,
-        )
-        counts = atom_counts(n_atoms)
-        if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
-            raise TypeError("n_atoms: a count alone does not tell the atoms of each molecule")
+        """Checks the options.
+
+        Args:
+            n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
+            max_atoms: maximum number of atoms in a padded batch.
+            buckets: maximum number of shapes.
+            max_edges: maximum number of edges in a batch.
+            edges: edges of each molecule, as ``statistics`` or a pass over the data set counts
+                them.
+            **options: of all samplers.
+
+        Raises:
+            TypeError: the source has no numbers of atoms, or an option has the wrong type.
+            ValueError: an option is out of range, there are not as many ``edges`` as molecules, or
+                a molecule is larger than a batch. While iterating: there are too few molecules to
+                split the last batches for all ranks.
+        """
+        super().__init__(n_atoms, drop_last=False, pad=False, **options)
+        counts = atoms_of_each(n_atoms)
         self.max_atoms = positive("max_atoms", max_atoms)
         self.max_edges = None if max_edges is None else positive("max_edges", max_edges)
         self.buckets = positive("buckets", buckets)
-        self._plan_sizes(_sizes(numbers("n_atoms", counts), edges))
+        self._plan_sizes(_sizes(counts, edges))
 
     def _plan_sizes(self, sizes: Sizes) -> None:
         self._sizes = sizes
@@ -189,11 +180,6 @@ class BucketBatchSampler(ElasticSampler[list[int]]):
 
     def _start(self) -> Place:
         return {"position": 0, "offset": 0}
-
-    @property
-    def sampler(self) -> EpochSetter:
-        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
-        return EpochSetter(self)
 
     def _share(
         self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int

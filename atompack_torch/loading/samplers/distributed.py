@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from torch.utils.data import DistributedSampler
 
-from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
-from atompack_torch.loading.samplers._random import Integers, RandomOrder, mix
-from atompack_torch.loading.samplers._sizes import n_molecules
+from atompack_torch.loading.samplers.elastic import (
+    ElasticSampler,
+    Place,
+    SamplerOptions,
+)
+from atompack_torch.loading.samplers.random_order import Integers, RandomOrder, mix
+from atompack_torch.loading.samplers.sizes import n_molecules
+from atompack_torch.options import with_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 _CHUNK = 1 << 13  # indices per step
 
@@ -97,45 +106,29 @@ class DistributedMoleculeSampler(IndexSampler):
     """Yields molecule numbers, with ranks taking turns in a single order.
 
     The order is computed, not stored: time and memory depend neither on the number of molecules
-    nor on the place at which a pass is resumed.
-
-    Args:
-        n: a count, a data set (which then enters each epoch, and by which states are recognized),
-            or an array with one entry per molecule.
-        shuffle: use a random order in every epoch; otherwise the stored order.
-        seed: seed of these orders.
-        drop_last: leave out molecules that cannot be divided among the ranks.
-        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
-        rank: rank of this process; None: as for ``num_replicas``.
-        pad: repeat molecules from the start of the epoch until all ranks have the same number.
-            Without ``pad`` and ``drop_last``, every molecule occurs exactly once, and the first
-            ranks may get one more; synchronous training requires one of the two options.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: an option is out of range, or ``pad`` and ``drop_last`` are combined.
+    nor on the place at which a pass is resumed. Without ``pad`` and ``drop_last``, every molecule
+    occurs exactly once, and the first ranks may get one more; synchronous training requires one of
+    the two options.
     """
 
+    @with_options(ElasticSampler.__init__)
     def __init__(
         self,
         n: Any,
-        *,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        pad: bool = False,
+        **options: Unpack[SamplerOptions],
     ) -> None:
-        super().__init__(
-            n,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            num_replicas=num_replicas,
-            rank=rank,
-            pad=pad,
-        )
+        """Checks the options.
+
+        Args:
+            n: a count, a data set (which then enters each epoch, and by which states are
+                recognized), or an array with one entry per molecule.
+            **options: of all samplers.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an option is out of range, or ``pad`` and ``drop_last`` are combined.
+        """
+        super().__init__(n, **options)
         self.n = n_molecules(n)
 
     def _order(self, key: int) -> Order:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atompack_torch.loading.samplers._elastic import ElasticSampler, Place
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
-from atompack_torch.loading.samplers._random import Integers, mix, permutation
-from atompack_torch.loading.samplers._sizes import atom_counts, digest, numbers, positive
-from atompack_torch.loading.samplers.atom_budget import EpochSetter
+from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
+from atompack_torch.loading.samplers.random_order import Integers, mix, permutation
+from atompack_torch.loading.samplers.sizes import atoms_of_each, digest, positive
+from atompack_torch.options import with_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
-class EqualSizeBatchSampler(ElasticSampler[list[int]]):
+class EqualSizeBatchSampler(BatchSampler):
     """Yields batches, as lists of molecule numbers, whose molecules have equally many atoms.
 
         sampler = EqualSizeBatchSampler(dataset, batch_size=32)
@@ -21,54 +24,38 @@ class EqualSizeBatchSampler(ElasticSampler[list[int]]):
 
     For models that take stacked arrays (B, n, 3), such as DeePMD's. Molecules of each size are cut
     into batches; the last batch of a size may be smaller. With ``shuffle``, both the molecules of a
-    size and the batches are in random order. All ranks get the same number of batches: where the
+    size and the batches are in random order; otherwise batches are in the stored order of their
+    first molecules. All ranks get the same number of batches: where the
     last ones do not suffice for all ranks, some of them are split, and no molecule occurs twice.
 
     Planning an epoch takes about a second for five million molecules.
-
-    Args:
-        n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
-        batch_size: maximum number of molecules in a batch.
-        shuffle: use a random order in every epoch; otherwise batches are in the stored order of
-            their first molecules.
-        seed: seed of these orders.
-        drop_last: leave out batches that cannot be divided among the ranks.
-        num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else 1.
-        rank: rank of this process; None: as for ``num_replicas``.
-
-    Raises:
-        TypeError: the source has no numbers of atoms, or an option has the wrong type.
-        ValueError: an option is out of range. While iterating: there are too few molecules to split
-            the last batches for all ranks.
     """
 
     _repr_options = ("batch_size",)
 
+    @with_options(ElasticSampler.__init__, skip=("pad",))
     def __init__(
         self,
         n_atoms: Any,
         batch_size: int,
-        *,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        num_replicas: int | None = None,
-        rank: int | None = None,
+        **options: Unpack[DropOptions],
     ) -> None:
-        super().__init__(
-            n_atoms,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            num_replicas=num_replicas,
-            rank=rank,
-            pad=False,
-        )
-        counts = atom_counts(n_atoms)
-        if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
-            raise TypeError("n_atoms: a count alone does not tell the atoms of each molecule")
+        """Checks the options.
+
+        Args:
+            n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
+            batch_size: maximum number of molecules in a batch.
+            **options: of all samplers.
+
+        Raises:
+            TypeError: the source has no numbers of atoms, or an option has the wrong type.
+            ValueError: an option is out of range. While iterating: there are too few molecules to
+                split the last batches for all ranks.
+        """
+        super().__init__(n_atoms, pad=False, **options)
+        counts = atoms_of_each(n_atoms)
         self.batch_size = positive("batch_size", batch_size)
-        self._replan(numbers("n_atoms", counts))
+        self._replan(counts)
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
         self._sizes = n_atoms
@@ -76,11 +63,6 @@ class EqualSizeBatchSampler(ElasticSampler[list[int]]):
 
     def _start(self) -> Place:
         return {"position": 0, "offset": 0}
-
-    @property
-    def sampler(self) -> EpochSetter:
-        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
-        return EpochSetter(self)
 
     def _share(
         self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int

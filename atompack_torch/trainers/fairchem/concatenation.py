@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -192,9 +191,7 @@ def in_memory(molecules: MoleculeDataset, edges: NeighborList | None) -> Residen
     Returns:
         The molecules, of the same numbers.
     """
-    part = copy.copy(molecules)
-    part.close()
-    part._request = part._request._replace(neighbors=edges)
+    part = molecules.with_request(molecules.request._replace(neighbors=edges))
     return ResidentDataset(part)
 
 

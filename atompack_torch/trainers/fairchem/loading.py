@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.loading.loader import Loader as NativeLoader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._layout import Data, float_dtype, open_dataset
+from atompack_torch.trainers._samplers import SteppedLoader, budgeted
 from atompack_torch.trainers.fairchem.concatenation import (
     concatenated,
     in_memory,
@@ -25,7 +24,6 @@ from atompack_torch.trainers.fairchem.naming import Names, References, pairs_of
 
 try:
     from fairchem.core.common import distutils, gp_utils
-    from fairchem.core.datasets.atomic_data import AtomicData
     from fairchem.core.datasets.mt_concat_dataset import ConcatDataset
 except ModuleNotFoundError as error:
     raise ImportError("install fairchem-core to make batches for fairchem") from error
@@ -41,7 +39,7 @@ class ResumableSampler(Protocol):
     def __len__(self) -> int: ...
 
 
-class Loader:
+class Loader(SteppedLoader):
     """Loader for fairchem's trainer, in place of ``get_dataloader`` in its configuration.
 
         train_dataloader:
@@ -96,59 +94,7 @@ class Loader:
         molecules, layout = concatenated(dataset, collate_fn, references, resident=resident)
         replicas, rank = _replicas()
         sampler = batch_sampler_fn(dataset=dataset, num_replicas=replicas, rank=rank)
-        self._begin(dataset, layout.dataset(molecules), sampler, num_threads, prefetch)
-
-    @classmethod
-    def _of(
-        cls,
-        dataset: Any,
-        molecules: MoleculeDataset,
-        sampler: ResumableSampler,
-        num_threads: int | None,
-        prefetch: int,
-    ) -> Loader:
-        made = cls.__new__(cls)
-        made._begin(dataset, molecules, sampler, num_threads, prefetch)
-        return made
-
-    def _begin(
-        self,
-        dataset: Any,
-        molecules: MoleculeDataset,
-        sampler: ResumableSampler,
-        num_threads: int | None,
-        prefetch: int,
-    ) -> None:
-        self.dataset = dataset
-        self.batch_sampler = sampler
-        self._loader = NativeLoader(
-            molecules,
-            batch_sampler=_Batches(sampler),
-            num_threads=num_threads,
-            prefetch=prefetch,
-            pin_memory=torch.cuda.is_available(),
-        )
-
-    def __iter__(self) -> Iterator[AtomicData]:
-        """Starts a pass, with the epoch and batch that were set on ``batch_sampler``."""
-        return iter(self._loader)
-
-    def __len__(self) -> int:
-        """Number of batches in an epoch."""
-        return len(self.batch_sampler)
-
-
-class _Batches:
-    """Batches of a sampler whose epochs only the trainer sets."""
-
-    def __init__(self, sampler: ResumableSampler) -> None:
-        self._sampler = sampler
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        return iter(self._sampler)
-
-    def __len__(self) -> int:
-        return len(self._sampler)
+        super().__init__(dataset, layout.dataset(molecules), sampler, num_threads, prefetch)
 
 
 class StepSampler:
@@ -213,7 +159,7 @@ def loader(
     resident: bool = False,
     num_threads: int | None = None,
     prefetch: int = 4,
-) -> Loader:
+) -> SteppedLoader:
     """Returns a loader of one data set for fairchem's trainer, or for a loop of one's own.
 
     Ranks get equal numbers of batches and every molecule once. The trainer selects the epoch with
@@ -253,8 +199,6 @@ def loader(
         TypeError: the data holds no molecules, or ``resident`` and it is a mixture, or in memory.
         MemoryError: ``resident`` and there is not enough memory.
     """
-    if (batch_size is None) == (max_atoms is None):
-        raise ValueError("batch_size: expected either this or max_atoms")
     molecules = open_dataset(data, key_map)
     if resident:
         edges = None if cutoff is None else neighbor_list(cutoff, max_neighbors)
@@ -272,10 +216,10 @@ def loader(
         references=references,
     )
     of_fairchem = _replicas()
-    sampler = AtomBudgetBatchSampler(
+    sampler = budgeted(
         molecules,
-        max_atoms or batch_size or 1,
-        costs=None if max_atoms else np.ones(len(molecules)),
+        batch_size,
+        max_atoms,
         shuffle=shuffle,
         seed=seed,
         drop_last=drop_last,
@@ -283,7 +227,8 @@ def loader(
         rank=of_fairchem[1] if rank is None else rank,
     )
     named = _Named(molecules, [name])
-    return Loader._of(named, layout.dataset(molecules), StepSampler(sampler), num_threads, prefetch)
+    made = layout.dataset(molecules)
+    return SteppedLoader(named, made, StepSampler(sampler), num_threads, prefetch)
 
 
 def _replicas() -> tuple[int, int]:

@@ -9,8 +9,8 @@ takes. Needs the package ``mace-torch``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +23,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.fields import check_key_map
 from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._labels import absent_labels, similar_keys
 from atompack_torch.trainers._layout import (
     Data,
@@ -31,8 +32,11 @@ from atompack_torch.trainers._layout import (
     schema_of,
     selected_schema,
 )
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 from atompack_torch.trainers.mace._layout import MaceLayout, found_keys, labels_of, make_layout
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["MaceLayout", "batch", "loader"]
 
@@ -93,21 +97,17 @@ def batch(
     return layout.batch(molecules)
 
 
+@with_options(epoch_loader)
 def loader(
     data: Data,
     z_table: Any,
     cutoff: float,
     *,
-    batch_size: int | None = None,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
     head: int = 0,
     key_map: Mapping[str, str] | None = None,
     config_type_weights: Mapping[str, float] | None = None,
     dtype: torch.dtype | None = None,
-    **options: Any,
+    **options: Unpack[LoaderOptions],
 ) -> Loader[Any]:
     """Makes a loader for ``mace.tools.train``.
 
@@ -122,18 +122,11 @@ def loader(
         data: a data set of molecules, or anything that ``apt.open`` takes.
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
-        batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of structure numbers, in place of both.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
         head: number of the head.
         key_map: as for ``batch``.
         config_type_weights: as for ``batch``.
         dtype: as for ``batch``.
-        **options: ``resident=True`` keeps the data and their edges in memory, so that these are
-            searched once instead of in every epoch (``ResidentDataset``); others of ``Loader``:
-            ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -161,16 +154,7 @@ def loader(
         if label not in layout.labels and (maps := similar_keys(dataset, [label])):
             absent = absent_labels(dataset, [[label]])
             warnings.warn(f"{absent}: weight 0; give key_map={maps} to train on it", stacklevel=2)
-    return epoch_loader(
-        dataset,
-        layout,
-        batch_size=batch_size,
-        max_atoms=max_atoms,
-        batch_sampler=batch_sampler,
-        shuffle=shuffle,
-        seed=seed,
-        **options,
-    )
+    return epoch_loader(dataset, layout, **options)
 
 
 def _numbers(z_table: Any) -> Sequence[int]:

@@ -11,7 +11,7 @@ anything that ``apt.open`` takes. Needs the package ``matgl``, 4.0 or newer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,8 +23,9 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 from atompack_torch.trainers.matgl._layout import MatGLLayout, ignore_missing_labels, make_layout
 
 __all__ = ["MatGLLayout", "batch", "ignore_missing_labels", "layout", "loader"]
@@ -112,20 +113,13 @@ def batch(
     return layout(element_types, cutoff, **options).batch(molecules)  # type: ignore[no-any-return]
 
 
+@with_options(layout, epoch_loader)
 def loader(
     data: Data,
     element_types: Sequence[str],
     cutoff: float,
     *,
-    batch_size: int | None = None,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    num_threads: int | None = None,
-    prefetch: int = 4,
-    pin_memory: bool = False,
     **options: Any,
 ) -> Loader[Any]:
     """Makes a loader for Lightning's ``Trainer`` with a module of MatGL.
@@ -137,16 +131,8 @@ def loader(
         data: a data set of molecules, or anything that ``apt.open`` takes.
         element_types: ``model.element_types``.
         cutoff: ``model.cutoff``, in Å.
-        batch_size: maximum number of molecules in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of molecule numbers, in place of both.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a random order in every epoch; False for validation.
-        seed: seed of these orders.
-        num_threads: threads that make batches; see ``Loader``.
-        prefetch: batches made ahead.
-        pin_memory: make batches in page-locked memory.
-        **options: of ``layout``.
+        **options: those of ``layout``, and options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -156,15 +142,7 @@ def loader(
             for ``layout``.
         TypeError: the data are not molecules.
     """
-    return epoch_loader(
-        open_dataset(data, key_map),
-        layout(element_types, cutoff, **options),
-        batch_size=batch_size,
-        max_atoms=max_atoms,
-        batch_sampler=batch_sampler,
-        shuffle=shuffle,
-        seed=seed,
-        num_threads=num_threads,
-        prefetch=prefetch,
-        pin_memory=pin_memory,
-    )
+    names = options.keys() & LoaderOptions.__annotations__.keys()
+    loading: Any = {name: options.pop(name) for name in names}
+    made = layout(element_types, cutoff, **options)
+    return epoch_loader(open_dataset(data, key_map), made, **loading)

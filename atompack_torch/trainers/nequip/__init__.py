@@ -13,8 +13,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 try:
     import nequip as _nequip
@@ -23,10 +23,14 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 from atompack_torch.trainers.nequip._data_module import DataModule, MeanSquaredError
 from atompack_torch.trainers.nequip._layout import NequipLayout, make_layout
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DataModule", "MeanSquaredError", "NequipLayout", "batch", "loader"]
 
@@ -55,20 +59,16 @@ def batch(
     return make_layout(model_type_names, cutoff, **options).batch(molecules)
 
 
+@with_options(epoch_loader)
 def loader(
     data: Data,
     model_type_names: Sequence[str],
     cutoff: float,
     *,
-    batch_size: int | None = None,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
     chemical_species_to_atom_type_map: dict[str, str] | None = None,
     key_map: dict[str, str] | None = None,
     transforms: Sequence[Any] = (),
-    **options: Any,
+    **options: Unpack[LoaderOptions],
 ) -> Loader[Any]:
     """Makes a loader for training loops of your own.
 
@@ -79,17 +79,10 @@ def loader(
         data: a data set of molecules, or anything that ``apt.open`` takes.
         model_type_names: types of the model, in its order.
         cutoff: ``r_max`` of the model, in Å.
-        batch_size: maximum number of molecules in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of molecule numbers, in place of both.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
         key_map: name in the data → ``energy``, ``forces``, ``stress`` or another key of NequIP.
         transforms: of NequIP, applied to whole batches in turn.
-        **options: ``resident=True`` keeps the data and their edges in memory, so that these are
-            searched once instead of in every epoch (``ResidentDataset``); others of ``Loader``:
-            ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -106,13 +99,4 @@ def loader(
         key_map=key_map,
         transforms=transforms,
     )
-    return epoch_loader(
-        open_dataset(data),
-        layout,
-        batch_size=batch_size,
-        max_atoms=max_atoms,
-        batch_sampler=batch_sampler,
-        shuffle=shuffle,
-        seed=seed,
-        **options,
-    )
+    return epoch_loader(open_dataset(data), layout, **options)

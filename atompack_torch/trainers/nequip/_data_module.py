@@ -18,7 +18,7 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice
-from atompack_torch.trainers._data_module import NAMES_OF_STAGE, DataHooks, equally_long
+from atompack_torch.trainers._data_module import DataHooks
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Data, open_dataset
 from atompack_torch.trainers._samplers import epoch_loader
@@ -142,11 +142,8 @@ class DataModule(DataHooks, _Base):
             replaces the limits above, and the order is the stored one.
         shuffle: use a random order in every epoch of training.
         seed: of these orders and of splits.
-        num_threads: threads of each rank that make batches; see ``Loader``.
-        prefetch: batches made ahead.
-        resident: keep the molecules and their edges in memory, on each rank all of them, so that
-            edges are searched once instead of in every epoch; see ``ResidentDataset``.
-        **options: of the data sets that are opened here.
+        **options: ``num_threads``, ``prefetch`` and ``resident`` as for Lightning's module, and
+            options of datasets that are opened here.
 
     Raises:
         ValueError: neither or both of ``max_atoms`` and ``batch_size`` are given, there are two
@@ -172,9 +169,6 @@ class DataModule(DataHooks, _Base):
         train_dataloader: Mapping[str, Any] | None = None,
         shuffle: bool = True,
         seed: int = 0,
-        num_threads: int | None = None,
-        prefetch: int = 4,
-        resident: bool = False,
         **options: Any,
     ) -> None:
         sets = ([_primitive(train)], _listed(val), _listed(test), _listed(predict))
@@ -198,9 +192,6 @@ class DataModule(DataHooks, _Base):
             batch_size=batch_size,
             shuffle=shuffle,
             seed=seed,
-            num_threads=num_threads,
-            prefetch=prefetch,
-            resident=resident,
             **{name: _primitive(option) for name, option in options.items()},
         )
         made = (instantiate(t) if isinstance(t, Mapping) else t for t in _primitive(transforms))
@@ -213,27 +204,11 @@ class DataModule(DataHooks, _Base):
         )
         self.stats_manager_cfg = stats_manager
 
-    def setup(self, stage: str) -> None:
-        """Opens the data of a stage, equally long on all ranks while a writer appends.
+    def _sets(self, name: str) -> dict[str, _Source]:
+        return {_key(name, number): one for number, one in enumerate(self._sources[name])}
 
-        Args:
-            stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
-
-        Raises:
-            ValueError: there is no data for the stage, or no such stage.
-        """
-        check_choice("stage", stage, list(NAMES_OF_STAGE))
-        names = NAMES_OF_STAGE[stage]
-        if not self._sources[names[0]]:
-            raise ValueError(f"{names[0]}: expected data, got None")
-        for name in names:
-            for number, source in enumerate(self._sources[name]):
-                if (key := _key(name, number)) not in self._opened:
-                    opened = source.open(self._seed, self._options)
-                    self._opened[key] = equally_long(opened)
-        if stage == "fit" and self.trainer is not None:
-            # Otherwise Lightning ends every epoch after as many batches as the first one has.
-            self.trainer.reload_dataloaders_every_n_epochs = 1
+    def _open(self, key: str, data: _Source, needs_labels: bool) -> MoleculeDataset:
+        return data.open(self._seed, self._options)  # losses decide on labels later
 
     def teardown(self, stage: str) -> None:
         """Keeps the data open for a later stage.
@@ -275,8 +250,7 @@ class DataModule(DataHooks, _Base):
         return statistics
 
     def _loaders(self, name: str) -> list[Loader[Any]]:
-        keys = [_key(name, number) for number in range(len(self._sources[name]))]
-        return [self._loader(key, shuffle=False) for key in keys]
+        return [self._loader(key, shuffle=False) for key in self._sets(name)]
 
     def _loader(self, name: str, shuffle: bool) -> Any:
         complete, present = self._needed_labels(name)

@@ -12,10 +12,10 @@ Needs the package ``schnetpack``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,10 +35,14 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._data_module import DataHooks, EpochLoader, Sets
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DataModule", "SchNetPackLayout", "batch", "loader"]
 
@@ -133,20 +137,16 @@ def batch(
     return made
 
 
+@with_options(epoch_loader)
 def loader(
     data: Data,
     cutoff: float,
     *,
-    batch_size: int | None = None,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
     properties: Mapping[str, str] | Sequence[str] = LABELS,
     offsets: Mapping[str, Mapping[int, float]] | None = None,
     dtype: torch.dtype | None = torch.float32,
-    **options: Any,
+    **options: Unpack[LoaderOptions],
 ) -> Loader[Any]:
     """Makes a loader of batches for SchNetPack.
 
@@ -157,16 +157,11 @@ def loader(
     Args:
         data: a data set of molecules, or anything that ``apt.open`` takes.
         cutoff: of the model, in Å.
-        batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of numbers of the structures that are left.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
         properties: as for ``batch``.
         offsets: as for ``batch``.
         dtype: as for ``batch``.
-        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: options of every trainer.
 
     Returns:
         The loader.
@@ -178,16 +173,7 @@ def loader(
     """
     layout = _layout(cutoff, properties, offsets, dtype)
     dataset = with_labels(open_dataset(data, key_map), list(layout.properties.values()))
-    return epoch_loader(
-        dataset,
-        layout,
-        batch_size=batch_size,
-        max_atoms=max_atoms,
-        batch_sampler=batch_sampler,
-        shuffle=shuffle,
-        seed=seed,
-        **options,
-    )
+    return epoch_loader(dataset, layout, **options)
 
 
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]

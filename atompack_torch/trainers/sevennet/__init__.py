@@ -12,8 +12,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,9 +24,13 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, open_dataset, selected_schema
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, SevenNetLayout, make_layout
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["SevenNetLayout", "batch", "loader"]
 
@@ -58,17 +62,13 @@ def batch(
     return layout.batch(molecules)
 
 
+@with_options(epoch_loader)
 def loader(
     data: Data,
     type_map: Mapping[int, int],
     cutoff: float,
     *,
-    batch_size: int | None = None,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
     dtype: torch.dtype = torch.float32,
     energy: str | None = None,
     forces: str = "forces",
@@ -77,7 +77,7 @@ def loader(
     allow_unlabeled: bool = False,
     weights: Mapping[str, float] | None = None,
     modality: str | None = None,
-    **options: Any,
+    **options: Unpack[LoaderOptions],
 ) -> Loader[Any]:
     """Makes a loader for the ``Trainer`` of SevenNet.
 
@@ -88,12 +88,7 @@ def loader(
         data: a data set of molecules, or anything that ``apt.open`` takes.
         type_map: ``model.type_map``: atomic number → index.
         cutoff: ``model.cutoff``, in Å.
-        batch_size: maximum number of molecules in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of molecule numbers, in place of both.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
         dtype: of all values; models of SevenNet are float32.
         energy: field with the energies in eV; None: ``free_energy`` where a molecule has it, else
             ``energy``, as SevenNet reads files.
@@ -104,7 +99,7 @@ def loader(
             error. Stress may always be missing.
         weights: factors of ``energy``, ``force`` and ``stress`` for ``use_weight: True``.
         modality: name of the modality, for ``use_modality: True``.
-        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -128,13 +123,4 @@ def loader(
         allow_unlabeled=allow_unlabeled,
         modality=modality,
     )
-    return epoch_loader(
-        dataset,
-        layout,
-        batch_size=batch_size,
-        max_atoms=max_atoms,
-        batch_sampler=batch_sampler,
-        shuffle=shuffle,
-        seed=seed,
-        **options,
-    )
+    return epoch_loader(dataset, layout, **options)

@@ -11,8 +11,8 @@ Needs the package ``torchmd-net``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,10 +26,11 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._data_module import DataHooks, Sets
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 from atompack_torch.trainers.torchmdnet._layout import (
     ENERGY,
     FORCES,
@@ -37,6 +38,9 @@ from atompack_torch.trainers.torchmdnet._layout import (
     make_layout,
     reference_table,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DataModule", "TorchMDNetLayout", "batch", "loader"]
 
@@ -74,21 +78,17 @@ def batch(
     return make_layout(energy, forces, box, atomref, dtype).batch(molecules)
 
 
+@with_options(epoch_loader)
 def loader(
     data: Data,
     *,
-    batch_size: int | None = None,
-    max_atoms: float | None = None,
-    batch_sampler: Iterable[Sequence[int]] | None = None,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
     energy: str | None = ENERGY,
     forces: str | None = FORCES,
     box: bool = False,
     atomref: Mapping[int, float] | None = None,
     dtype: torch.dtype | None = torch.float32,
-    **options: Any,
+    **options: Unpack[LoaderOptions],
 ) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
@@ -98,18 +98,13 @@ def loader(
 
     Args:
         data: a data set of molecules, or anything that ``apt.open`` takes.
-        batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
-        batch_sampler: yields lists of numbers of the structures that are left.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
         energy: as for ``batch``.
         forces: as for ``batch``.
         box: as for ``batch``.
         atomref: as for ``batch``.
         dtype: as for ``batch``.
-        **options: of ``Loader``: ``num_threads``, ``prefetch``, ``pin_memory``, ``device``.
+        **options: options of every trainer.
 
     Returns:
         The loader.
@@ -123,16 +118,7 @@ def loader(
     dataset = open_dataset(data, key_map)
     if layout.labels:
         dataset = with_labels(dataset, layout.labels)
-    return epoch_loader(
-        dataset,
-        layout,
-        batch_size=batch_size,
-        max_atoms=max_atoms,
-        batch_sampler=batch_sampler,
-        shuffle=shuffle,
-        seed=seed,
-        **options,
-    )
+    return epoch_loader(dataset, layout, **options)
 
 
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]

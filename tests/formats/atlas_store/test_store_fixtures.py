@@ -12,6 +12,7 @@ from reference.atlas_fixture import FIXTURES, AtlasFixture
 from reference.compare import assert_same
 
 import atompack_torch as apt
+from atompack_torch.formats.atlas_store.array_schema import ArrayStatistics
 
 STATISTICS = ("min", "max", "null_count", "row_count")
 
@@ -104,7 +105,7 @@ def check_statistics(expected: AtlasFixture, store: apt.AtlasStore) -> None:
                 assert_statistics(found[dataset], facts)
 
 
-def assert_statistics(got: apt.ArrayStatistics, facts: dict[str, Any]) -> None:
+def assert_statistics(got: ArrayStatistics, facts: dict[str, Any]) -> None:
     """The original leaves min and max out where there are none."""
     for name, value in zip(STATISTICS, got, strict=True):
         want = facts["stats"].get(name)

@@ -11,6 +11,7 @@ import torch
 from reference.atlas_fixture import FIXTURES, AtlasFixture
 
 import atompack_torch as apt
+from atompack_torch.formats.atlas_store.array_schema import ArrayStatistics
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_no_dataset_that_matches_is_left_out(folder: Path, name: str) -> None:
                     assert (dataset in chosen) == overlaps(statistics[dataset], least, most)
 
 
-def overlaps(found: apt.ArrayStatistics, least: Any, most: Any) -> bool:
+def overlaps(found: ArrayStatistics, least: Any, most: Any) -> bool:
     low, high = found.min, found.max
     if low is None or high is None:
         return False

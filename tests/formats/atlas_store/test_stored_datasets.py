@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
+from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_store_is_a_collection_of_names(path: Path) -> None:
 def test_a_dataset_shows_what_the_store_shows(path: Path) -> None:
     store = apt.AtlasStore(path)
     found = store["a"]
-    assert isinstance(found, apt.StoredDataset)
+    assert isinstance(found, StoredDataset)
     assert found.name == "a"
     assert found.store is store
     assert found.arrays == list(found) == store.arrays_of("a")

@@ -55,12 +55,9 @@ def reference(path: Path) -> ReferenceDataset:
     return ReferenceDataset([AtpFile.open(path)], reserved_names())
 
 
-@pytest.mark.parametrize("access", ["auto", "random", "sequential"])
-@pytest.mark.parametrize("populate", [False, True])
-def test_ways_of_mapping(
-    path: Path, reference: ReferenceDataset, access: str, populate: bool
-) -> None:
-    dataset = apt.AtpDataset(path, access=access, populate=populate)
+@pytest.mark.parametrize("access", ["auto", "populate", "random", "sequential"])
+def test_ways_of_mapping(path: Path, reference: ReferenceDataset, access: Any) -> None:
+    dataset = apt.AtpDataset(path, access=access)
     assert_batch(dataset.batch(range(10)), reference.batch(range(10)))
 
 
@@ -118,7 +115,7 @@ def test_wrong_values_are_refused(path: Path, options: dict[str, Any]) -> None:
         {"fields": "energy"},
         {"exclude": "energy"},
         {"transform": 3},
-        {"cache": "features.h5"},
+        {"features": 3},
     ],
 )
 def test_wrong_types_are_refused(path: Path, options: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""AtpDataset(cache=...): labels from .atp files, features and derivatives from an HDF5 file."""
+"""AtpDataset(features=...): labels from .atp files, features and derivatives from an HDF5 file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from reference.compare import assert_same
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.fields import FieldSpec
 
 NewPath = Callable[[], Path]
 EVERYTHING = range(11)
@@ -70,13 +71,13 @@ def assert_joined(batch: Any, expected: CacheFixture, entries: Sequence[int]) ->
 @pytest.mark.parametrize("codec", [None, "zstd"])
 def test_batches(new_path: NewPath, expected: CacheFixture, cache: Any, codec: str | None) -> None:
     path = write(new_path(), expected, EVERYTHING, codec=codec)
-    dataset = apt.AtpDataset(path, cache=cache)
+    dataset = apt.AtpDataset(path, features=cache)
     for entries in ([*EVERYTHING], [10, 0, 10], [4]):
         assert_joined(dataset.batch(entries), expected, entries)
         alone = cache.batch(entries)
         for name in (*DERIVATIVES, "features"):
             assert_same(dataset.batch(entries)[name], alone[name], name)
-    assert dataset.schema["features"] == apt.FieldSpec(torch.float64, "atom", (14,))
+    assert dataset.schema["features"] == FieldSpec(torch.float64, "atom", (14,))
     assert_same(dataset[7].features, cache.load_features(7), "features")
     rows = cache.load_force_derivatives(7)
     for name, value in rows.items():
@@ -85,13 +86,13 @@ def test_batches(new_path: NewPath, expected: CacheFixture, cache: Any, codec: s
 
 
 def test_choice_of_fields(path: Path, cache: Any) -> None:
-    chosen = apt.AtpDataset(path, cache=cache, fields=["energy", "features"]).batch([0])
+    chosen = apt.AtpDataset(path, features=cache, fields=["energy", "features"]).batch([0])
     assert {"energy", "features"} <= set(chosen.keys())
     assert not {"forces", "gap", *DERIVATIVES} & set(chosen.keys())
-    without = apt.AtpDataset(path, cache=cache, exclude=["force_derivatives"]).batch([0])
+    without = apt.AtpDataset(path, features=cache, exclude=["force_derivatives"]).batch([0])
     assert "features" in without
     assert not set(DERIVATIVES) & set(without.keys())
-    narrow = apt.AtpDataset(path, cache=cache, dtype=torch.float32).batch([0])
+    narrow = apt.AtpDataset(path, features=cache, dtype=torch.float32).batch([0])
     assert narrow.features.dtype == narrow.radial_dG_drij.dtype == torch.float32
     with pytest.raises(apt.FieldError, match="features"):
         apt.AtpDataset(path, fields=["features"])
@@ -100,10 +101,10 @@ def test_choice_of_fields(path: Path, cache: Any) -> None:
 def test_missing(path: Path, expected: CacheFixture, cache: Any) -> None:
     fields = ["energy", "features", "force_derivatives"]
     there = [0, 2, 3, 4, 5, 6, 7, 9, 10]
-    dropped = apt.AtpDataset(path, cache=cache, fields=fields, missing="drop").batch(EVERYTHING)
+    dropped = apt.AtpDataset(path, features=cache, fields=fields, missing="drop").batch(EVERYTHING)
     assert dropped.index.tolist() == there
     expected.assert_rows(dropped, there, dropped.ptr.numpy())
-    strict = apt.AtpDataset(path, cache=cache, fields=fields, missing="error")
+    strict = apt.AtpDataset(path, features=cache, fields=fields, missing="error")
     expected.assert_rows(strict.batch(there), there, dropped.ptr.numpy())
     with pytest.raises(apt.FieldError, match="molecule 8"):
         strict.batch([0, 8])
@@ -115,7 +116,7 @@ def test_several_shards(tmp_path: Path, expected: CacheFixture, cache: Any) -> N
     for number, entries in enumerate((range(4), range(4, 5), range(5, 11))):
         codec = ("none", "lz4", "zstd")[number]
         write(folder / f"{number}.atp", expected, entries, codec=codec)
-    dataset = apt.AtpDataset(folder, cache=cache)
+    dataset = apt.AtpDataset(folder, features=cache)
     assert_joined(dataset.batch(EVERYTHING), expected, [*EVERYTHING])
     assert_joined(dataset.batch([9, 3, 4]), expected, [9, 3, 4])
     batch = dataset.subset([9, 3, 4]).batch([2, 0])
@@ -124,7 +125,7 @@ def test_several_shards(tmp_path: Path, expected: CacheFixture, cache: Any) -> N
 
 def test_with_neighbors(path: Path, expected: CacheFixture, cache: Any) -> None:
     neighbors = apt.NeighborList(3.0, vectors=True)
-    batch = apt.AtpDataset(path, cache=cache, neighbors=neighbors).batch(EVERYTHING)
+    batch = apt.AtpDataset(path, features=cache, neighbors=neighbors).batch(EVERYTHING)
     assert_joined(batch, expected, [*EVERYTHING])
     alone = apt.AtpDataset(path, neighbors=neighbors).batch(EVERYTHING)
     for name in ("edge_index", "edge_shift", "edge_vector"):
@@ -134,7 +135,7 @@ def test_with_neighbors(path: Path, expected: CacheFixture, cache: Any) -> None:
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
 def test_workers(path: Path, expected: CacheFixture, cache: Any, method: str) -> None:
-    dataset = apt.AtpDataset(path, cache=cache)
+    dataset = apt.AtpDataset(path, features=cache)
     assert len(pickle.dumps(dataset)) < 1500
     assert_joined(dataset.batch(EVERYTHING), expected, [*EVERYTHING])
     loader = DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context=method)
@@ -146,7 +147,7 @@ def test_workers(path: Path, expected: CacheFixture, cache: Any, method: str) ->
 
 
 def test_native_loader(path: Path, expected: CacheFixture, cache: Any) -> None:
-    dataset = apt.AtpDataset(path, cache=cache, num_threads=1)
+    dataset = apt.AtpDataset(path, features=cache, num_threads=1)
     for batch in apt.Loader(dataset, 4, shuffle=True, num_threads=2):
         assert_joined(batch, expected, batch.index.tolist())
     batches = [dataset.batch([k]) for k in EVERYTHING]
@@ -157,12 +158,12 @@ def test_other_numbers_of_molecules(new_path: NewPath, expected: CacheFixture, c
     for entries in (range(10), [*EVERYTHING, 0]):
         path = write(new_path(), expected, entries)
         with pytest.raises(apt.FieldError, match=f"each of {len(entries)} molecules, got 11"):
-            apt.AtpDataset(path, cache=cache)
+            apt.AtpDataset(path, features=cache)
 
 
 def test_other_numbers_of_atoms(new_path: NewPath, expected: CacheFixture, cache: Any) -> None:
     path = write(new_path(), expected, [0, 2, 1, *range(3, 11)])
-    dataset = apt.AtpDataset(path, cache=cache)
+    dataset = apt.AtpDataset(path, features=cache)
     dataset.batch([0, 3])
     with pytest.raises(apt.FieldError, match=r"entry of 4 atoms, got 3 .*molecule 1\b"):
         dataset.batch([0, 1])
@@ -172,7 +173,7 @@ def test_other_numbers_of_atoms(new_path: NewPath, expected: CacheFixture, cache
 
 def test_a_file_that_grew(new_path: NewPath, expected: CacheFixture, cache: Any) -> None:
     path = write(new_path(), expected, EVERYTHING)
-    dataset = apt.AtpDataset(path, cache=cache)
+    dataset = apt.AtpDataset(path, features=cache)
     with apt.AtpWriter(path, mode="a") as writer:
         writer.write(apt.Molecule(np.zeros((1, 3)), [1]))
     assert_joined(dataset.batch(EVERYTHING), expected, [*EVERYTHING])
@@ -234,7 +235,7 @@ def foreign(path: Path, cache: apt.TorchCache) -> apt.TorchCache:
 def joined(path: Path, cache: apt.TorchCache, edit: str, **options: Any) -> apt.AtpDataset:
     with apt.AtpWriter(path) as writer:
         writer.write(small_molecules(edit))
-    return apt.AtpDataset(path, cache=cache, **options)
+    return apt.AtpDataset(path, features=cache, **options)
 
 
 @pytest.mark.parametrize(
@@ -270,9 +271,9 @@ def test_the_same_molecules(tmp_path: Path, own_cache: Any, edit: str) -> None:
         writer.write(small_molecules(edit, np.float32))
     apt.convert(narrow, tmp_path / "c.xyz", progress=False)
     for other in (
-        apt.AtpDataset(narrow, cache=own_cache),
-        apt.ExtxyzDataset(tmp_path / "c.xyz", cache=own_cache),
-        apt.AtpDataset(narrow, cache=own_cache, dtype=torch.float16),
+        apt.AtpDataset(narrow, features=own_cache),
+        apt.ExtxyzDataset(tmp_path / "c.xyz", features=own_cache),
+        apt.AtpDataset(narrow, features=own_cache, dtype=torch.float16),
     ):
         assert_same(other[:].features, expected.to(other[:].features.dtype), "features")
 
@@ -292,5 +293,7 @@ def test_caches_of_other_programs(tmp_path: Path, own_cache: Any, edit: str, fit
 
 
 def test_what_is_no_cache(path: Path) -> None:
-    with pytest.raises(TypeError, match="expected a TorchCache, got str"):
-        apt.AtpDataset(path, cache=str(path))  # type: ignore[arg-type]
+    with pytest.raises(apt.UnsupportedFormatError, match="expected a feature cache"):
+        apt.AtpDataset(path, features=str(path))
+    with pytest.raises(TypeError, match=r"features: expected a TorchCache, .* got bytes"):
+        apt.AtpDataset(path, features=b"features.h5")  # type: ignore[arg-type]

@@ -469,10 +469,10 @@ def test_loader_samplers_subsets_and_neighbors(written: Path) -> None:
     assert (len(train), len(test)) == (48, 12)
 
 
-@pytest.mark.parametrize("access", ["auto", "random", "sequential", "read"])
+@pytest.mark.parametrize("access", ["auto", "populate", "random", "sequential", "read"])
 def test_access(written: Path, access: Any) -> None:
     expected = apt.ExtxyzDataset(written)
-    got = apt.ExtxyzDataset(written, access=access, populate=True, num_threads=1)
+    got = apt.ExtxyzDataset(written, access=access, num_threads=1)
     assert_same_batches(expected[:], got[:])
 
 
@@ -488,8 +488,8 @@ def test_options_of_atp(written: Path) -> None:
         got[:]
     with pytest.raises(apt.FieldError, match="nothing"):
         apt.ExtxyzDataset(written, fields=["nothing"])
-    chosen = apt.ExtxyzDataset(written, force_fraction=0.5, seed=3)
-    same = apt.AtpDataset(atp.path, force_fraction=0.5, seed=3)
+    chosen = apt.ExtxyzDataset(written, force_subset=apt.ForceSubset(0.5, seed=3))
+    same = apt.AtpDataset(atp.path, force_subset=apt.ForceSubset(0.5, seed=3))
     assert torch.equal(chosen[:].mask("forces"), same[:].mask("forces"))
     doubled = apt.ExtxyzDataset(written, transform=lambda batch: len(batch))
     assert doubled[:7] == 7  # type: ignore[comparison-overlap]

@@ -305,7 +305,7 @@ def test_batches_of_a_built_cache(new_path: NewPath) -> None:
     cache = apt.TorchCache(path)
     with_rows = [k for k in range(N) if k % 3 != 1]
     made = descriptor().compute(dataset.batch(with_rows), derivatives=True)
-    joined = apt.AtpDataset(dataset._path, cache=cache).batch(with_rows)
+    joined = apt.AtpDataset(dataset._path, features=cache).batch(with_rows)
     for batch in (joined, cache.batch(with_rows), apt.TorchCacheDataset(cache).batch(with_rows)):
         for name in ("features", *DERIVATIVES):
             assert_same(batch[name], made[name], name)

@@ -162,7 +162,7 @@ def test_goes_on_twice_and_elsewhere(path: Path, target: Path, undisturbed: Path
     """Another object of the same file is the same molecules."""
     for stop in (10, 30, 31):
         stop_after(apt.AtpDataset(path), target, stop)
-    dataset = apt.AtpDataset(path, num_threads=1, access="random", populate=True)
+    dataset = apt.AtpDataset(path, num_threads=1, access="populate")
     assert finish(dataset, target, num_threads=1) >= 31
     assert target.read_bytes() == undisturbed.read_bytes()
 

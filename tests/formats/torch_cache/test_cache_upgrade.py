@@ -17,6 +17,7 @@ import torch
 import atompack_torch as apt
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
+from atompack_torch.formats.torch_cache.verification import verify_cache
 
 FORCES = "force_derivatives"
 
@@ -60,7 +61,7 @@ def test_entries_and_derivatives_are_the_same(legacy: Path, tmp_path: Path, feat
         descriptor = cache.descriptor
         assert descriptor is not None
         assert torch.equal(ours.features, descriptor.compute(ours).features)
-    found = apt.verify_cache(new)
+    found = verify_cache(new)
     assert (found.ok, found.warnings) == (True, [])
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["new.h5", "old.h5"]
 
@@ -125,7 +126,7 @@ def test_single_precision_stays(legacy: Path, tmp_path: Path) -> None:
         ours, theirs = columns(file, f"torch_cache/{FORCES}"), columns(old, FORCES)
         for name, rows in theirs.items():
             assert [row.tobytes() for row in ours[name]] == [row.tobytes() for row in rows], name
-    assert apt.verify_cache(tmp_path / "new.h5").ok
+    assert verify_cache(tmp_path / "new.h5").ok
 
 
 def drop_last_row(file: h5py.File) -> None:

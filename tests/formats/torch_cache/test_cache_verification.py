@@ -16,6 +16,8 @@ import pytest
 from reference.cache_fixture import READABLE
 
 import atompack_torch as apt
+from atompack_torch.formats.torch_cache.verification import verify_cache
+from atompack_torch.formats.verification import Verification
 
 GOOD = tuple(name for name in READABLE if name != "v2_both_f64_unwrapped")
 FEATURES = "torch_cache/features/values"
@@ -75,7 +77,7 @@ def built(path: Path, molecules: list[apt.Molecule], **options: Any) -> Path:
 def test_files_of_the_original_are_sound(folder: Path, name: str) -> None:
     expected = json.loads((folder / f"{name}.expected.json").read_text())
     arrays = np.load(folder / f"{name}.expected.npz")
-    found = apt.verify_cache(folder / f"{name}.h5")
+    found = verify_cache(folder / f"{name}.h5")
     assert (found.faults, found.differences, found.warnings) == ([], [], [])
     assert found.ok
     n = expected["entries"]
@@ -88,7 +90,7 @@ def test_files_of_the_original_are_sound(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["v2_both_f32_three", "v2_both_f64_three", "v2_both_f64_single"])
 def test_comparison_is_by_numbers(folder: Path, name: str) -> None:
     """Without any tolerance the last digits of the original are seen."""
-    found = apt.verify_cache(folder / f"{name}.h5", tolerance=0.0)
+    found = verify_cache(folder / f"{name}.h5", tolerance=0.0)
     assert not found.ok
     limit = 1e-5 if "f32" in name else 1e-10
     assert 0 < max(difference.largest for difference in found.differences) < limit
@@ -97,7 +99,7 @@ def test_comparison_is_by_numbers(folder: Path, name: str) -> None:
 def test_atoms_outside_of_the_cell(folder: Path) -> None:
     """The original computed entry 1 wrongly; 0 lies inside, and 2 has no forces."""
     path = folder / "v2_both_f64_unwrapped.h5"
-    found = apt.verify_cache(path)
+    found = verify_cache(path)
     assert not found.ok
     assert found.n_faults == 0
     assert found.mismatched_entries == [1]
@@ -110,7 +112,7 @@ def test_atoms_outside_of_the_cell(folder: Path) -> None:
         assert difference.message.startswith(f"{path}: {difference.field}: expected ")
         assert "(molecule 1, field " in difference.message
         assert "computed wrongly by the original" in difference.message
-    quick = apt.verify_cache(path, recompute=False)
+    quick = verify_cache(path, recompute=False)
     assert quick.ok
     assert (quick.n_recomputed, quick.n_derivative_rows) == (0, 2)
 
@@ -124,10 +126,10 @@ def test_an_open_direction_that_the_original_reduces(tmp_path: Path, folder: Pat
         built(tmp_path / name, [molecule(at, [8, 1], cell=cell, pbc=pbc)], force_derivatives=False)
         for name, at in (("right.h5", dimer), ("wrong.h5", moved))
     )
-    assert apt.verify_cache(right).ok
+    assert verify_cache(right).ok
     with h5py.File(wrong) as source, h5py.File(right, "r+") as target:
         target[FEATURES][0] = source[FEATURES][0]
-    (difference,) = apt.verify_cache(right).differences
+    (difference,) = verify_cache(right).differences
     assert (difference.field, difference.cause) == ("features", "open_axis")
 
 
@@ -147,7 +149,7 @@ def test_one_number_that_is_another(changed: Callable[..., Path], name: str, fie
     with h5py.File(changed(lambda file: None)) as file:
         single = np.zeros(len(file[name][0]))
         single[2] = 1e-6
-    found = apt.verify_cache(changed(added(name, 0, single)))
+    found = verify_cache(changed(added(name, 0, single)))
     (difference,) = found.differences
     assert (difference.entry, difference.field, difference.cause) == (0, field, None)
     assert 1e-9 < difference.largest < 1e-5
@@ -160,7 +162,7 @@ def test_an_index_that_is_another(changed: Callable[..., Path], name: str) -> No
         values = file[f"{FORCES}/{name}"][1]
         file[f"{FORCES}/{name}"][1] = np.roll(values, 1)
 
-    (difference,) = apt.verify_cache(changed(turned)).differences
+    (difference,) = verify_cache(changed(turned)).differences
     assert difference.field == "force_derivatives"
 
 
@@ -182,13 +184,13 @@ def test_the_order_of_rows_and_rows_of_zeros_are_free(changed: Callable[..., Pat
 
     path = changed(turned)
     assert len(apt.TorchCache(path).load_force_derivatives(0)["radial_center_idx"]) > 1
-    found = apt.verify_cache(path)
+    found = verify_cache(path)
     assert (found.differences, found.faults) == ([], [])
 
 
 def test_not_a_number_is_a_difference(changed: Callable[..., Path]) -> None:
     path = changed(added(f"{FORCES}/angular/grads_k", 1, np.nan))
-    found = apt.verify_cache(path)
+    found = verify_cache(path)
     (difference,) = found.differences
     assert difference.largest == np.inf
     assert (
@@ -196,7 +198,7 @@ def test_not_a_number_is_a_difference(changed: Callable[..., Path]) -> None:
         is None
     )
     assert found.warnings == [f"{path}: 1 entries store NaN or infinite values"]
-    quick = apt.verify_cache(path, recompute=False)
+    quick = verify_cache(path, recompute=False)
     assert quick.ok
     assert quick.warnings == found.warnings
 
@@ -216,13 +218,13 @@ def test_straight_angles_in_single_precision(
 ) -> None:
     """The original's gradients are off by up to 1e-3 there, and only there."""
     path = built(tmp_path / "new.h5", straight(), dtype=dtype)
-    assert apt.verify_cache(path).ok
+    assert verify_cache(path).ok
     with h5py.File(path, "r+") as file:
         for row in (0, 1):
             values = file[f"{FORCES}/angular/grads_j"][row]
             values[3:6] += 1e-3
             file[f"{FORCES}/angular/grads_j"][row] = values
-    assert [d.entry for d in apt.verify_cache(path).differences] == differs
+    assert [d.entry for d in verify_cache(path).differences] == differs
 
 
 def test_contradictions_to_the_table_of_entries(changed: Callable[..., Path]) -> None:
@@ -231,7 +233,7 @@ def test_contradictions_to_the_table_of_entries(changed: Callable[..., Path]) ->
         meta["has_forces"] = 1 - meta["has_forces"]
         file["entries/meta"][:] = meta
 
-    found = apt.verify_cache(changed(action))
+    found = verify_cache(changed(action))
     assert [fault.molecule for fault in found.faults] == list(range(found.n_entries))
     assert "expected none as /entries/meta says, got forces" in found.faults[0].message
 
@@ -245,20 +247,20 @@ def test_damage_in_one_row_leaves_the_others(changed: Callable[..., Path]) -> No
         file["entries/structures"][1] = structure[: len(structure) // 2]
 
     path = changed(action)
-    found = apt.verify_cache(path)
+    found = verify_cache(path)
     assert found.n_entries == 3
     assert [fault.molecule for fault in found.faults] == [1, 2]
     assert all(fault.message.startswith(f"{path}: ") for fault in found.faults)
     assert all(f"molecule {fault.molecule}" in fault.message for fault in found.faults)
     assert (found.n_feature_rows, found.n_recomputed) == (1, 1)
-    few = apt.verify_cache(path, max_faults=1)
+    few = verify_cache(path, max_faults=1)
     assert (few.n_faults, [fault.molecule for fault in few.faults]) == (2, [1])
 
 
 def test_entries_that_the_descriptor_cannot_compute(changed: Callable[..., Path]) -> None:
     """Its species are others: in both texts, with their hashes."""
     path = changed(described(species=["O", "N"]))
-    found = apt.verify_cache(path)
+    found = verify_cache(path)
     with_hydrogen = [i for i, m in enumerate(apt.TorchCacheDataset(path)) if 1 in m.atomic_numbers]
     assert len(with_hydrogen) > 1
     assert [fault.molecule for fault in found.faults] == with_hydrogen
@@ -291,7 +293,7 @@ def test_more_rows_than_the_file_can_justify(tmp_path: Path, changed: Callable[.
     """A file that names a cutoff of 12 units and stores the rows of one of 3."""
     one = molecule([[0, 0, 0]], [8], cell=np.eye(3) * 2.4, pbc=[True] * 3, forces=np.zeros((1, 3)))
     path = changed(described(ang_cutoff=12.5), built(tmp_path / "new.h5", [one]))
-    (fault,) = apt.verify_cache(path).faults
+    (fault,) = verify_cache(path).faults
     message = r"force_derivatives: expected about 618 edges and 190653 triplets, got 18 and 15 "
     assert re.search(message + r"\(molecule 0", fault.message)
 
@@ -303,16 +305,16 @@ def test_more_features_than_the_file_can_justify(
     n = 300
     far = molecule(np.arange(3 * n).reshape(n, 3) * 20.0, [8] * n, forces=np.zeros((n, 3)))
     path = built(tmp_path / "new.h5", [far], features=False)
-    assert apt.verify_cache(path).n_recomputed == 1
+    assert verify_cache(path).n_recomputed == 1
     high = apt.ChebyshevDescriptor(["O", "H"], 1000, 4.0, 1000, 3.0)
     path = built(tmp_path / "high.h5", [far], features=False, descriptor=high)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "atompack_torch.formats.torch_cache.recomputation._MOST_UNSTORED_BYTES", 9_000_000
         )
-        (fault,) = apt.verify_cache(path).faults
+        (fault,) = verify_cache(path).faults
     assert "features: expected at most 9000000 bytes to compute" in fault.message
-    assert apt.verify_cache(path).ok
+    assert verify_cache(path).ok
 
 
 def test_another_descriptor_is_not_computed(changed: Callable[..., Path]) -> None:
@@ -325,7 +327,7 @@ def test_another_descriptor_is_not_computed(changed: Callable[..., Path]) -> Non
                 text.encode()
             ).hexdigest()
 
-    found = apt.verify_cache(changed(action))
+    found = verify_cache(changed(action))
     assert found.ok
     assert found.n_recomputed == 0
     (warning,) = found.warnings
@@ -344,7 +346,7 @@ def test_entries_without_rows_where_others_have_them(changed: Callable[..., Path
             for dataset in file[f"{FORCES}/{group}"].values():
                 dataset.resize((1,))
 
-    found = apt.verify_cache(changed(action))
+    found = verify_cache(changed(action))
     assert found.ok
     assert (found.n_feature_rows, found.n_derivative_rows) == (2, 1)
     assert [warning.split(": ")[1] for warning in found.warnings] == [
@@ -357,7 +359,7 @@ def test_damaged_files(folder: Path, damaged_caches: Path) -> None:
     names = sorted(damaged_caches.glob("*.h5"))
     assert len(names) == 16
     for path in [*names, folder / "v2_both_f64_blosc.h5"]:
-        found = apt.verify_cache(path)
+        found = verify_cache(path)
         assert found.ok == (path.stem == "section_without_flag")
         assert all(fault.message.startswith(f"{path}: ") for fault in found.faults)
 
@@ -373,7 +375,7 @@ def test_any_damage_gives_an_answer(folder: Path, tmp_path: Path) -> None:
             damaged = np.frombuffer(whole, np.uint8).copy()
             damaged[rng.integers(0, len(damaged), rng.integers(1, 30))] = rng.integers(0, 256)
             path.write_bytes(damaged.tobytes())
-            found = apt.verify_cache(path, num_threads=1)
+            found = verify_cache(path, num_threads=1)
             assert all(fault.message.startswith(f"{path}: ") for fault in found.faults)
             answers.append(found.ok)
     assert set(answers) == {True, False}
@@ -391,15 +393,15 @@ def test_many_entries_on_many_threads(tmp_path: Path) -> None:
         for i in wrong:
             file[FEATURES][i] = file[FEATURES][i] + 1e-3
     told: list[int] = []
-    found = apt.verify_cache(path, num_threads=4, progress=told.append)
+    found = verify_cache(path, num_threads=4, progress=told.append)
     assert [d.entry for d in found.differences] == wrong
     assert len(wrong) > 3
     assert sum(told) == found.n_recomputed == found.n_entries == 300
-    assert isinstance(found, apt.Verification)
-    alone = apt.verify_cache(path, num_threads=1)
+    assert isinstance(found, Verification)
+    alone = verify_cache(path, num_threads=1)
     assert alone.as_dict() == found.as_dict()
 
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        apt.verify_cache(tmp_path / "none.h5")
+        verify_cache(tmp_path / "none.h5")

@@ -14,6 +14,7 @@ from reference.cache_fixture import DERIVATIVES, READABLE, CacheFixture
 from reference.compare import assert_same
 
 import atompack_torch as apt
+from atompack_torch.fields import FieldSpec
 
 WITH_ROWS = [name for name in READABLE if not name.startswith("plain")]
 
@@ -209,9 +210,9 @@ def test_choice_of_fields(fixture: Fixtures) -> None:
         "pbc",
     }
     schema = dataset_of(expected).schema
-    assert schema["features"] == apt.FieldSpec(torch.float64, "atom", (14,))
-    assert schema["radial_dG_drij"] == apt.FieldSpec(torch.float64, "edge", (4, 3))
-    assert schema["angular_neighbor_k_idx"] == apt.FieldSpec(torch.int64, "triplet", ())
+    assert schema["features"] == FieldSpec(torch.float64, "atom", (14,))
+    assert schema["radial_dG_drij"] == FieldSpec(torch.float64, "edge", (4, 3))
+    assert schema["angular_neighbor_k_idx"] == FieldSpec(torch.int64, "triplet", ())
 
 
 @pytest.mark.parametrize("name", ["plain_no_cache", "legacy_v1_f64_two", "v2_features_f32_two"])

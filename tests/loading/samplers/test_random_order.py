@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atompack_torch.loading.samplers import _random
-from atompack_torch.loading.samplers._random import RandomOrder, mix, permutation
+from atompack_torch.loading.samplers import random_order
+from atompack_torch.loading.samplers.random_order import RandomOrder, mix, permutation
 
-TABLE = _random._TABLE
+TABLE = random_order._TABLE
 keys = st.integers(0, 2**64 - 1)
 
 
@@ -28,7 +28,7 @@ def test_a_small_order_has_every_number_once(key: int, n: int) -> None:
 @given(keys, st.integers(1, 400))
 def test_the_network_has_every_number_once(key: int, n: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_random, "_TABLE", 0)
+        patch.setattr(random_order, "_TABLE", 0)
         assert sorted(whole(key, n)) == list(range(n))
 
 
@@ -83,7 +83,7 @@ def test_every_number_is_as_often_everywhere(
     monkeypatch: pytest.MonkeyPatch, n: int, table: int
 ) -> None:
     """Also those of consecutive epochs, and where the network is small."""
-    monkeypatch.setattr(_random, "_TABLE", table)
+    monkeypatch.setattr(random_order, "_TABLE", table)
     orders = np.array([whole(mix(0, epoch), n) for epoch in range(2000)])
     cells = np.minimum(np.arange(n) * 16 // n, 15)
     counts = np.zeros((16, 16))
@@ -96,7 +96,7 @@ def test_every_number_is_as_often_everywhere(
 @pytest.mark.parametrize("n", [97, 1000, 100_003])
 @pytest.mark.parametrize("distance", [1, 2, 317])
 def test_neighbours_are_not_related(monkeypatch: pytest.MonkeyPatch, n: int, distance: int) -> None:
-    monkeypatch.setattr(_random, "_TABLE", 0)
+    monkeypatch.setattr(random_order, "_TABLE", 0)
     orders = np.array([whole(epoch, n) for epoch in range(max(200_000 // n, 1))])
     shift = distance % n
     left, right = orders[:, :-shift].ravel(), orders[:, shift:].ravel()

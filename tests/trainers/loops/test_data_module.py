@@ -170,8 +170,7 @@ def test_from_memory(tmp_path: Path) -> None:
             batch_size=4,
             resident=resident,
             neighbors=apt.NeighborList(CUTOFF),
-            force_fraction=0.5,
-            resample_forces=True,
+            force_subset=apt.ForceSubset(0.5, resample=True),
         )
         model = Noting()
         model.steps["train, values"] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
 import numpy as np
 import torch.distributed
@@ -20,13 +20,13 @@ from atompack_torch.loading.samplers._position import (
     refuse,
     settings_of,
 )
-from atompack_torch.loading.samplers._sizes import integer, numbers, optional_positive
 from atompack_torch.loading.samplers._wrappers import (
     epoch_of_trainer,
     find_dealer,
     is_overfitting,
     refuse_dispatching,
 )
+from atompack_torch.loading.samplers.sizes import integer, numbers, optional_positive
 from atompack_torch.options import epoch_number
 
 Item = TypeVar("Item")
@@ -46,6 +46,27 @@ class Share(Protocol[Item]):
 
     def end(self) -> Place:
         """Returns the place at the end of the epoch."""
+
+
+class RankOptions(TypedDict, total=False):
+    """Options of all samplers, for type checkers."""
+
+    shuffle: bool
+    seed: int
+    num_replicas: int | None
+    rank: int | None
+
+
+class DropOptions(RankOptions, total=False):
+    """Options of samplers that may drop something."""
+
+    drop_last: bool
+
+
+class SamplerOptions(DropOptions, total=False):
+    """Options of samplers that may repeat something, too."""
+
+    pad: bool
 
 
 class ElasticSampler(Sampler[Item]):
@@ -72,13 +93,30 @@ class ElasticSampler(Sampler[Item]):
         self,
         source: Any,
         *,
-        shuffle: bool,
-        seed: int,
-        drop_last: bool,
-        num_replicas: int | None,
-        rank: int | None,
-        pad: bool,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        pad: bool = False,
     ) -> None:
+        """Checks the options.
+
+        Args:
+            source: a dataset, a count or an array; only a dataset is kept.
+            shuffle: use a random order in every epoch; otherwise the stored order.
+            seed: seed of these orders.
+            drop_last: drop what cannot be divided among the ranks.
+            num_replicas: number of ranks; None: that of torch.distributed when a pass begins, else
+                1.
+            rank: rank of this process; None: as for ``num_replicas``.
+            pad: repeat molecules or batches from the start of the epoch until all ranks have the
+                same number.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option is out of range, or ``pad`` and ``drop_last`` are combined.
+        """
         num_replicas = optional_positive("num_replicas", num_replicas)
         rank = None if rank is None else integer("rank", rank)
         if rank is not None and (rank < 0 or (num_replicas is not None and rank >= num_replicas)):
@@ -314,6 +352,31 @@ class ElasticSampler(Sampler[Item]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None}  # a copy starts its own passes
+
+
+class EpochSetter:
+    """Forwards ``set_epoch`` to a batch sampler.
+
+    Frameworks set the epoch of a loader only through ``loader.sampler`` and
+    ``loader.batch_sampler.sampler``.
+    """
+
+    def __init__(self, sampler: ElasticSampler[Any]) -> None:
+        self._sampler = sampler
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch of the next pass, unless Lightning overfits a few batches."""
+        if not is_overfitting():
+            self._sampler.set_epoch(epoch)
+
+
+class BatchSampler(ElasticSampler[list[int]]):
+    """Base of samplers of batches, which are lists of molecule numbers."""
+
+    @property
+    def sampler(self) -> EpochSetter:
+        """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
+        return EpochSetter(self)
 
 
 class Pass(Iterator[Item]):

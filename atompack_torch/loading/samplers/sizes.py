@@ -151,6 +151,26 @@ def atom_counts(source: Any) -> Any:
     return source
 
 
+def atoms_of_each(source: Any, hint: str = " of each molecule") -> NDArray[Any]:
+    """Returns the atoms of each molecule.
+
+    Args:
+        source: numbers of atoms, or a dataset that knows them.
+        hint: end of the message on a count.
+
+    Returns:
+        (n,) array.
+
+    Raises:
+        TypeError: the source has no numbers of atoms.
+        ValueError: the numbers are invalid.
+    """
+    counts = atom_counts(source)
+    if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
+        raise TypeError(f"n_atoms: a count alone does not tell the atoms{hint}")
+    return numbers("n_atoms", counts)
+
+
 def numbers(what: str, source: Any) -> NDArray[Any]:
     """Converts to an array of finite numbers of at least 0, without a copy where possible.
 
