@@ -10,6 +10,7 @@ _Array = np.ndarray[Any, Any]
 _Column = tuple[int, str, _Array | list[_Array | str | None], _Array | None]
 _Run = tuple[_Array, _Array, _Array, list[_Column], _Array | None]
 _ExtxyzLevel = Literal["molecule", "atom"]
+_ExtxyzRemark = Literal["plain comment", "unnamed words", "text of atoms", "none", "six numbers"]
 _ExtxyzKind = Literal["null", "flag", "integer", "real", "text"]
 # One array over the block; or one entry a frame: an array, str, list of str, None where absent.
 _ExtxyzValues = _Array | list[Any]
@@ -145,32 +146,9 @@ class MixtureSource(MoleculeSource):
 class JoinedSource(MoleculeSource):
     def __init__(self, molecules: MoleculeSource, extra: MoleculeSource) -> None: ...
 
-class ExtxyzReader:
-    def __init__(self, path: str, name: str) -> None: ...
-    def widen(self, level: _ExtxyzLevel, key: str, kind: _ExtxyzKind) -> None: ...
-    def next_block(
-        self, max_frames: int, max_bytes: int
-    ) -> (
-        tuple[
-            int,
-            _Array,
-            _Array,
-            _Array,
-            _Array,
-            _Array,
-            _Array,
-            list[tuple[_ExtxyzLevel, str, _ExtxyzValues, _Array]],
-            int,
-            int,
-        ]
-        | None
-    ): ...
-    @property
-    def bytes_read(self) -> int: ...
-    @property
-    def file_bytes(self) -> int: ...
-    @property
-    def ends_open(self) -> bool: ...
+class ExtxyzRemarks:
+    def __init__(self) -> None: ...
+    def take(self) -> dict[tuple[_ExtxyzRemark, str], list[int]]: ...
 
 class ParsedIndex:
     head_bytes: int
@@ -204,6 +182,7 @@ class FieldMap:
         masses: Sequence[float],
         keeps_nan: bool,
         ignored: Sequence[tuple[_ExtxyzLevel, str]],
+        is_exact: bool = False,
     ) -> None: ...
 
 class ExtxyzSource(MoleculeSource):
@@ -216,6 +195,7 @@ class ExtxyzSource(MoleculeSource):
         fields: FieldMap,
         access: str,
         populate: bool,
+        remarks: ExtxyzRemarks | None = None,
     ) -> None: ...
 
 class LmdbFile:
@@ -267,6 +247,7 @@ class ExtxyzScanner:
     def __init__(self, path: str, name: str, n_threads: int) -> None: ...
     def advance(self) -> bool: ...
     def finish(self, name: str, strict: bool) -> ParsedIndex: ...
+    def check(self, name: str, index: ParsedIndex) -> None: ...
     @property
     def bytes_read(self) -> int: ...
     @property

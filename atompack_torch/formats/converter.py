@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, of_batch
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import STRUCTURE, FieldSpec
@@ -202,10 +201,11 @@ def staged_folder(path: str, source: str) -> Iterator[Path]:
 # A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 4096
 BLOCK_ATOMS = 1 << 16
+_BLOCK_VALUES = 1 << 23  # of all fields, most of which most molecules may lack
 
 
 def readable(
-    read: Callable[[int, int], MoleculeBatch], first: int, last: int, report: Report
+    read: Callable[[int, int], Columns], first: int, last: int, report: Report
 ) -> Iterator[Columns]:
     """Yields a block of molecules in order; if reading the block fails, each molecule separately.
 
@@ -218,7 +218,7 @@ def readable(
         report: receives those that cannot be read.
     """
     try:
-        batch = read(first, last)
+        columns = read(first, last)
     except AtompackError as error:
         if last - first == 1:
             report.refuse(error)
@@ -226,11 +226,15 @@ def readable(
         for i in range(first, last):
             yield from readable(read, i, i + 1, report)
         return
-    yield of_batch(batch)
+    yield columns
 
 
 def blocks_of(
-    dataset: MoleculeDataset, report: Report, first: int, last: int | None = None
+    dataset: MoleculeDataset,
+    report: Report,
+    first: int,
+    last: int | None = None,
+    read: Callable[[int, int], Columns] | None = None,
 ) -> Iterator[Columns]:
     """Yields the molecules of a data set in blocks of bounded size, in order.
 
@@ -239,6 +243,7 @@ def blocks_of(
         report: receives molecules that cannot be read.
         first: number of the first molecule.
         last: one past the last molecule; None: all.
+        read: reads a block, given its bounds; None: all fields of its batch.
 
     Yields:
         Blocks of molecules.
@@ -248,11 +253,13 @@ def blocks_of(
     """
     n_atoms = dataset.n_atoms.numpy()  # reads the index
     ends = np.cumsum(n_atoms[:last])
+    most_rows = max(_BLOCK_VALUES // len(dataset.schema), 1) if len(ends) else 0
+    most_atoms, most = min(BLOCK_ATOMS, most_rows), min(BLOCK_STRUCTURES, most_rows)
     while first < len(ends):
         before = ends[first] - n_atoms[first]
-        by_atoms = int(np.searchsorted(ends, before + BLOCK_ATOMS, side="right"))
-        end = max(min(by_atoms, first + BLOCK_STRUCTURES), first + 1)
-        yield from readable(lambda i, j: dataset[i:j], first, end, report)
+        by_atoms = int(np.searchsorted(ends, before + most_atoms, side="right"))
+        end = max(min(by_atoms, first + most), first + 1)
+        yield from readable(read or (lambda i, j: of_batch(dataset[i:j])), first, end, report)
         first = end
 
 

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 
 from atompack_torch._native import LmdbFile
-from atompack_torch.batch.columns import Array, Columns
+from atompack_torch.batch.columns import Array, Columns, of_batch
 from atompack_torch.batch.conversions import Parts, atoms_of
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import AtompackError
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
 from atompack_torch.formats.aselmdb.json_arrays import array_text, number_texts
@@ -44,7 +43,7 @@ from atompack_torch.formats.converter import (
     readable,
     staged_folder,
 )
-from atompack_torch.formats.records import is_per_atom, records_of
+from atompack_torch.formats.records import VOIGT, is_per_atom, records_of
 from atompack_torch.formats.row_blocks import RowBlock, RowBlocks
 from atompack_torch.options import files_in
 from atompack_torch.publishing import published
@@ -58,7 +57,6 @@ _ROWS_APART = 4096  # rows that are read one by one, where one of them is damage
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
 # Labels that ASE keeps as results of a calculator.
 _RESULTS = ("energy", "forces", "stress", "charges")
-_VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, xy of a tensor
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -144,11 +142,11 @@ def _blocks(rows: RowBlocks, first: int, last: int, report: Report) -> Iterator[
                 ahead = executor.submit(rows.read, first, last) if is_more else None
                 for key, count in block.left_out.items():
                     report.skip(_shown_key(key), _why_left_out(key), count)
-                yield from readable(partial(_batch, block), 0, len(block), report)
+                yield from readable(partial(_columns, block), 0, len(block), report)
 
 
-def _batch(block: RowBlock, first: int, last: int) -> MoleculeBatch:
-    return block[first:last]
+def _columns(block: RowBlock, first: int, last: int) -> Columns:
+    return of_batch(block[first:last])
 
 
 def _example(files: list[Path]) -> Columns | None:
@@ -321,7 +319,7 @@ def _row_text(parts: Parts, row: Row, texts: Mapping[int, str]) -> str:
     if "energy" in results:
         results["energy"] = float(results["energy"])
     if "stress" in results:
-        results["stress"] = results["stress"][_VOIGT]
+        results["stress"] = results["stress"][VOIGT]
     texts_of_dicts = {"key_value_pairs": row.pairs, "data": row.data}
     fields = [_member(key, value, texts) for key, value in (entries | results).items()]
     fields.append(_member("mtime", time, texts))

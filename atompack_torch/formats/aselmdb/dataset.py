@@ -22,10 +22,10 @@ from atompack_torch.datasets.options import DTypes, Missing
 from atompack_torch.datasets.request import Transform
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.aselmdb.keys import fields_of_rows
-from atompack_torch.formats.extxyz.keys import FoundKey
+from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget
 from atompack_torch.formats.indexes import FileVersion, open_index
 from atompack_torch.formats.molecule_files import Access, FileOptions, RowSource
-from atompack_torch.formats.parsed_files import NativeTarget, ParsedFiles, local_paths
+from atompack_torch.formats.parsed_files import ParsedFiles, local_paths
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import PathLike, files_in, threads_or_cores
 

@@ -22,10 +22,15 @@ from atompack_torch.datasets.options import DTypes, Missing
 from atompack_torch.datasets.request import Transform
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.extxyz.decompressed_cache import plain_path
-from atompack_torch.formats.extxyz.keys import FoundKey, targets_of
+from atompack_torch.formats.extxyz.keys import (
+    FoundKey,
+    NativeTarget,
+    native_targets,
+    targets_of,
+)
 from atompack_torch.formats.indexes import FileVersion, open_index
 from atompack_torch.formats.molecule_files import Access, FileOptions, RowSource
-from atompack_torch.formats.parsed_files import NativeTarget, ParsedFiles, local_paths
+from atompack_torch.formats.parsed_files import ParsedFiles, local_paths
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import PathLike, checked_integer, files_in, threads_or_cores
 
@@ -170,16 +175,15 @@ class ExtxyzDataset(ParsedFiles):
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
         shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
-        targets = targets_of(shown, found, self._key_map, _Warnings())
-        natives: list[NativeTarget] = []
-        for field in found:
-            target = targets[field.level, field.key]
-            if field.level == "atom" and field.kind == "text":
-                warnings.warn(
-                    f"{shown}: column {field.key!r} left out: strings of atoms", stacklevel=5
-                )
-            natives.append((*field[:2], target.scope, target.key, *field[2:], target.from_momenta))
-        return natives
+        return native_targets(found, targets_of(shown, found, self._key_map, _Warnings()))
+
+    def _take_files(
+        self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
+    ) -> None:
+        super()._take_files(files, indexes, versions)
+        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
+        for key in dict.fromkeys(key for index in indexes for key in index.left_out):
+            warnings.warn(f"{shown}: column {key!r} left out: strings of atoms", stacklevel=4)
 
     def _open_file(
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap

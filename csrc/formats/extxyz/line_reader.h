@@ -26,6 +26,8 @@ class LineReader {
   std::optional<std::string_view> next();
 
   uint64_t file_bytes() const { return file_bytes_; }
+  // Continues with the bytes at this offset of the file.
+  void seek(uint64_t offset);
   // Skips lines without looking at them; false if the bytes end before.
   bool skip(int64_t n_lines);
 

@@ -56,6 +56,20 @@ TEST(FieldMap, ManyKeys) {
   EXPECT_THROW(FieldMap(targets, false, {}), UnsupportedFormatError);
 }
 
+TEST(FieldMap, FlagsAreIntegersUnlessTheyAreKept) {
+  const std::vector<Target> targets = {
+      {Level::molecule, "a", Scope::molecule_property, "a", Kind::flag, std::vector<int64_t>{}},
+      {Level::atom, "b", Scope::atom_property, "b", Kind::flag, std::vector<int64_t>{2}}};
+  const auto dtypes = [&](bool is_exact) {
+    const FieldMap map(targets, false, {}, false, is_exact);
+    std::vector<DType> found;  // of b, of a; pbc comes first
+    for (const FieldDeclaration& field : map.schema().fields) found.push_back(field.type.dtype);
+    return found;
+  };
+  EXPECT_EQ(dtypes(false), (std::vector{DType::boolean, DType::int32, DType::int64}));
+  EXPECT_EQ(dtypes(true), (std::vector{DType::boolean, DType::boolean, DType::boolean}));
+}
+
 class MoleculeBuilding : public ::testing::Test {
  protected:
   using Values = std::vector<std::pair<std::string, Array>>;
