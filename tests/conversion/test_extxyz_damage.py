@@ -44,6 +44,11 @@ DAMAGE = [
         "frame: expected 9223372036854775807 atom lines, got 8",
         24,
     ),
+    (
+        "2\na=1\nH 0 0 0\n1\na=2\nH 0 0 0\n1\na=3\nH 0 0 0\n",
+        "atom line: expected an element's symbol, got '1'",
+        14,
+    ),
     ("1\na=1\nH 0 0 zero\n", "atom line: expected a number, got 'zero' .*field 'pos'", 12),
     ("1\na=1\nH 0 0\n\n\n\n", "atom line: expected a number, got the end of the line", 11),
     ("1\na=1\nH 0 0 0x1\n", "atom line: expected a number, got '0x1'", 12),

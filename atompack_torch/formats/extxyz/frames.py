@@ -23,7 +23,7 @@ from atompack_torch.batch.columns import Array, Column, Columns, of_batch
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import Request
-from atompack_torch.fields import BUILTIN, PREFIXES
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, PREFIXES
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import blocks_of, example_of
 from atompack_torch.formats.extxyz.keys import FoundKey, Target, native_targets, targets_of
@@ -124,9 +124,9 @@ class _Molecules(MoleculeDataset):
         # Columns are in the order of the keys; velocities that were computed come last.
         order = [(BUILTIN, "pbc"), (BUILTIN, "cell")]
         order += [self._targets[field[:2]][:2] for field in found]
-        self._order = {field: i for i, field in enumerate(order)}
         if has_momenta:
-            self._order.pop((BUILTIN, "velocities"))
+            order += [(BUILTIN, "velocities"), (ATOM_PROPERTY, "velocities")]
+        self._order = {field: i for i, field in enumerate(order)}
 
     def _size(self) -> int:
         return len(self._index)
@@ -161,7 +161,7 @@ class _Molecules(MoleculeDataset):
                 six = stress[(rows[:, None], *VOIGT)]
                 stress[rows] = stress_of_six(six, self._report, is_voigt=key == "stress")
         there = [one for one in fields.values() if one.mask is None or one.mask.any()]
-        there.sort(key=lambda one: self._order.get(one[:2], len(self._order)))
+        there.sort(key=lambda one: self._order[one[:2]])
         elements = columns.atomic_numbers.astype(np.uint8)
         return Columns(columns.positions, elements, columns.ptr, there)
 

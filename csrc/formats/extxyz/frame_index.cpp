@@ -53,6 +53,11 @@ bool is_complete(const Group& group) {
   Atoms atoms;
   lines.seek(frame.offset);
   const FrameHead* const head = heads.next(lines);
+  const uint64_t begin = lines.next_offset();
+  if (head != nullptr && static_cast<uint64_t>(head->n_atoms) > max_atom_lines(lines, head->layout)) {
+    throw CorruptFileError(
+        cat("frame: expected ", head->n_atoms, " atom lines, got ", lines.file_bytes() - begin, " more bytes"), begin);
+  }
   if (head != nullptr) read_atoms(lines, *head, atoms);
   throw CorruptFileError(cat("frame: expected ", frame.n_atoms, " atom lines, got fewer"), lines.file_bytes());
 }
@@ -141,8 +146,13 @@ class FrameScanner::Impl {
   }
 
   FrameScan take() {
-    end_entry(result_.index.entries.size(), lines_.next_offset());
-    result_.index.ends_open = lines_.ends_open();
+    parsed::Index& index = result_.index;
+    end_entry(index.entries.size(), lines_.next_offset());
+    index.ends_open = lines_.ends_open();
+    // Wide columns that the atom lines do not have: reading the frame finds that.
+    for (parsed::IndexEntry& entry : index.entries) {
+      entry.record_bytes = std::min(entry.record_bytes, parsed::max_record_bytes(entry.bytes, index.max_ratio));
+    }
     FrameScan taken = std::move(result_);
     result_.damage = taken.damage;
     return taken;

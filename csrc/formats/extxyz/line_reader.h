@@ -20,9 +20,8 @@ class LineReader {
   // Lines of bytes that begin at this offset of their file. Keeps a view.
   LineReader(Bytes text, uint64_t offset);
 
-  // Returns a line without its end (
-  //  or \r
-  // ); nullopt after the last one. Valid until the next call.
+  // Returns a line without its line feed and a carriage return before it; nullopt after the last one. Valid until the
+  // next call.
   std::optional<std::string_view> next();
 
   uint64_t file_bytes() const { return file_bytes_; }

@@ -71,6 +71,16 @@ TEST(AtomLines, WordsWithoutColumn) {
             "--from ase, which drops the others (offset 41)");
 }
 
+TEST(AtomLines, MemoryIsThatOfTheLinesThereIsRoomFor) {
+  EXPECT_EQ(refused("9223372036854775807\n\nH 0 0 0\n"),
+            "frame: expected 9223372036854775807 atom lines, got 1 (offset 29)");
+  EXPECT_EQ(refused("2\nProperties=species:S:1:pos:R:3:x:R:1048572\nH 0 0 0\nH 0 0 0\n"),
+            "atom line: expected a number, got the end of the line (field 'x', offset 52)");
+  EXPECT_EQ(refused("3\n\nH 0 0 0\n1\nH 0 0 0\n"),
+            "atom line: expected an element's symbol, got '1' (field 'species', offset 11)");
+  EXPECT_EQ(read("2\n\nH 0 0 0\nH 0 0 0").numbers.size(), 2U);
+}
+
 TEST(AtomLines, Damage) {
   EXPECT_EQ(refused("2\n\nH 0 0 0.0000000\n"), "frame: expected 2 atom lines, got 1 (offset 19)");
   EXPECT_EQ(refused(one_atom("", "Q 0 0 0")),

@@ -59,6 +59,12 @@ TEST(FrameScanner, FindsFrames) {
   EXPECT_EQ(found.index.entries[2].place + found.index.entries[2].bytes, found.index.stamp.bytes);
 }
 
+TEST(FrameScanner, RecordsAreNoLargerThanTheTextJustifies) {
+  const FrameScan found = scan_of("1\nProperties=species:S:1:pos:R:3:x:R:1048572\nH 0 0 0\n");
+  ASSERT_EQ(found.index.entries.size(), 1U);
+  EXPECT_EQ(found.index.entries[0].record_bytes, parsed::max_record_bytes(found.index.entries[0].bytes, 1));
+}
+
 TEST(FrameScanner, ReportsDamage) {
   const auto message = [](const std::string& text) {
     const FrameScan found = scan_of(text);

@@ -108,6 +108,20 @@ TEST_F(MoleculeBuilding, StressOfSixAndNineNumbers) {
   EXPECT_THROW(built(map, {}, {{"stress", reals({1, 2}, {2})}}), FieldError);
 }
 
+TEST_F(MoleculeBuilding, ALabelOfAnotherShapeIsNamedAsItWasRead) {
+  const FieldMap map({{Level::molecule, "E", Scope::builtin, "energy", Kind::real, std::vector<int64_t>{}}}, false, {});
+  Array integers;
+  integers.kind = Kind::integer;
+  integers.shape = {2};
+  integers.integers = {1, 2};
+  try {
+    built(map, {}, {{"E", integers}});
+    FAIL() << "expected an error";
+  } catch (const FieldError& error) {
+    EXPECT_STREQ(error.what(), "energy: expected numbers of shape (), got int64 of shape (2,) (field 'E')");
+  }
+}
+
 TEST_F(MoleculeBuilding, Momenta) {
   const std::vector<double> masses = {kNan, 2, kNan, kNan, kNan, kNan, kNan, kNan, 16};
   const FieldMap map({{Level::atom, "momenta", Scope::builtin, "velocities", Kind::real, std::vector<int64_t>{3}, true},
