@@ -13,7 +13,7 @@ from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import check_regular_file
-from atompack_torch.batch.columns import Columns
+from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.formats import Format
@@ -175,11 +175,12 @@ def _blocks(path: str, dataset: Any, report: Report, first: int, last: int) -> I
         yield from readable(read, begin, min(begin + BLOCK_STRUCTURES, last), report)
 
 
-def _molecules(path: str, dataset: Any, first: int, last: int) -> MoleculeBatch:
+def _molecules(path: str, dataset: Any, first: int, last: int) -> Columns:
     try:
-        return MoleculeBatch.from_molecules([dataset[i] for i in range(first, last)])
+        batch = MoleculeBatch.from_molecules([dataset[i] for i in range(first, last)])
     except TypeError as error:  # something else than molecules
         raise FieldError(f"{path}: {error} (items {first} to {last - 1})") from None
+    return of_batch(batch)
 
 
 def target_format(path: _Path, name: str | None) -> Format:

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns, of_batch
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import AtompackError
@@ -203,10 +202,11 @@ def staged_folder(path: str, source: str) -> Iterator[Path]:
 # A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 4096
 BLOCK_ATOMS = 1 << 16
+_BLOCK_VALUES = 1 << 23  # of all fields, most of which most molecules may lack
 
 
 def readable(
-    read: Callable[[int, int], MoleculeBatch], first: int, last: int, report: Report
+    read: Callable[[int, int], Columns], first: int, last: int, report: Report
 ) -> Iterator[Columns]:
     """Yields a block of molecules in order; if reading the block fails, each molecule separately.
 
@@ -219,7 +219,7 @@ def readable(
         report: receives those that cannot be read.
     """
     try:
-        batch = read(first, last)
+        columns = read(first, last)
     except AtompackError as error:
         if last - first == 1:
             report.refuse(error)
@@ -227,11 +227,15 @@ def readable(
         for i in range(first, last):
             yield from readable(read, i, i + 1, report)
         return
-    yield of_batch(batch)
+    yield columns
 
 
 def blocks_of(
-    dataset: MoleculeDataset, report: Report, first: int, last: int | None = None
+    dataset: MoleculeDataset,
+    report: Report,
+    first: int,
+    last: int | None = None,
+    read: Callable[[int, int], Columns] | None = None,
 ) -> Iterator[Columns]:
     """Yields the molecules of a data set in blocks of bounded size, in order.
 
@@ -240,6 +244,7 @@ def blocks_of(
         report: receives molecules that cannot be read.
         first: number of the first molecule.
         last: one past the last molecule; None: all.
+        read: reads a block, given its bounds; None: all fields of its batch.
 
     Yields:
         Blocks of molecules.
@@ -248,8 +253,11 @@ def blocks_of(
         AtompackError: a molecule cannot be read, and the report does not skip it.
     """
     n_atoms = dataset.n_atoms.numpy()  # reads the index
-    for part in runs(n_atoms[:last], BLOCK_ATOMS, BLOCK_STRUCTURES, first):
-        yield from readable(lambda i, j: dataset[i:j], part.start, part.stop, report)
+    most_rows = max(_BLOCK_VALUES // len(dataset.schema), 1) if len(n_atoms) else 1
+    limits = min(BLOCK_ATOMS, most_rows), min(BLOCK_STRUCTURES, most_rows)
+    read = read or (lambda i, j: of_batch(dataset[i:j]))
+    for part in runs(n_atoms[:last], *limits, first):
+        yield from readable(read, part.start, part.stop, report)
 
 
 def example_of(dataset: MoleculeDataset) -> Columns | None:

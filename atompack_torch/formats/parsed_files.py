@@ -18,7 +18,7 @@ from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.fields import FileLevel
-from atompack_torch.formats.extxyz.keys import FoundKey, Kind, Shape
+from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget
 from atompack_torch.formats.indexes import FileVersion
 from atompack_torch.formats.molecule_files import MoleculeFiles
 from atompack_torch.options import PathLike, absolute_path, bytes_at, is_url
@@ -27,9 +27,6 @@ from atompack_torch.remote.files import RemoteFiles
 _KINDS: tuple[Kind, ...] = ("null", "flag", "integer", "real", "text")
 
 Self = TypeVar("Self", bound="ParsedFiles")
-
-# (level, key, scope, name, kind, shape, is_narrow, from_momenta), as the native core takes it.
-NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
 
 
 @dataclass(frozen=True)

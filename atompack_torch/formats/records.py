@@ -20,6 +20,9 @@ from atompack_torch.fields import (
 )
 from atompack_torch.formats.conversion_report import Report, described
 
+# ASE's xx, yy, zz, yz, xz, xy of a tensor: the indices of rows and of columns.
+VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])
+
 # A block is complete when it reaches either limit.
 BLOCK_STRUCTURES = 256
 BLOCK_ATOMS = 1 << 16

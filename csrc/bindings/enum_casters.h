@@ -14,6 +14,7 @@
 #include "codec/codec.h"
 #include "formats/atlas_shards/shard_list.h"
 #include "formats/atp/path_writer.h"
+#include "formats/extxyz/frame_source.h"
 #include "formats/parsed/array.h"
 #include "io/local_file.h"
 #include "model/molecule_source.h"
@@ -66,6 +67,17 @@ struct Choices<plan::OutputKind> {
                                                       {"lattice", Kind::lattice},
                                                       {"fractional_positions", Kind::fractional_positions},
                                                       {"constant", Kind::constant}}};
+};
+
+template <>
+struct Choices<extxyz::Remark> {
+  using Remark = extxyz::Remark;
+  static constexpr std::string_view kOption = "remark";
+  static constexpr std::array<Choice<Remark>, 5> kAll{{{"plain comment", Remark::plain_comment},
+                                                       {"unnamed words", Remark::unnamed_words},
+                                                       {"text of atoms", Remark::text_of_atoms},
+                                                       {"none", Remark::none},
+                                                       {"six numbers", Remark::six_numbers}}};
 };
 
 template <>
@@ -190,6 +202,8 @@ template <>
 struct type_caster<atompack::plan::Missing> : atompack::bindings::NamedCaster<atompack::plan::Missing> {};
 template <>
 struct type_caster<atompack::plan::OutputKind> : atompack::bindings::NamedCaster<atompack::plan::OutputKind> {};
+template <>
+struct type_caster<atompack::extxyz::Remark> : atompack::bindings::NamedCaster<atompack::extxyz::Remark> {};
 template <>
 struct type_caster<atompack::parsed::Kind> : atompack::bindings::NamedCaster<atompack::parsed::Kind> {};
 template <>

@@ -46,17 +46,24 @@ UniqueHandle<Scanner> start_scan(const Path& path, const Path& name, unsigned n_
   return in_file(name.bytes, [&] { return make_unique_handle<Scanner>(path.bytes, n_threads); });
 }
 
+// Throws the damage that ended the scan, if there is some, after the molecules of the index.
+void check_scan(Scanner& scanner, const Path& name, const Index& index) {
+  const std::exception_ptr damage = scanner.use([](extxyz::FrameScanner& s) { return s.damage(); });
+  if (damage == nullptr) return;
+  try {
+    std::rethrow_exception(damage);
+  } catch (DataError& error) {
+    error.in_file(name.bytes).at_molecule(static_cast<int64_t>(index.entries.size()));
+    throw;
+  }
+}
+
 // Throws the damage that ended the scan if `strict`, or if nothing can be read.
 SharedIndex finish_scan(Scanner& scanner, const Path& name, bool strict) {
   extxyz::FrameScan scan = scanner.use([](extxyz::FrameScanner& s) { return s.take(); });
   auto index = make_shared_handle<Index>(std::move(scan.index));
-  if (scan.damage == nullptr || (!strict && !scan.is_refused)) return index;
-  try {
-    std::rethrow_exception(scan.damage);
-  } catch (DataError& error) {
-    error.in_file(name.bytes).at_molecule(static_cast<int64_t>(index->entries.size()));
-    throw;
-  }
+  if (strict || scan.is_refused) check_scan(scanner, name, *index);
+  return index;
 }
 
 py::list fields_of(const parsed::Survey& survey) {
@@ -101,21 +108,24 @@ void copy_counts(const Index& index, uintptr_t address) {
 }
 
 std::shared_ptr<FieldMap> make_fields(const std::vector<PyTarget>& targets, bool has_cells, std::vector<double> masses,
-                                      bool keeps_nan, const std::vector<std::pair<Level, std::string>>& ignored) {
+                                      bool keeps_nan, const std::vector<std::pair<Level, std::string>>& ignored,
+                                      bool is_exact) {
   std::vector<Target> made;
   for (const auto& [level, key, scope, name, kind, shape, is_narrow, from_momenta] : targets) {
     made.push_back({level, key, scope, name, kind, shape, from_momenta, is_narrow});
   }
-  auto fields = make_shared_handle<FieldMap>(made, has_cells, std::move(masses), keeps_nan);
+  auto fields = make_shared_handle<FieldMap>(made, has_cells, std::move(masses), keeps_nan, is_exact);
   for (const auto& [level, key] : ignored) fields->ignore(level, key);
   return fields;
 }
 
 std::shared_ptr<extxyz::FrameSource> open_frame_source(const Path& path, const Path& name, const Version& version,
                                                        SharedIndex index, std::shared_ptr<FieldMap> fields,
-                                                       io::Access access, bool populate) {
+                                                       io::Access access, bool populate,
+                                                       std::shared_ptr<extxyz::Remarks> remarks) {
   return make_shared_handle<extxyz::FrameSource>(path.bytes, name.bytes, version_from(version), std::move(index),
-                                                 std::move(fields), extxyz::FrameOptions{access, populate});
+                                                 std::move(fields),
+                                                 extxyz::FrameOptions{access, populate, std::move(remarks)});
 }
 
 using LmdbScanner = Locked<lmdb::RowScanner>;
@@ -203,14 +213,18 @@ void bind_parsed(py::module_& module) {
       .def("copy_counts", unlocked(&copy_counts), py::arg("address"));
   py::class_<FieldMap, std::shared_ptr<FieldMap>>(module, "FieldMap")
       .def(py::init(unlocked(&make_fields)), py::arg("targets"), py::arg("has_cells"), py::arg("masses"),
-           py::arg("keeps_nan"), py::arg("ignored"));
+           py::arg("keeps_nan"), py::arg("ignored"), py::arg("is_exact") = false);
+  py::class_<extxyz::Remarks, std::shared_ptr<extxyz::Remarks>>(module, "ExtxyzRemarks")
+      .def(py::init<>())
+      .def("take", &extxyz::Remarks::take);
   py::class_<extxyz::FrameSource, MoleculeSource, std::shared_ptr<extxyz::FrameSource>>(module, "ExtxyzSource")
       .def(py::init(unlocked(&open_frame_source)), py::arg("path"), py::arg("name"), py::arg("version"),
-           py::arg("index"), py::arg("fields"), py::arg("access"), py::arg("populate"));
+           py::arg("index"), py::arg("fields"), py::arg("access"), py::arg("populate"), py::arg("remarks") = nullptr);
   py::class_<Scanner, UniqueHandle<Scanner>>(module, "ExtxyzScanner")
       .def(py::init(unlocked(&start_scan)), py::arg("path"), py::arg("name"), py::arg("n_threads"))
       .def("advance", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.advance(); }); })
       .def("finish", &finish_scan, py::arg("name"), py::arg("strict"))
+      .def("check", &check_scan, py::arg("name"), py::arg("index"))
       .def_property_readonly(
           "bytes_read", [](Scanner& self) { return self.use([](extxyz::FrameScanner& s) { return s.bytes_read(); }); })
       .def_property_readonly(

@@ -21,7 +21,6 @@ from reference.frames import NUMBERS, POSITIONS, Frame, frames_of, same
 import atompack_torch as apt
 from atompack_torch.batch.columns import of_batch
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.formats.extxyz import converter as extxyz
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
 ANY = st.floats()
@@ -150,12 +149,11 @@ def test_many_frames_are_as_ase_has_them(tmp_path: Path) -> None:
         images.append(atoms)
     path = tmp_path / "many.extxyz"
     ase.io.write(path, images)
-    got = read(path, max_frames=64)
+    got = read(path)
     expected = ase_frames(path)
     assert len(got) == len(expected) == 300
     for frame, atoms in zip(got, expected, strict=True):
         assert_as_ase(frame, atoms)
-    assert [len(b.ptr) - 1 for b in extxyz.Reader(path, max_frames=64)] == [64] * 4 + [44]
 
 
 # What both readers make of a value alike.
@@ -343,10 +341,10 @@ def test_keys_that_cannot_be(write: Callable[[str], Path]) -> None:
         ({"a": "cell"}, "cell: expected under its own key, got 'a'"),
     ):
         with pytest.raises(apt.FieldError, match=message):
-            extxyz.Reader(path, keys=keys)
+            read(path, keys=keys)
     for name in ("positions", "atomic_numbers", "n_atoms"):
         with pytest.raises(ValueError, match=f"key_map: 'a': expected a label .*, got {name!r}"):
-            extxyz.Reader(path, keys={"a": name})
+            read(path, keys={"a": name})
 
 
 def test_of_two_names_of_a_label_one_counts(write: Callable[[str], Path]) -> None:
@@ -357,11 +355,10 @@ def test_of_two_names_of_a_label_one_counts(write: Callable[[str], Path]) -> Non
 
 
 def test_a_key_has_one_type_in_all_frames(write: Callable[[str], Path]) -> None:
-    """Also where the first blocks have only the narrower one."""
     comments = ["r=1 i=1 t=5 v=1 name=1"] * 9
     comments += ['r=1.5 i=2 t=bulk v="1 2" name=1', "r=T i=T t=1.50 v=3 name=x"]
     path = write("".join(map(one_atom, comments)))
-    got = read(path, max_frames=4)
+    got = read(path)
     for key, kind in (("r", "f"), ("i", "i"), ("v", "i")):
         assert {f[MOLECULE_PROPERTY, key].dtype.kind for f in got} == {kind}, key
     assert [f[MOLECULE_PROPERTY, "r"] for f in got[8:]] == [1, 1.5, 1]
@@ -430,8 +427,33 @@ def test_text_of_atoms_is_reported(write: Callable[[str], Path], told: Told) -> 
     for frame in read(path, report=told):
         assert (ATOM_PROPERTY, "site") not in frame
     assert told.skipped == [("column 'site'", "text of atoms", 3)]
-    with pytest.warns(UserWarning, match="column 'site' left out: text of atoms"):
-        read(path)
+
+
+def test_text_of_some_atoms_leaves_the_numbers_of_others(
+    write: Callable[[str], Path], told: Told
+) -> None:
+    columns = "Properties=species:S:1:pos:R:3:site"
+    text = one_atom(f"{columns}:S:1", "H 0 0 0 a")
+    path = write(text + one_atom(f"{columns}:I:1", "H 0 0 0 5") + text)
+    got = [frame.get((ATOM_PROPERTY, "site")) for frame in read(path, report=told)]
+    assert [None if rows is None else rows.tolist() for rows in got] == [None, [5], None]
+    assert told.skipped == [("column 'site'", "text of atoms", 2)]
+    with pytest.warns(UserWarning, match="column 'site' left out: strings of atoms"):
+        dataset = apt.ExtxyzDataset(path, index=False)
+    assert dataset[1]["site"].tolist() == [5]
+
+
+def test_a_molecule_and_its_atoms_may_share_a_key(write: Callable[[str], Path]) -> None:
+    path = write(one_atom("q=1 Properties=species:S:1:pos:R:3:q:R:1", "H 0 0 0 2"))
+    [got] = read(path)
+    assert got[MOLECULE_PROPERTY, "q"] == 1
+    assert got[ATOM_PROPERTY, "q"].tolist() == [2]
+
+
+def test_none_among_strings_stays(write: Callable[[str], Path]) -> None:
+    path = write("".join(one_atom(f"a=1 {k}") for k in ("k=x", 'k="_JSON null"', "", "k=5")))
+    field = (MOLECULE_PROPERTY, "k")
+    assert [frame.get(field, "absent") for frame in read(path)] == ["x", None, "absent", "5"]
 
 
 def test_plain_xyz(write: Callable[[str], Path], told: Told) -> None:

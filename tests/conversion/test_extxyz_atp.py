@@ -11,7 +11,7 @@ import ase.io
 import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
-from reference.extxyz import Told, one_atom
+from reference.extxyz import Told, blocks, one_atom, read
 from reference.frames import Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
@@ -65,7 +65,7 @@ def test_it_is_what_comes_by_way_of_ase(tmp_path: Path) -> None:
     ase.io.write(source, images())
     with apt.AtpWriter(tmp_path / "ase.atp") as writer:
         writer.write(ase.io.read(source, ":"))
-    ours = stored(to_atp(tmp_path / "ours.atp", extxyz.Reader(source, max_frames=7)))
+    ours = stored(to_atp(tmp_path / "ours.atp", blocks(source)))
     theirs = stored(tmp_path / "ase.atp")
     assert len(ours) == len(theirs) == 40
     for got, expected in zip(ours, theirs, strict=True):
@@ -75,11 +75,11 @@ def test_it_is_what_comes_by_way_of_ase(tmp_path: Path) -> None:
 def test_there_and_back_again(tmp_path: Path) -> None:
     source = tmp_path / "x.extxyz"
     ase.io.write(source, images())
-    first = to_atp(tmp_path / "1.atp", extxyz.Reader(source))
+    first = to_atp(tmp_path / "1.atp", blocks(source))
     told = Told()
     dataset = apt.AtpDataset(first)
     extxyz.write(tmp_path / "2.extxyz", [dataset[:13], dataset[13:]], report=told)
-    second = to_atp(tmp_path / "2.atp", extxyz.Reader(tmp_path / "2.extxyz", report=told))
+    second = to_atp(tmp_path / "2.atp", blocks(tmp_path / "2.extxyz", report=told))
     assert told.skipped == told.notes == []
     for got, expected in zip(stored(second), stored(first), strict=True):
         assert_same(got, expected)
@@ -90,7 +90,7 @@ def test_a_key_of_several_types_is_held(tmp_path: Path) -> None:
     source = tmp_path / "x.extxyz"
     comments = ["a=1 b=1", "a=1.5 b=x", 'a=T b="1 2"']
     source.write_text("".join(map(one_atom, comments)))
-    frames = stored(to_atp(tmp_path / "x.atp", extxyz.Reader(source, max_frames=1)))
+    frames = stored(to_atp(tmp_path / "x.atp", blocks(source)))
     assert [f[MOLECULE_PROPERTY, "a"].item() for f in frames] == [1, 1.5, 1]
     assert [f[MOLECULE_PROPERTY, "b"] for f in frames] == ["1", "x", "1 2"]
 
@@ -104,7 +104,7 @@ def test_fixtures_survive(fixtures: Path, tmp_path: Path, name: str) -> None:
     told = Told()
     dataset = apt.AtpDataset(fixtures / f"{name}.atp")
     extxyz.write(tmp_path / "x.extxyz", [dataset[:]], report=told)
-    got = frames_of(extxyz.Reader(tmp_path / "x.extxyz", report=told))
+    got = read(tmp_path / "x.extxyz", report=told)
     assert told.skipped == []
     for frame, expected in zip(got, frames_of([of_batch(dataset[:])]), strict=True):
         if (BUILTIN, "pbc") not in expected:

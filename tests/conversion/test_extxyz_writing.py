@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from reference.extxyz import Told, one_atom
+from reference.extxyz import Told, one_atom, read
 from reference.frames import NUMBERS, POSITIONS, Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
@@ -65,7 +65,7 @@ def columns(*fields: Column, n_atoms: tuple[int, ...] = (1, 2)) -> Columns:
 def again(path: Path, block: Columns, **options: Any) -> list[Frame]:
     """The block, written and read."""
     extxyz.write(path, [block], mode="w", **options)
-    return frames_of(extxyz.Reader(path))
+    return read(path)
 
 
 @st.composite
@@ -313,7 +313,7 @@ def test_batches_are_written_too(tmp_path: Path) -> None:
     batch = apt.MoleculeBatch.from_molecules(molecules)
     path = tmp_path / "x.extxyz"
     extxyz.write(path, [batch])
-    first, second = frames_of(extxyz.Reader(path))
+    first, second = read(path)
     assert (first[BUILTIN, "energy"], first[MOLECULE_PROPERTY, "p"]) == (1.5, 3)
     assert (BUILTIN, "forces") not in first
     assert second[BUILTIN, "forces"].tolist() == [[1, 1, 1]]
@@ -349,7 +349,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     with extxyz.Writer(path) as writer:
         writer.write(columns())
         assert not path.exists()
-    assert writer.n_frames == len(frames_of(extxyz.Reader(path))) == 2
+    assert writer.n_frames == len(read(path)) == 2
     assert [*tmp_path.iterdir()] == [path]
     writer.close()
     with pytest.raises(FileExistsError):
@@ -359,7 +359,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         extxyz.write(path, [columns(), wrong], mode="w")
     assert [*tmp_path.iterdir()] == [path]
     assert extxyz.write(path, [columns()] * 3, mode="w") == 6
-    assert len(frames_of(extxyz.Reader(path))) == 6
+    assert len(read(path)) == 6
     assert [*tmp_path.iterdir()] == [path]
 
 

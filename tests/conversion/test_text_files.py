@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reference.extxyz import COLUMNS, one_atom
-from reference.frames import assert_same, frames_of
+from reference.extxyz import COLUMNS, one_atom, read
+from reference.frames import assert_same
 
 import atompack_torch as apt
 from atompack_torch.conversion import convert
@@ -60,8 +60,8 @@ def test_compressed_files(plain: Path, tmp_path: Path, suffix: str) -> None:
     assert_converted(tmp_path / "a.atp", report)
     assert report.bytes_read == source.stat().st_size
     assert extxyz.count(source) == 3000
-    frames = frames_of(extxyz.Reader(source))
-    for got, want in zip(frames, frames_of(extxyz.Reader(plain)), strict=True):
+    frames = read(source)
+    for got, want in zip(frames, read(plain), strict=True):
         assert_same(got, want)
 
 
@@ -181,4 +181,4 @@ def test_a_full_temporary_folder_is_named(plain: Path, monkeypatch: pytest.Monke
     full = Path("/dev/full").open("r+b", buffering=0)  # noqa: SIM115
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
     with pytest.raises(OSError, match="TMPDIR names another folder"):
-        extxyz.Reader(source)
+        read(source)

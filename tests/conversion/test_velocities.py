@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from ase.constraints import FixAtoms
 from reference.extxyz import COLUMNS, Told, one_atom, read
-from reference.frames import frames_of, same
+from reference.frames import same
 
 import atompack_torch as apt
 from atompack_torch.batch.columns import Column, Columns
@@ -98,7 +98,7 @@ def test_what_no_momenta_give_back_stays_velocities(tmp_path: Path) -> None:
     written = block([200, 92, 1, 8], values, masses)
     extxyz.write(path, [written], report=told)
     assert "ASE reads 0" in " ".join(told.notes)
-    assert [f[VELOCITIES].tolist() for f in frames_of(extxyz.Reader(path))] == [[v] for v in values]
+    assert [f[VELOCITIES].tolist() for f in read(path)] == [[v] for v in values]
     assert ase.io.read(path, "3").get_velocities().tolist() == [[7, 8, 9]]
 
 
@@ -107,7 +107,7 @@ def test_masses_may_be_flags(tmp_path: Path) -> None:
     masses = Column(ATOM_PROPERTY, "masses", np.array([True, False]), None)
     path = tmp_path / "x.extxyz"
     extxyz.write(path, [block([8, 8], [[1, 2, 3], [0, 0, 0]], masses)])
-    assert [f[VELOCITIES].tolist() for f in frames_of(extxyz.Reader(path))] == [
+    assert [f[VELOCITIES].tolist() for f in read(path)] == [
         [[1, 2, 3]],
         [[0, 0, 0]],
     ]
@@ -133,7 +133,7 @@ def test_the_last_digit_survives(tmp_path: Path) -> None:
     velocities = np.random.default_rng(0).normal(size=(50, 3))
     path = tmp_path / "x.extxyz"
     extxyz.write(path, [block([1] * 50, velocities)])
-    got = np.concatenate([f[VELOCITIES] for f in frames_of(extxyz.Reader(path))])
+    got = np.concatenate([f[VELOCITIES] for f in read(path)])
     assert same(got, velocities)
     assert "momenta:R:3:velocities:R:3" in path.read_text()
     assert "momenta:R:3\n" in path.read_text()  # most need it not

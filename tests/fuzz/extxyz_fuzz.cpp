@@ -1,80 +1,63 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "file_in_memory.h"
+#include "formats/extxyz/atom_lines.h"
 #include "formats/extxyz/formatter.h"
 #include "formats/extxyz/frame_index.h"
 #include "formats/extxyz/frame_source.h"
-#include "formats/extxyz/reader.h"
+#include "formats/extxyz/value.h"
 
 namespace atompack::fuzz {
 namespace {
 
 using extxyz::Array;
 using extxyz::ArrayView;
-using extxyz::Block;
 using extxyz::BlockView;
-using extxyz::Field;
 using extxyz::Kind;
 
-constexpr uint64_t kAnyBytes = uint64_t{1} << 40;
-
-// The frames before the damage, in one block; what is said of the damage, if there is some.
-struct Read {
-  std::vector<Block> blocks;
-  std::string damage;
+// One frame as its text has it.
+struct Frame {
+  extxyz::FrameHead head;
+  extxyz::Atoms atoms;
+  std::vector<Array> values;  // of the entries of the head
 };
 
-Read read_in_blocks(const std::string& path, int64_t max_frames) {
-  Read read;
-  extxyz::Reader reader(path);
+// The frames before the damage.
+std::vector<Frame> read_in_order(const std::string& path) {
+  std::vector<Frame> frames;
+  extxyz::LineReader lines(path);
+  extxyz::FrameHeadReader heads;
   try {
-    while (auto block = reader.next_block(max_frames, kAnyBytes)) read.blocks.push_back(std::move(*block));
-  } catch (const CorruptFileError& error) {
-    read.damage = error.what();
-  } catch (const UnsupportedFormatError& error) {
-    read.damage = error.what();
+    while (const extxyz::FrameHead* const head = heads.next(lines)) {
+      Frame frame{*head, {}, {}};
+      extxyz::read_atoms(lines, *head, frame.atoms);
+      for (const extxyz::Entry& entry : head->entries) extxyz::infer_value(entry, frame.values.emplace_back());
+      frames.push_back(std::move(frame));
+    }
+  } catch (const DataError&) {
+    return frames;
   }
-  if (!read.damage.empty()) {
-    require(read.damage.starts_with(path), "an error names the file");
-    require(read.damage.find("(molecule ") != std::string::npos, "an error names the frame");
-  }
-  return read;
+  return frames;
 }
 
-size_t product(const std::vector<int64_t>& shape) {
-  size_t n = 1;
-  for (const int64_t dim : shape) n *= static_cast<size_t>(dim);
-  return n;
-}
-
-void check_field(const Field& field, const Block& block) {
-  require(field.present.size() == static_cast<size_t>(block.size()), "present is (B,)");
-  const auto n_present = static_cast<size_t>(std::ranges::count(field.present, 1));
-  require(n_present > 0, "a field is there somewhere");
-  require(field.arrays.size() == (field.stacked ? 1 : n_present), "one array, or one for each frame that has it");
-  auto array = field.arrays.begin();
-  for (size_t i = 0; i < field.present.size() && !field.stacked; ++i) {
-    if (field.present[i] == 0) continue;
-    const auto rows = static_cast<size_t>(field.level == Level::atom ? block.ptr[i + 1] - block.ptr[i] : 1);
-    require(array->size() == rows * product(array->shape), "an array is as long as its shape says");
-    ++array;
+void check(const Frame& frame) {
+  const auto n = static_cast<size_t>(frame.head.n_atoms);
+  require(frame.atoms.positions.size() == 3 * n && frame.atoms.numbers.size() == n, "atoms are as many as the count");
+  for (size_t i = 0; i < frame.atoms.columns.size(); ++i) {
+    const Array& column = frame.atoms.columns[i];
+    if (!frame.atoms.is_field[i]) continue;
+    require(column.size() == n * extxyz::product(column.shape), "a column has a row for each atom");
   }
-  if (!field.stacked) return;
-  const size_t rows = field.level == Level::atom ? block.numbers.size() : field.present.size();
-  require(field.arrays[0].size() == rows * product(field.arrays[0].shape), "a stack has a row for each");
-}
-
-void check(const Block& block) {
-  const auto n = static_cast<size_t>(block.size());
-  require(block.ptr.size() == n + 1 && block.ptr.front() == 0, "ptr is (B + 1,)");
-  require(std::ranges::is_sorted(block.ptr), "ptr rises");
-  require(block.ptr.back() == std::ssize(block.numbers), "ptr ends at the last atom");
-  require(block.positions.size() == 3 * block.numbers.size(), "positions are (N, 3)");
-  require(block.lattices.size() == 9 * n && block.pbc.size() == 3 * n, "each frame has a lattice and flags");
-  for (const Field& field : block.fields) check_field(field, block);
+  for (const Array& value : frame.values) {
+    require(value.size() == extxyz::product(value.shape), "an array is as long as its shape says");
+  }
 }
 
 ArrayView view_of(const Array& array) {
@@ -84,33 +67,7 @@ ArrayView view_of(const Array& array) {
   return {array.kind, array.shape, data, array.kind == Kind::text ? array.texts[0] : std::string_view()};
 }
 
-extxyz::FieldView view_of(const Field& field) {
-  extxyz::FieldView view{field.level, field.key, field.present, field.stacked, {}};
-  const bool is_text = field.stacked && field.arrays[0].kind == Kind::text;
-  view.stacked = field.stacked && !is_text;
-  auto array = field.arrays.begin();
-  if (view.stacked) {
-    view.arrays.push_back(view_of(*array));
-    return view;
-  }
-  for (size_t i = 0; i < field.present.size(); ++i) {
-    if (is_text) {
-      view.arrays.push_back({Kind::text, {}, nullptr, array->texts[i]});
-    } else {
-      view.arrays.push_back(field.present[i] != 0 ? view_of(*array++) : ArrayView());
-    }
-  }
-  return view;
-}
-
-// Text of atoms is not written; nine numbers are what these two keys are read as.
-bool is_written(const Field& field) {
-  const bool is_text = field.level == Level::atom && field.arrays[0].kind == Kind::text;
-  const bool is_matrix = field.key == "stress" || field.key == "virial";
-  return !is_text && !(field.level == Level::molecule && is_matrix);
-}
-
-bool same_reals(const std::vector<double>& a, const std::vector<double>& b) {
+bool same_reals(std::span<const double> a, std::span<const double> b) {
   return std::ranges::equal(a, b, [](double x, double y) {
     return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y) || (std::isnan(x) && std::isnan(y));
   });
@@ -121,34 +78,49 @@ bool same_array(const Array& a, const Array& b) {
          same_reals(a.reals, b.reals) && a.texts == b.texts;
 }
 
-bool same_field(const Field& a, const Field& b) {
-  return a.level == b.level && a.key == b.key && a.present == b.present && a.stacked == b.stacked &&
-         std::ranges::equal(a.arrays, b.arrays, same_array);
+// Values by level and key, without strings of atoms, which are not written, and without matrices, which are written
+// as nine numbers.
+std::map<std::pair<Level, std::string>, const Array*> values_of(const Frame& frame) {
+  std::map<std::pair<Level, std::string>, const Array*> values;
+  for (size_t i = 0; i < frame.values.size(); ++i) {
+    const std::string& key = frame.head.entries[i].key;
+    if (key != "stress" && key != "virial") values[{Level::molecule, key}] = &frame.values[i];
+  }
+  for (size_t i = 0; i < frame.atoms.columns.size(); ++i) {
+    const Array& column = frame.atoms.columns[i];
+    if (frame.atoms.is_field[i] && column.kind != Kind::text) {
+      values[{Level::atom, frame.head.layout.columns[i].key}] = &column;
+    }
+  }
+  return values;
 }
 
 // What was read is written, and what was written is read as the same.
-void check_round_trip(Block block) {
+void check_round_trip(const Frame& frame) {
   static const FileInMemory file;
-  // Frames differ in what is text: such a column has no way out.
-  for (const Field& field : block.fields) {
-    const auto is_text = [](const Array& array) { return array.kind == Kind::text; };
-    const bool mixed = std::ranges::any_of(field.arrays, is_text) && !std::ranges::all_of(field.arrays, is_text);
-    if (field.level == Level::atom && mixed) return;
-  }
-  std::erase_if(block.fields, [](const Field& field) { return !is_written(field); });
-  const std::vector<int64_t> numbers(block.numbers.begin(), block.numbers.end());
-  const std::vector<uint8_t> all(static_cast<size_t>(block.size()), 1);
-  BlockView view{block.ptr, block.positions, numbers, block.lattices, block.has_lattice, block.pbc, all, {}};
-  for (const Field& field : block.fields) view.fields.push_back(view_of(field));
+  const auto values = values_of(frame);
+  const std::vector<int64_t> numbers(frame.atoms.numbers.begin(), frame.atoms.numbers.end());
+  const std::array<int64_t, 2> ptr = {0, frame.head.n_atoms};
+  const std::array<uint8_t, 1> has = {1}, has_lattice = {frame.head.lattice.has_value()};
+  const uint8_t periodic = has_lattice[0];
+  const auto lattice = frame.head.lattice.value_or(std::array<double, 9>());
+  const auto pbc = frame.head.pbc.value_or(std::array<uint8_t, 3>{periodic, periodic, periodic});
+  BlockView view{ptr, frame.atoms.positions, numbers, lattice, has_lattice, pbc, has, {}};
+  for (const auto& [place, array] : values)
+    view.fields.push_back({place.first, place.second, has, false, {view_of(*array)}});
   const std::string text = format_block(view);
-  const Read read = read_in_blocks(file.hold(std::as_bytes(std::span(text))), block.size());
-  require(read.damage.empty() && read.blocks.size() == 1, "what is written can be read");
-  const Block& again = read.blocks[0];
-  require(again.ptr == block.ptr && again.numbers == block.numbers, "atoms survive");
-  require(same_reals(again.positions, block.positions), "positions survive");
-  require(same_reals(again.lattices, block.lattices) && again.pbc == block.pbc, "the cell survives");
-  require(again.n_plain_comments == 0 && again.n_unnamed_words == 0, "everything has a name");
-  require(std::ranges::equal(again.fields, block.fields, same_field), "fields survive");
+  const std::vector<Frame> read = read_in_order(file.hold(std::as_bytes(std::span(text))));
+  require(read.size() == 1, "what is written can be read");
+  require(read[0].atoms.numbers == frame.atoms.numbers, "atoms survive");
+  require(same_reals(read[0].atoms.positions, frame.atoms.positions), "positions survive");
+  require(read[0].head.lattice.has_value() == frame.head.lattice.has_value(), "the cell survives");
+  require(!read[0].head.lattice || same_reals(*read[0].head.lattice, lattice), "the cell survives");
+  require(!read[0].head.comment_is_plain && !read[0].atoms.has_unnamed_words, "everything has a name");
+  const auto again = values_of(read[0]);
+  require(again.size() == values.size(), "fields survive");
+  for (const auto& [place, array] : values) {
+    require(again.contains(place) && same_array(*again.at(place), *array), "fields survive");
+  }
 }
 
 // Counts the values of a molecule.
@@ -173,30 +145,33 @@ std::shared_ptr<const parsed::FieldMap> all_fields(const parsed::Index& index) {
   return std::make_shared<parsed::FieldMap>(targets, index.survey.has_cells(), parsed::Masses());
 }
 
-// Frames read one by one are those read in order; returns their number before the first damage.
-int64_t check_source(const std::string& path, const std::vector<Block>& frames) {
+// Frames read by the index are those read in order.
+void check_source(const std::string& path, const std::vector<Frame>& frames) {
   extxyz::FrameScanner scanner(path, 1);
   while (scanner.advance()) continue;
   const auto index = std::make_shared<parsed::Index>(scanner.take().index);
   const parsed::Index decoded = parsed::decode_index(parsed::encode_index(*index));
   require(decoded.entries.size() == index->entries.size(), "an index survives");
+  require(index->entries.size() >= frames.size(), "a frame that can be read in order is found");
+  const auto remarks = std::make_shared<extxyz::Remarks>();
   const extxyz::FrameSource source(path, path, *io::version_of(path), index, all_fields(*index),
-                                   {.access = io::Access::read});
+                                   {.access = io::Access::read, .remarks = remarks});
   std::vector<std::byte> scratch;
-  int64_t n_sound = 0;
   for (int64_t i = 0; i < source.size(); ++i) {
     scratch.resize(static_cast<size_t>(source.extent(i).decoded_bytes));
     try {
       Counter counter;
       source.visit(i, source.decode(i, scratch), counter);
-      n_sound += n_sound == i ? 1 : 0;
-      require(i >= std::ssize(frames) || counter.n_atoms == std::ssize(frames[static_cast<size_t>(i)].numbers),
+      require(i >= std::ssize(frames) || counter.n_atoms == frames[static_cast<size_t>(i)].head.n_atoms,
               "frames have the same atoms");
-    } catch (const DataError&) {
+    } catch (const DataError& error) {
       require(i >= std::ssize(frames), "a frame that can be read in order can be read alone");
+      require(std::string_view(error.what()).starts_with(path), "an error names the file");
     }
   }
-  return n_sound;
+  for (const auto& [remark, molecules] : remarks->take()) {
+    require(!molecules.empty() && molecules.back() < source.size(), "a remark names a frame");
+  }
 }
 
 }  // namespace
@@ -204,17 +179,16 @@ int64_t check_source(const std::string& path, const std::vector<Block>& frames) 
 void read_extxyz(Bytes input) {
   static const FileInMemory file;
   const std::string& path = file.hold(input);
-  Read whole = read_in_blocks(path, int64_t{1} << 40);
-  const Read single = read_in_blocks(path, 1);
-  int64_t n_frames = 0;
-  for (const Block& block : whole.blocks) n_frames += block.size();
-  require(n_frames == std::ssize(single.blocks), "blocks do not change the frames");
-  require(whole.damage == single.damage, "blocks do not change the damage");
-  require(check_source(path, single.blocks) >= n_frames, "frames that can be read in order can be read alone");
-  for (const Block& block : single.blocks) check(block);
-  for (Block& block : whole.blocks) {
-    check(block);
-    check_round_trip(std::move(block));
+  std::vector<Frame> frames;
+  try {
+    frames = read_in_order(path);
+    check_source(path, frames);
+  } catch (const UnsupportedFormatError&) {  // UTF-16
+    require(frames.empty(), "a file is refused before it is read");
+  }
+  for (const Frame& frame : frames) {
+    check(frame);
+    check_round_trip(frame);
   }
 }
 

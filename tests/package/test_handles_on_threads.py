@@ -76,7 +76,7 @@ READERS = {
     "ArrayFileReader": lambda: native.ArrayFileReader(file, 1 << 30),
     "ShardReader": lambda: native.ShardReader(shards, None),
     "ExampleBatcher": example_batcher,
-    "ExtxyzReader": lambda: native.ExtxyzReader(text, text),
+    "ExtxyzScanner": lambda: native.ExtxyzScanner(text, text, 1),
 }
 WRITERS = {
     "AtpWriter": lambda: native.AtpWriter(new_path(), "x", None, 3),

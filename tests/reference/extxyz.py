@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reference.frames import Frame, frames_of
 
 import atompack_torch as apt
+from atompack_torch.batch.columns import Columns
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import SourceOptions
 from atompack_torch.formats.extxyz import converter as extxyz
 
 COLUMNS = "Properties=species:S:1:pos:R:3"
 
 
-class Told:
-    """A report that keeps what it is told."""
+class Told(Report):
+    """A report that lists what is skipped, in order."""
+
+    skipped: Any
 
     def __init__(self) -> None:
-        self.skipped: list[tuple[str, str, int]] = []
-        self.notes: list[str] = []
+        super().__init__()
+        self.skipped = []
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
         self.skipped.append((what, why, count))
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+
+def blocks(
+    path: Path, *, keys: Mapping[str, str] | None = None, report: Report | None = None
+) -> Iterator[Columns]:
+    """The blocks that a conversion reads."""
+    source = extxyz.open_source(str(path), SourceOptions("extxyz", keys or {}))
+    try:
+        yield from source.read(report or Report())
+    finally:
+        source.close()
 
 
 def read(path: Path, **options: Any) -> list[Frame]:
-    return frames_of(extxyz.Reader(path, **options))
+    return frames_of(blocks(path, **options))
 
 
 def read_or_message(path: Path) -> tuple[list[Frame], str | None]:

@@ -31,9 +31,8 @@ from atompack_torch._native import (
     LmdbRowReader,
     MoleculeSource,
 )
-from atompack_torch.batch.columns import Array, Columns
+from atompack_torch.batch.columns import Array, Columns, of_batch
 from atompack_torch.batch.conversions import Parts, atoms_of, masses_of
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import Request
 from atompack_torch.errors import AtompackError
@@ -53,7 +52,7 @@ from atompack_torch.formats.converter import (
     staged_folder,
 )
 from atompack_torch.formats.extxyz.keys import FoundKey
-from atompack_torch.formats.records import is_per_atom, records_of
+from atompack_torch.formats.records import VOIGT, is_per_atom, records_of
 from atompack_torch.options import files_in, threads_or_cores
 from atompack_torch.publishing import published
 
@@ -136,7 +135,6 @@ _ROWS_APART = 4096  # rows that are read one by one, where one of them is damage
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
 # Labels that ASE keeps as results of a calculator.
 _RESULTS = ("energy", "forces", "stress", "charges")
-_VOIGT = ([0, 1, 2, 1, 0, 0], [0, 1, 2, 2, 2, 1])  # ASE's xx, yy, zz, yz, xz, xy of a tensor
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -222,11 +220,11 @@ def _blocks(rows: RowBlocks, first: int, last: int, report: Report) -> Iterator[
                 ahead = executor.submit(rows.read, first, last) if is_more else None
                 for key, count in block.left_out.items():
                     report.skip(_shown_key(key), _why_left_out(key), count)
-                yield from readable(partial(_batch, block), 0, len(block), report)
+                yield from readable(partial(_columns, block), 0, len(block), report)
 
 
-def _batch(block: RowBlock, first: int, last: int) -> MoleculeBatch:
-    return block[first:last]
+def _columns(block: RowBlock, first: int, last: int) -> Columns:
+    return of_batch(block[first:last])
 
 
 def _example(files: list[Path]) -> Columns | None:
@@ -399,7 +397,7 @@ def _row_text(parts: Parts, row: Row, texts: Mapping[int, str]) -> str:
     if "energy" in results:
         results["energy"] = float(results["energy"])
     if "stress" in results:
-        results["stress"] = results["stress"][_VOIGT]
+        results["stress"] = results["stress"][VOIGT]
     texts_of_dicts = {"key_value_pairs": row.pairs, "data": row.data}
     fields = [_member(key, value, texts) for key, value in (entries | results).items()]
     fields.append(_member("mtime", time, texts))

@@ -19,14 +19,9 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.aselmdb.keys import fields_of_rows
-from atompack_torch.formats.extxyz.keys import FoundKey
+from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget
 from atompack_torch.formats.indexes import FileVersion, open_index
-from atompack_torch.formats.parsed_files import (
-    NativeTarget,
-    ParsedFiles,
-    ParsedOptions,
-    local_paths,
-)
+from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions, local_paths
 from atompack_torch.options import PathLike, files_in, threads_or_cores, with_fields
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.batch.columns import Columns
+from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
@@ -92,7 +92,7 @@ def read(path: _Path, report: Report, first: int = 0, last: int | None = None) -
         yield from readable(read_block, begin, min(begin + BLOCK_STRUCTURES, end), report)
 
 
-def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
+def _molecules(dataset: ShardDataset, first: int, last: int) -> Columns:
     try:
         batch = dataset.batch(range(first, last))
     except (KeyError, TypeError) as error:  # keys or types not allowed in a batch
@@ -102,7 +102,7 @@ def _molecules(dataset: ShardDataset, first: int, last: int) -> MoleculeBatch:
             f"{dataset.root}: expected dicts with positions and atomic_numbers, got others "
             f"(examples {first} to {last - 1})"
         )
-    return batch
+    return of_batch(batch)
 
 
 class Writer(ForwardingWriter):

@@ -20,14 +20,14 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.extxyz.decompressed_cache import plain_path
-from atompack_torch.formats.extxyz.keys import FoundKey, targets_of
-from atompack_torch.formats.indexes import FileVersion, open_index
-from atompack_torch.formats.parsed_files import (
+from atompack_torch.formats.extxyz.keys import (
+    FoundKey,
     NativeTarget,
-    ParsedFiles,
-    ParsedOptions,
-    local_paths,
+    native_targets,
+    targets_of,
 )
+from atompack_torch.formats.indexes import FileVersion, open_index
+from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions, local_paths
 from atompack_torch.options import (
     PathLike,
     checked_integer,
@@ -126,16 +126,15 @@ class ExtxyzDataset(ParsedFiles):
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
         shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
-        targets = targets_of(shown, found, self._key_map, _Warnings())
-        natives: list[NativeTarget] = []
-        for field in found:
-            target = targets[field.level, field.key]
-            if field.level == "atom" and field.kind == "text":
-                warnings.warn(
-                    f"{shown}: column {field.key!r} left out: strings of atoms", stacklevel=6
-                )
-            natives.append((*field[:2], target.scope, target.key, *field[2:], target.from_momenta))
-        return natives
+        return native_targets(found, targets_of(shown, found, self._key_map, _Warnings()))
+
+    def _take_files(
+        self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
+    ) -> None:
+        super()._take_files(files, indexes, versions)
+        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
+        for key in dict.fromkeys(key for index in indexes for key in index.left_out):
+            warnings.warn(f"{shown}: column {key!r} left out: strings of atoms", stacklevel=4)
 
     def _open_file(
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap

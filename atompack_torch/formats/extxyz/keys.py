@@ -31,8 +31,6 @@ LABELS: dict[FileLevel, dict[str, tuple[str, ...]]] = {
 }
 # Column of velocities times masses, ASE's convention; a column ``velocities`` takes precedence.
 MOMENTA = "momenta"
-# Nine numbers under these keys are a matrix in Fortran order, as in ASE.
-TRANSPOSED = frozenset({"stress", "virial"})
 SCOPES: dict[FileLevel, int] = {"molecule": MOLECULE_PROPERTY, "atom": ATOM_PROPERTY}
 
 # Other keys that readers treat specially: a property of that name gets a prefix.
@@ -50,6 +48,10 @@ NULL = "_JSON null"
 
 Kind = Literal["null", "flag", "integer", "real", "text"]
 Shape = tuple[int, ...]
+
+
+# (level, key, scope, name, kind, shape, is_narrow, from_momenta)
+NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
 
 
 class Report(Protocol):
@@ -78,9 +80,6 @@ class Target(NamedTuple):
     scope: int
     key: str
     from_momenta: bool = False
-    # Of a custom value: one string makes all of them strings; a number among arrays is an array.
-    kind: Kind = "real"
-    varies: bool = False
 
 
 def targets_of(
@@ -120,10 +119,18 @@ def targets_of(
     for place in by_place:
         targets.setdefault(place, Target(*_custom(*place)))
     _check_unique(path, targets)
-    return {
-        place: target._replace(kind=by_place[place].kind, varies=by_place[place].shape is None)
-        for place, target in targets.items()
-    }
+    return targets
+
+
+def native_targets(
+    found: Iterable[FoundKey], targets: Mapping[tuple[FileLevel, str], Target]
+) -> list[NativeTarget]:
+    """Returns the fields of all keys in the form that the native core expects."""
+    natives: list[NativeTarget] = []
+    for field in found:
+        scope, key, from_momenta = targets[field[:2]]
+        natives.append((*field[:2], scope, key, *field[2:], from_momenta))
+    return natives
 
 
 def _asked(path: str, place: tuple[FileLevel, str], name: str) -> Target:

@@ -1,8 +1,6 @@
-"""Conversion between velocities and ASE's momenta (velocities times masses) in extended XYZ."""
+"""Conversion of velocities to ASE's momenta (velocities times masses) for extended XYZ."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,48 +8,6 @@ from atompack_torch.batch.columns import Array, Column
 from atompack_torch.batch.conversions import are_same, masses_of, momenta_of
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN
 from atompack_torch.formats.extxyz.keys import MOMENTA, Report
-
-
-class Momenta(NamedTuple):
-    """Momenta of a block, as read.
-
-    Attributes:
-        values: (N, 3) float64, NaN where absent.
-        present: (B,) bool, True for frames that have momenta.
-    """
-
-    values: Array
-    present: Array
-
-    def joined(self, columns: list[Column], masses: Array, ptr: Array) -> list[Column]:
-        """Adds the velocities computed from the momenta to the columns of the block.
-
-        If a frame also has velocities and they agree, those are used, as they are free of rounding.
-        If they differ, they become an atom property, as in a conversion by ASE.
-
-        Args:
-            columns: the other columns, possibly with velocities.
-            masses: (N,) float64.
-            ptr: (B + 1,) int64.
-
-        Returns:
-            The columns with velocities.
-        """
-        with np.errstate(all="ignore"):  # masses of 0 or unknown elements: NaN or infinite
-            derived = self.values / masses[:, None]
-        given = next((c for c in columns if c[:2] == (BUILTIN, "velocities")), None)
-        if given is None:
-            return [*columns, Column(BUILTIN, "velocities", derived, _mask(self.present))]
-        own = np.ones(len(ptr) - 1, dtype=bool) if given.mask is None else given.mask
-        velocities = np.asarray(given.values, dtype=np.float64)
-        differ = own & self.present & (_sums(~are_same(velocities, derived), ptr) > 0)
-        rows = np.repeat(own & ~differ, np.diff(ptr))
-        merged = np.where(rows[:, None], velocities, derived)
-        columns = [column for column in columns if column is not given]
-        columns.append(Column(BUILTIN, "velocities", merged, _mask(own | self.present)))
-        if differ.any():
-            columns.append(Column(ATOM_PROPERTY, "velocities", velocities, _mask(differ)))
-        return columns
 
 
 def as_momenta(columns: list[Column], numbers: Array, ptr: Array, report: Report) -> list[Column]:
@@ -139,7 +95,3 @@ def _sums(flags: Array, ptr: Array) -> Array:
     """Counts the True rows of each molecule."""
     sums = np.concatenate([[0], np.cumsum(flags)])
     return np.asarray(sums[ptr[1:]] - sums[ptr[:-1]])
-
-
-def _mask(present: Array) -> Array | None:
-    return None if present.all() else present

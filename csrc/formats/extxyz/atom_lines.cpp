@@ -94,9 +94,9 @@ class AtomLine {
   const char *begin_, *at_, *end_;
 };
 
-Target reserve(const ColumnSpec& column, int64_t n_atoms, bool numbers_are_given, Array& rows) {
+Target reserve(const ColumnSpec& column, int64_t n_rows, bool numbers_are_given, Array& rows) {
   Target target{&column, column.role == Role::symbols && !numbers_are_given};
-  const auto n = static_cast<size_t>(n_atoms * column.width);
+  const auto n = static_cast<size_t>(n_rows * column.width);
   rows.reset(column.kind);
   rows.shape = column.shape();
   if (target.is_symbol) return target;
@@ -123,17 +123,16 @@ Target reserve(const ColumnSpec& column, int64_t n_atoms, bool numbers_are_given
   return target;
 }
 
-// FrameHeadReader has checked that the file has room for this many words.
-std::vector<Target> reserve_all(const FrameHead& head, Atoms& atoms) {
+std::vector<Target> reserve_all(const FrameHead& head, int64_t n_rows, Atoms& atoms) {
   const std::vector<ColumnSpec>& columns = head.layout.columns;
   const bool numbers_are_given = std::ranges::count(columns, Role::numbers, &ColumnSpec::role) > 0;
   atoms.columns.resize(columns.size());
   atoms.is_field.assign(columns.size(), false);
-  atoms.numbers.resize(static_cast<size_t>(head.n_atoms));
+  atoms.numbers.resize(static_cast<size_t>(n_rows));
   atoms.has_unnamed_words = false;
   std::vector<Target> targets;
   for (size_t i = 0; i < columns.size(); ++i) {
-    Target target = reserve(columns[i], head.n_atoms, numbers_are_given, atoms.columns[i]);
+    Target target = reserve(columns[i], n_rows, numbers_are_given, atoms.columns[i]);
     if (target.is_symbol) target.bytes = atoms.numbers.data();
     atoms.is_field[i] = columns[i].role == Role::field;
     targets.push_back(target);
@@ -189,8 +188,15 @@ void apply_roles(const FrameHead& head, std::span<const Target> targets, Atoms& 
 
 }  // namespace
 
+uint64_t max_atom_lines(const LineReader& lines, const Layout& layout) {
+  const uint64_t room = lines.file_bytes() - lines.next_offset() + 1;  // the last line may have no end
+  return room / static_cast<uint64_t>(2 * layout.n_words);
+}
+
 void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms) {
-  std::vector<Target> targets = reserve_all(head, atoms);
+  // Where more lines are claimed than there is room for, one up to the first that has none is too short.
+  const uint64_t n_rows = std::min(static_cast<uint64_t>(head.n_atoms), max_atom_lines(lines, head.layout) + 1);
+  std::vector<Target> targets = reserve_all(head, static_cast<int64_t>(n_rows), atoms);
   for (int64_t i = 0; i < head.n_atoms; ++i) {
     const std::optional<std::string_view> line = lines.next();
     if (!line) {

@@ -16,6 +16,9 @@ struct Atoms {
   bool has_unnamed_words = false;
 };
 
+// The most atom lines that the rest of the text can hold: each word takes a byte and a separator.
+uint64_t max_atom_lines(const LineReader& lines, const Layout& layout);
+
 // `atoms` keeps its memory from frame to frame. Throws CorruptFileError with offsets in the file.
 void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms);
 

@@ -19,7 +19,7 @@ struct ArrayView {
   std::string_view text;       // of kind text
 };
 
-// Like `Field` of block.h. Columns of atoms are never of kind text and have at most one dimension. Keys contain no line
+// One key at one level. Columns of atoms are never of kind text and have at most one dimension. Keys contain no line
 // break, those of columns no colon either.
 struct FieldView {
   Level level = Level::molecule;
@@ -40,7 +40,7 @@ struct BlockView {
   std::vector<FieldView> fields;
 };
 
-// A Reader reads back bitwise identical values.
+// Frames are read back with bitwise identical values.
 std::string format_block(const BlockView& block);
 
 }  // namespace atompack::extxyz

@@ -28,16 +28,6 @@ int64_t parse_count(std::string_view words, uint64_t offset) {
   throw CorruptFileError(cat("frame: expected the number of atoms, got ", excerpt(words)), offset);
 }
 
-// Rejects claims that the file is too short for: each word takes a byte and a separator.
-void check_room(const FrameHead& head, const LineReader& lines) {
-  const uint64_t room = lines.file_bytes() - lines.next_offset() + 1;
-  const auto line_bytes = static_cast<uint64_t>(2 * head.layout.n_words);
-  if (static_cast<uint64_t>(head.n_atoms) > room / line_bytes) {
-    throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", room - 1, " more bytes"),
-                           lines.next_offset());
-  }
-}
-
 [[noreturn]] void fail_value(const Entry& entry, std::string_view expected) {
   throw CorruptFileError(cat(entry.key, ": expected ", expected, ", got ", excerpt(entry.text)), entry.offset);
 }
@@ -105,7 +95,6 @@ const FrameHead* FrameHeadReader::next(LineReader& lines) {
   const std::optional<std::string_view> comment = lines.next();
   if (!comment) throw CorruptFileError("frame: expected a comment line, got the end of the file", lines.file_bytes());
   parse(*n_atoms, *comment, lines.line_offset());
-  check_room(head_, lines);
   return &head_;
 }
 

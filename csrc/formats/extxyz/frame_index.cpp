@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "formats/extxyz/atom_lines.h"
 #include "formats/extxyz/frame_head.h"
 #include "formats/extxyz/value.h"
 #include "formats/parsed/record.h"
@@ -46,6 +47,21 @@ bool is_complete(const Group& group) {
   return group.frames.size() >= kGroupFrames || group.comments.size() >= kGroupBytes;
 }
 
+// Reads a frame that has too few lines, to find out what is wrong with it.
+[[noreturn]] void fail_short_frame(LineReader& lines, const FoundFrame& frame) {
+  FrameHeadReader heads;
+  Atoms atoms;
+  lines.seek(frame.offset);
+  const FrameHead* const head = heads.next(lines);
+  const uint64_t begin = lines.next_offset();
+  if (head != nullptr && static_cast<uint64_t>(head->n_atoms) > max_atom_lines(lines, head->layout)) {
+    throw CorruptFileError(
+        cat("frame: expected ", head->n_atoms, " atom lines, got ", lines.file_bytes() - begin, " more bytes"), begin);
+  }
+  if (head != nullptr) read_atoms(lines, *head, atoms);
+  throw CorruptFileError(cat("frame: expected ", frame.n_atoms, " atom lines, got fewer"), lines.file_bytes());
+}
+
 // False at the end of the file.
 bool find_frame(LineReader& lines, Group& group) {
   const std::optional<int64_t> n_atoms = next_count(lines);
@@ -59,7 +75,7 @@ bool find_frame(LineReader& lines, Group& group) {
   frame.comment_end = group.comments.size();
   if (!lines.skip(*n_atoms)) {
     group.comments.resize(begin);
-    throw CorruptFileError(cat("frame: expected ", *n_atoms, " atom lines, got fewer"), lines.file_bytes());
+    fail_short_frame(lines, frame);
   }
   group.frames.push_back(frame);
   return true;
@@ -87,7 +103,9 @@ class FrameParser {
           parsed::field_bytes(std::max<uint64_t>(8 * std::max<size_t>(value_.size(), 9), entry.text.size()), kMaxRanks);
     }
     for (const ColumnSpec& column : head.layout.columns) {
-      if (column.role == Role::field) out.survey.add(Level::atom, column.key, column.kind, column.shape());
+      if (column.role != Role::field) continue;
+      out.survey.add(Level::atom, column.key, column.kind, column.shape());
+      if (column.kind == Kind::text) out.survey.leave_out(column.key);
     }
     if (head.lattice && std::ranges::any_of(*head.lattice, [](double x) { return x != 0; })) out.survey.set_has_cells();
     if (!out.entries.empty()) out.entries.back().bytes = frame.offset - out.entries.back().place;
@@ -128,10 +146,19 @@ class FrameScanner::Impl {
   }
 
   FrameScan take() {
-    end_entry(result_.index.entries.size(), lines_.next_offset());
-    result_.index.ends_open = lines_.ends_open();
-    return std::move(result_);
+    parsed::Index& index = result_.index;
+    end_entry(index.entries.size(), lines_.next_offset());
+    index.ends_open = lines_.ends_open();
+    // Wide columns that the atom lines do not have: reading the frame finds that.
+    for (parsed::IndexEntry& entry : index.entries) {
+      entry.record_bytes = std::min(entry.record_bytes, parsed::max_record_bytes(entry.bytes, index.max_ratio));
+    }
+    FrameScan taken = std::move(result_);
+    result_.damage = taken.damage;
+    return taken;
   }
+
+  std::exception_ptr damage() const { return result_.damage; }
 
   const LineReader& lines() const { return lines_; }
 
@@ -195,5 +222,6 @@ bool FrameScanner::advance() { return impl_->advance(); }
 uint64_t FrameScanner::bytes_read() const { return impl_->lines().next_offset(); }
 uint64_t FrameScanner::file_bytes() const { return impl_->lines().file_bytes(); }
 FrameScan FrameScanner::take() { return impl_->take(); }
+std::exception_ptr FrameScanner::damage() const { return impl_->damage(); }
 
 }  // namespace atompack::extxyz

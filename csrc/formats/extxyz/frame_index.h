@@ -29,6 +29,8 @@ class FrameScanner {
   uint64_t file_bytes() const;
   // Returns what was found, once.
   FrameScan take();
+  // The damage that ended the scan, also after take().
+  std::exception_ptr damage() const;
 
  private:
   class Impl;

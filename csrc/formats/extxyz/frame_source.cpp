@@ -24,18 +24,33 @@ struct FrameMemory {
 
 io::ByteRange range_of(const parsed::IndexEntry& entry) { return {entry.place, entry.bytes}; }
 
-void add_columns(const FrameHead& head, Atoms& atoms, const parsed::FieldMap& fields,
+// Remarks about one frame.
+class FrameRemarks {
+ public:
+  FrameRemarks(Remarks* remarks, int64_t index) : remarks_(remarks), index_(index) {}
+
+  void add(bool holds, Remark remark, const std::string& key = {}) const {
+    if (holds && remarks_ != nullptr) remarks_->add(remark, key, index_);
+  }
+
+ private:
+  Remarks* remarks_;
+  int64_t index_;
+};
+
+void add_columns(const FrameHead& head, Atoms& atoms, const parsed::FieldMap& fields, const FrameRemarks& remarks,
                  parsed::MoleculeBuilder& molecule) {
   size_t guess = 0;
   for (size_t i = 0; i < head.layout.columns.size(); ++i) {
     if (!atoms.is_field[i]) continue;
     const std::string& key = head.layout.columns[i].key;
     const parsed::FieldMap::Rule* const rule = fields.find(Level::atom, key, guess);
+    remarks.add(atoms.columns[i].kind == Kind::text, Remark::text_of_atoms, key);
     if (rule != nullptr) molecule.add_rows(*rule, key, atoms.columns[i]);
   }
 }
 
-void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fields,
+void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fields, const FrameRemarks& remarks,
                  parsed::MoleculeBuilder& molecule) {
   size_t guess = 0;
   for (const Entry& entry : head.entries) {
@@ -48,6 +63,9 @@ void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fi
       value.texts.emplace_back(without_mark(entry.text));
     }
     const bool is_null = value.kind == Kind::text && entry.text == kNull;
+    const bool is_label = rule->form == parsed::FieldMap::Form::label;
+    remarks.add(is_null, Remark::none, entry.key);
+    remarks.add(is_label && value.shape.size() == 1 && value.shape[0] == 6, Remark::six_numbers, entry.key);
     if (!is_null || rule->kind != Kind::text) molecule.add_value(*rule, entry.key, value);
   }
 }
@@ -57,7 +75,7 @@ void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fi
 FrameSource::FrameSource(const io::Location& location, std::string name, const io::FileVersion& version,
                          std::shared_ptr<const parsed::Index> index, std::shared_ptr<const parsed::FieldMap> fields,
                          const FrameOptions& options)
-    : name_(std::move(name)), index_(std::move(index)), fields_(std::move(fields)) {
+    : name_(std::move(name)), index_(std::move(index)), fields_(std::move(fields)), remarks_(options.remarks) {
   const auto file = io::open_file(location);
   if (file->version() != version) {
     throw IoError(ESTALE, "the file was changed since it was opened; refresh() reads it again", name_);
@@ -117,8 +135,11 @@ Bytes FrameSource::parse(int64_t index, std::span<std::byte> scratch) const {
   if (head->lattice) molecule.set_cell(*head->lattice);
   const auto periodic = static_cast<uint8_t>(head->lattice.has_value());
   molecule.set_pbc(head->pbc.value_or(std::array<uint8_t, 3>{periodic, periodic, periodic}));
-  add_columns(*head, memory.atoms, *fields_, molecule);
-  add_entries(*head, memory.value, *fields_, molecule);
+  const FrameRemarks remarks(remarks_.get(), index);
+  remarks.add(head->comment_is_plain, Remark::plain_comment);
+  remarks.add(memory.atoms.has_unnamed_words, Remark::unnamed_words);
+  add_columns(*head, memory.atoms, *fields_, remarks, molecule);
+  add_entries(*head, memory.value, *fields_, remarks, molecule);
   return molecule.finish();
 }
 

@@ -1,8 +1,12 @@
 // Frames of an extended XYZ file as molecules, parsed when they are read.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "formats/parsed/field_map.h"
 #include "formats/parsed/index.h"
@@ -11,9 +15,32 @@
 
 namespace atompack::extxyz {
 
+// What a conversion reports of a frame. none: the value None; six_numbers: of a stress.
+enum class Remark : uint8_t { plain_comment, unnamed_words, text_of_atoms, none, six_numbers };
+
+// Molecules of each remark about a key, or about a frame as a whole. Thread-safe.
+class Remarks {
+ public:
+  using Found = std::map<std::pair<Remark, std::string>, std::vector<int64_t>>;
+
+  void add(Remark remark, const std::string& key, int64_t index) {
+    const std::scoped_lock lock(mutex_);
+    found_[{remark, key}].push_back(index);
+  }
+  Found take() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(found_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  Found found_;
+};
+
 struct FrameOptions {
   io::Access access = io::Access::automatic;
   bool populate = false;
+  std::shared_ptr<Remarks> remarks;  // of all frames that are read; nullptr: of no interest
 };
 
 // Values are those that a conversion to .atp gives: positions and labels are float64, `pbc` is always present.
@@ -45,6 +72,7 @@ class FrameSource final : public MoleculeSource {
   std::string name_;
   std::shared_ptr<const parsed::Index> index_;
   std::shared_ptr<const parsed::FieldMap> fields_;
+  std::shared_ptr<Remarks> remarks_;
   std::unique_ptr<const io::ByteSource> file_;
 };
 

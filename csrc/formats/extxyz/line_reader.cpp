@@ -82,6 +82,11 @@ std::optional<std::string_view> LineReader::next() {
   return line;
 }
 
+void LineReader::seek(uint64_t offset) {
+  begin_ = end_ = 0;
+  read_offset_ = offset;
+}
+
 bool LineReader::skip(int64_t n_lines) {
   for (int64_t i = 0; i < n_lines; ++i) {
     const void* const found = begin_ < end_ ? std::memchr(data_ + begin_, '\n', end_ - begin_) : nullptr;

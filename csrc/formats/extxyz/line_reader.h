@@ -20,12 +20,13 @@ class LineReader {
   // Lines of bytes that begin at this offset of their file. Keeps a view.
   LineReader(Bytes text, uint64_t offset);
 
-  // Returns a line without its end (
-  //  or \r
-  // ); nullopt after the last one. Valid until the next call.
+  // Returns a line without its line feed and a carriage return before it; nullopt after the last one. Valid until the
+  // next call.
   std::optional<std::string_view> next();
 
   uint64_t file_bytes() const { return file_bytes_; }
+  // Continues with the bytes at this offset of the file.
+  void seek(uint64_t offset);
   // Skips lines without looking at them; false if the bytes end before.
   bool skip(int64_t n_lines);
 

@@ -56,8 +56,8 @@ bool is_near(double a, double b) {
 
 }  // namespace
 
-FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan)
-    : masses_(std::move(masses)), keeps_nan_(keeps_nan) {
+FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan, bool is_exact)
+    : masses_(std::move(masses)), keeps_nan_(keeps_nan), is_exact_(is_exact) {
   schema_.positions = DType::float64;
   const auto builtin = [](std::string_view key) {
     const BuiltinField& field = *find_builtin(key);
@@ -89,7 +89,7 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
     const bool is_label = rule.form == Form::label || rule.form == Form::text_label || rule.form == Form::momenta;
     const Scope scope = is_label ? Scope::builtin : rule.is_atoms ? Scope::atom_property : Scope::molecule_property;
     rule.field = number_of(scope, rule.name);
-    if (scope == Scope::molecule_property) rule.of_atoms = number_of(Scope::atom_property, rule.name);
+    if (scope == Scope::molecule_property && !is_exact_) rule.of_atoms = number_of(Scope::atom_property, rule.name);
   }
   cell_ = number_of(Scope::builtin, "cell");
   pbc_ = number_of(Scope::builtin, "pbc");
@@ -148,7 +148,8 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
     rule.form = Form::one_number;
   }
   rule.are_scalars = is_known && row_shape.rank() == 0 && !rule.is_atoms;
-  const DType dtype = stored_dtype(target, rule.are_scalars);
+  const bool are_booleans = is_exact_ && target.kind == Kind::flag;
+  const DType dtype = are_booleans ? DType::boolean : stored_dtype(target, rule.are_scalars);
   const bool is_large = row_shape.numel() > kMaxSlotBytes / static_cast<int64_t>(item_bytes(dtype));
   const bool varies = !is_known || is_large || is_tensor(row_shape, rule.is_atoms, dtype);
   declare(target.scope, target.name, number_type(target.level, dtype),
@@ -254,7 +255,9 @@ void MoleculeBuilder::add_numbers(const FieldMap::Rule& rule, const Array& array
       at = store_le(at, static_cast<float>(array.reals[k]));
     } else {
       const int64_t value = array.kind == Kind::flag ? int64_t{array.flags[k]} : array.integers[k];
-      at = dtype == DType::int64 ? store_le(at, value) : store_le(at, static_cast<int32_t>(value));
+      at = dtype == DType::int64   ? store_le(at, value)
+           : dtype == DType::int32 ? store_le(at, static_cast<int32_t>(value))
+                                   : store_le(at, static_cast<uint8_t>(value));
     }
   }
 }
@@ -263,19 +266,19 @@ void MoleculeBuilder::add_numbers(const FieldMap::Rule& rule, const Array& array
 void MoleculeBuilder::add_label(const FieldMap::Rule& rule, std::string_view key, Array& array) {
   const std::span<const int64_t> expected = find_builtin(rule.name)->row.dims();
   const std::vector<int64_t> shape = array.shape;
-  bool fits = array.kind == Kind::integer || array.kind == Kind::real;
-  if (fits) array.widen(Kind::real);
-  if (fits && rule.name == "stress" && (shape == std::vector<int64_t>{9} || shape == std::vector<int64_t>{6})) {
+  const bool are_numbers = array.kind == Kind::integer || array.kind == Kind::real;
+  const bool is_flat_stress = rule.name == "stress" && shape.size() == 1 && (shape[0] == 9 || shape[0] == 6);
+  if (!are_numbers || !(is_flat_stress || std::ranges::equal(shape, expected))) {
+    throw FieldError(cat(rule.name, ": expected numbers of shape ", Shape(expected), ", got ", describe(array, shape)))
+        .at_field(std::string(key));
+  }
+  array.widen(Kind::real);
+  if (is_flat_stress) {
     constexpr std::array<size_t, 9> kColumns = {0, 3, 6, 1, 4, 7, 2, 5, 8}, kVoigt = {0, 5, 4, 5, 1, 3, 4, 3, 2};
     std::array<double, 9> full;
     const auto& order = shape[0] == 9 ? kColumns : kVoigt;
     for (size_t i = 0; i < 9; ++i) full[i] = array.reals[order[i]];
     return put_label(rule.field, full, Shape{3, 3});
-  }
-  fits = fits && std::ranges::equal(shape, expected);
-  if (!fits) {
-    throw FieldError(cat(rule.name, ": expected numbers of shape ", Shape(expected), ", got ", describe(array, shape)))
-        .at_field(std::string(key));
   }
   if (rule.form == FieldMap::Form::momenta) {
     momenta_ = {&array, key};

@@ -51,9 +51,11 @@ class FieldMap {
     bool has_rows = false;        // a value of the molecule with a row for each atom
   };
 
-  // `has_cells`: any molecule has a cell. `keeps_nan`: labels that are NaN throughout are not missing. Throws
-  // FieldError if a target is no field.
-  FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan = false);
+  // `has_cells`: any molecule has a cell. `keeps_nan`: labels that are NaN throughout are not missing.
+  // `is_exact`: values stay that .atp files have no place for: flags are booleans, and a molecule may have a value
+  // under a key of its atoms. Throws FieldError if a target is no field.
+  FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan = false,
+           bool is_exact = false);
 
   const MoleculeSchema& schema() const { return schema_; }
   // Omits the values of a key.
@@ -82,7 +84,7 @@ class FieldMap {
   int32_t cell_ = -1, pbc_ = -1, velocities_ = -1, other_velocities_ = -1;
   bool has_momenta_ = false;
   Masses masses_;
-  bool keeps_nan_;
+  bool keeps_nan_, is_exact_;
 };
 
 // Builds the record of one molecule: rows of atoms first, then values. Labels that are NaN throughout are missing.

@@ -11,7 +11,7 @@ namespace atompack::parsed {
 namespace {
 
 constexpr std::array<char, 8> kIndexMagic = {'A', 'P', 'T', 'I', 'N', 'D', 'E', 'X'};
-constexpr uint32_t kIndexVersion = 1, kMaxIndexRatio = 4096;
+constexpr uint32_t kIndexVersion = 2, kMaxIndexRatio = 4096;
 constexpr size_t kEntryBytes = 32;
 static_assert(sizeof(IndexEntry) == kEntryBytes);
 

@@ -6,6 +6,15 @@
 
 namespace atompack::parsed {
 
+namespace {
+
+// Fields have no place for strings of atoms: where others of the key are numbers, those count.
+bool has_no_values(Level level, Kind kind) {
+  return kind == Kind::null || (level == Level::atom && kind == Kind::text);
+}
+
+}  // namespace
+
 void check_key_count(size_t count) {
   if (count > kMaxKeys)
     throw UnsupportedFormatError(cat("keys: expected at most ", kMaxKeys, " different ones, got more"));
@@ -26,8 +35,8 @@ SurveyedField& Survey::field_of(Level level, std::string_view key, Kind kind, st
 
 void Survey::add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow) {
   SurveyedField& field = field_of(level, key, kind, shape, is_narrow);
-  if (kind == Kind::null) return;
-  if (field.kind == Kind::null) {
+  if (has_no_values(level, kind)) return;
+  if (has_no_values(level, field.kind)) {
     field = {level, std::string(key), kind, std::vector<int64_t>(shape.begin(), shape.end()), is_narrow};
     return;
   }
@@ -39,7 +48,8 @@ void Survey::add(Level level, std::string_view key, Kind kind, std::span<const i
 void Survey::add(const Survey& next) {
   for (const SurveyedField& field : next.fields_) {
     add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()), field.is_narrow);
-    if (!field.shape && field.kind != Kind::null) fields_[places_.at({field.level, field.key})].shape.reset();
+    if (!field.shape && !has_no_values(field.level, field.kind))
+      fields_[places_.at({field.level, field.key})].shape.reset();
   }
   check_key_count(fields_.size());
   has_cells_ = has_cells_ || next.has_cells_;

@@ -85,14 +85,6 @@ TEST(FrameHead, KeysInLettersOfAnotherCase) {
   EXPECT_EQ(both.entries.size(), 1U);
 }
 
-TEST(FrameHead, AClaimedCountNeedsRoom) {
-  EXPECT_NO_THROW(head_of("2\n\nH 0 0 0\nH 0 0 0"));
-  EXPECT_NO_THROW(head_of("1\n\n1234567"));
-  EXPECT_EQ(refused_head("1\n\n123456"), "frame: expected 1 atom lines, got 6 more bytes (offset 3)");
-  EXPECT_EQ(refused_head("9223372036854775807\n\nH 0 0 0\n"),
-            "frame: expected 9223372036854775807 atom lines, got 8 more bytes (offset 21)");
-}
-
 TEST(FrameHead, RefusedCounts) {
   EXPECT_EQ(refused_head("H\n\n"), "frame: expected the number of atoms, got 'H' (offset 0)");
   EXPECT_EQ(refused_head("\n-1\n\n"), "frame: expected the number of atoms, got '-1' (offset 1)");

@@ -34,6 +34,9 @@ TEST(FrameScanner, JoinsTheFrames) {
   EXPECT_EQ(survey_of("0\nc=1\n0\nc=\"1 2\"\n"), "2 frames, c integer of shapes");
   EXPECT_EQ(survey_of("1\nProperties=Z:I:1:pos:R:3:q:I:2\n1 0 0 0 1 2\n0\nProperties=Z:I:1:pos:R:3:q:R:2\n"),
             "2 frames, atom q real of 1-d");
+  const std::string text = "1\nProperties=Z:I:1:pos:R:3:q:S:1\n1 0 0 0 x\n";
+  EXPECT_EQ(survey_of(text), "1 frames, atom q text");
+  EXPECT_EQ(survey_of(text + "1\nProperties=Z:I:1:pos:R:3:q:I:1\n1 0 0 0 1\n" + text), "3 frames, atom q integer");
 }
 
 TEST(FrameScanner, EndsAtDamage) {
@@ -56,6 +59,12 @@ TEST(FrameScanner, FindsFrames) {
   EXPECT_EQ(found.index.entries[2].place + found.index.entries[2].bytes, found.index.stamp.bytes);
 }
 
+TEST(FrameScanner, RecordsAreNoLargerThanTheTextJustifies) {
+  const FrameScan found = scan_of("1\nProperties=species:S:1:pos:R:3:x:R:1048572\nH 0 0 0\n");
+  ASSERT_EQ(found.index.entries.size(), 1U);
+  EXPECT_EQ(found.index.entries[0].record_bytes, parsed::max_record_bytes(found.index.entries[0].bytes, 1));
+}
+
 TEST(FrameScanner, ReportsDamage) {
   const auto message = [](const std::string& text) {
     const FrameScan found = scan_of(text);
@@ -66,9 +75,9 @@ TEST(FrameScanner, ReportsDamage) {
     }
   };
   EXPECT_EQ(message("0\na=1\nx\n"), "frame: expected the number of atoms, got 'x' (offset 6)");
-  EXPECT_EQ(message("2\na=1\nH 0 0 0\n"), "frame: expected 2 atom lines, got fewer (offset 14)");
+  EXPECT_EQ(message("2\na=1\nH 0 0 0\n"), "frame: expected 2 atom lines, got 8 more bytes (offset 6)");
   EXPECT_EQ(message("9000000000000000000\na=1\nH 0 0 0\n"),
-            "frame: expected 9000000000000000000 atom lines, got fewer (offset 32)");
+            "frame: expected 9000000000000000000 atom lines, got 8 more bytes (offset 24)");
   EXPECT_EQ(message("0\na=\"1\n"), "comment line: expected a closing \", got none (offset 4)");
   EXPECT_EQ(message("1\n"), "frame: expected a comment line, got the end of the file (offset 2)");
 }

@@ -56,6 +56,20 @@ TEST(FieldMap, ManyKeys) {
   EXPECT_THROW(FieldMap(targets, false, {}), UnsupportedFormatError);
 }
 
+TEST(FieldMap, FlagsAreIntegersUnlessTheyAreKept) {
+  const std::vector<Target> targets = {
+      {Level::molecule, "a", Scope::molecule_property, "a", Kind::flag, std::vector<int64_t>{}},
+      {Level::atom, "b", Scope::atom_property, "b", Kind::flag, std::vector<int64_t>{2}}};
+  const auto dtypes = [&](bool is_exact) {
+    const FieldMap map(targets, false, {}, false, is_exact);
+    std::vector<DType> found;  // of b, of a; pbc comes first
+    for (const FieldDeclaration& field : map.schema().fields) found.push_back(field.type.dtype);
+    return found;
+  };
+  EXPECT_EQ(dtypes(false), (std::vector{DType::boolean, DType::int32, DType::int64}));
+  EXPECT_EQ(dtypes(true), (std::vector{DType::boolean, DType::boolean, DType::boolean}));
+}
+
 class MoleculeBuilding : public ::testing::Test {
  protected:
   using Values = std::vector<std::pair<std::string, Array>>;
@@ -92,6 +106,20 @@ TEST_F(MoleculeBuilding, StressOfSixAndNineNumbers) {
   EXPECT_EQ(built(map, {}, {{"stress", reals({1, 2, 3, 4, 5, 6}, {6})}}), "2 atoms, stress(3, 3)=1");
   EXPECT_EQ(built(map, {}, {{"stress", reals({1, 2, 3, 4, 5, 6, 7, 8, 9}, {9})}}), "2 atoms, stress(3, 3)=1");
   EXPECT_THROW(built(map, {}, {{"stress", reals({1, 2}, {2})}}), FieldError);
+}
+
+TEST_F(MoleculeBuilding, ALabelOfAnotherShapeIsNamedAsItWasRead) {
+  const FieldMap map({{Level::molecule, "E", Scope::builtin, "energy", Kind::real, std::vector<int64_t>{}}}, false, {});
+  Array integers;
+  integers.kind = Kind::integer;
+  integers.shape = {2};
+  integers.integers = {1, 2};
+  try {
+    built(map, {}, {{"E", integers}});
+    FAIL() << "expected an error";
+  } catch (const FieldError& error) {
+    EXPECT_STREQ(error.what(), "energy: expected numbers of shape (), got int64 of shape (2,) (field 'E')");
+  }
 }
 
 TEST_F(MoleculeBuilding, Momenta) {
