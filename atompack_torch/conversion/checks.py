@@ -152,16 +152,13 @@ def _find_wrong_values(column: Column, ptr: Array, faults: dict[int, str]) -> No
         value = column.values[i]
         rows = int(ptr[i + 1] - ptr[i]) if is_per_atom(column) else None
         if value is None or isinstance(value, str):
-            fault = None if BUILTINS[column.key].dtype == _kind(value) else f"got {value!r:.40}"
-            fault = fault and f"{column.key}: expected {BUILTINS[column.key].dtype}, {fault}"
+            expected = BUILTINS[column.key].dtype
+            is_right = expected == ("none" if value is None else "string")
+            fault = None if is_right else f"{column.key}: expected {expected}, got {value!r:.40}"
         else:
             fault = _fault(column.key, value.dtype, value.shape, rows)
         if fault is not None:
             faults.setdefault(i, fault)
-
-
-def _kind(value: str | None) -> str:
-    return "none" if value is None else "string"
 
 
 def _fault(key: str, dtype: Any, shape: tuple[int, ...], rows: int | None) -> str | None:

@@ -209,14 +209,11 @@ class _Comparison:
         both = has[0] & has[1]
         if a is not None and b is not None and both.any():
             differs, largest = self._values(a, b, ptr, both)
-            self._note_dtypes(name, a, b)
+            if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
+                dtypes = str(a.values.dtype), str(b.values.dtype)
+                if dtypes[0] != dtypes[1]:
+                    self._found.setdefault(name, FieldDifference()).dtypes = dtypes
         self._add(name, has[0], has[1], differs & both, largest, numbers)
-
-    def _note_dtypes(self, name: str, a: Column, b: Column) -> None:
-        if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
-            dtypes = str(a.values.dtype), str(b.values.dtype)
-            if dtypes[0] != dtypes[1]:
-                self._found.setdefault(name, FieldDifference()).dtypes = dtypes
 
     def _values(self, a: Column, b: Column, ptr: Array, both: Array) -> tuple[Array, float]:
         """Returns which structures differ, (B,) bool, and the largest difference."""

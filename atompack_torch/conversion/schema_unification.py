@@ -274,7 +274,7 @@ class _Fitting:
                 rows = np.array([0, len(values[i])]) if self.per_atom else np.array([0, 1])
                 whole = values[i] if self.per_atom else values[i][None]
                 cast = self._cast(whole, rows, i)
-                values[i] = cast if self.per_atom else cast[0]
+                values[i] = cast if self.per_atom else cast[0, ...]
         values = [v if has else None for v, has in zip(values, self.mask.tolist(), strict=True)]
         if self.kind.form != "number":
             return values

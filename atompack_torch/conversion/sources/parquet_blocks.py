@@ -169,7 +169,9 @@ class BlockReader:
                 values = np.asarray(block.leaves[field.column].values).astype(str).tolist()
                 own = Column(*field.target, values, _or_none(block.leaves[field.column].present))
             elif field.kind == "string":
-                own = self._string(block, field)
+                found = block.leaves[field.column]
+                texts = found.values.to_pylist()
+                own = Column(*field.target, texts, _or_none(found.present))
             else:
                 prop = self._property(block, field)
                 if prop is None:
@@ -195,10 +197,6 @@ class BlockReader:
         if key == "stress" and not is_raw:
             values = stress_from_vasp(values, self._report, field.column)
         return Column(BUILTIN, key, values, _or_none(has))
-
-    def _string(self, block: _Block, field: Field) -> Column:
-        found = block.leaves[field.column]
-        return Column(*field.target, found.values.to_pylist(), _or_none(found.present))
 
     def _property(self, block: _Block, field: Field) -> Column | None:
         """Returns a numeric property; None if no structure has it."""
@@ -397,7 +395,7 @@ def leaves_of(array: pa.Array) -> Leaves:
         if not _is_list(array.type):
             break
         widths = _numpy(pc.fill_null(pc.list_value_length(array), 0)).astype(np.int64)
-        rows, offsets = offsets, _starts(widths)[offsets]
+        rows, offsets = offsets, np.concatenate([[0], np.cumsum(widths)])[offsets]
         counts = counts if depth else widths
         array = array.flatten()
         depth += 1
@@ -522,10 +520,6 @@ def _numpy(array: Any) -> Array:
         )
     values: Array = array.to_numpy(zero_copy_only=False)
     return values
-
-
-def _starts(lengths: Array) -> Array:
-    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _is_list(type_: Any) -> bool:

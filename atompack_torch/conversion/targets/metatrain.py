@@ -14,7 +14,6 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,17 +193,11 @@ class Writer:
         """Returns momenta (N, 3), with the masses of the structures or of the elements."""
         self._report.note("velocities: written as momenta, of ASE's masses unless it has own")
         own = next((c for c in columns.fields if c[:2] == (ATOM_PROPERTY, "masses")), None)
-        masses = masses_of(columns.atomic_numbers)
-        made = np.zeros((len(columns.positions), 3))
-        for i, (first, last) in enumerate(pairwise(columns.ptr.tolist())):
-            if own is not None and (own.mask is None or own.mask[i]):
-                is_stacked = isinstance(own.values, np.ndarray)
-                masses[first:last] = own.values[first:last] if is_stacked else own.values[i]
-            if velocities.mask is None or velocities.mask[i]:
-                is_stacked = isinstance(velocities.values, np.ndarray)
-                made[first:last] = (
-                    velocities.values[first:last] if is_stacked else velocities.values[i]
-                )
+        masses, made = masses_of(columns.atomic_numbers), np.zeros((len(columns.positions), 3))
+        counts = np.diff(columns.ptr)
+        if own is not None:
+            _put(masses, own.values, present(own, len(counts)), counts)
+        _put(made, velocities.values, present(velocities, len(counts)), counts)
         momenta: Array = made * masses[:, None]
         return momenta
 
@@ -248,11 +241,16 @@ def _filled(array: _Values, ptr: Array) -> Array:
     counts = np.diff(ptr) if info.is_of_atoms else np.ones(len(ptr) - 1, dtype=np.int64)
     if isinstance(values, np.ndarray) and mask.all():
         return values
+    made = np.full((int(counts.sum()), *info.shape), np.nan)
+    _put(made, values, mask, counts)
+    return made
+
+
+def _put(made: Array, values: Any, mask: Array, counts: Array) -> None:
+    """Puts the values of the structures that have them into an array of ``counts`` rows each."""
     rows = np.repeat(mask, counts)
-    made = np.full((len(rows), *info.shape), np.nan)
     if isinstance(values, np.ndarray):
         made[rows] = values[rows]
-    else:
+    elif mask.any():
         there = [value for value, has in zip(values, mask.tolist(), strict=True) if has]
-        made[rows] = np.concatenate([np.reshape(value, (-1, *info.shape)) for value in there])
-    return made
+        made[rows] = np.concatenate([np.reshape(value, (-1, *made.shape[1:])) for value in there])

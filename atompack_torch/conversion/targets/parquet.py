@@ -95,7 +95,9 @@ class Writer:
             Column(*NUMBERS, columns.atomic_numbers.astype(np.uint8)),
         ]
         if not self._group and self._file is None and not self._parts:
-            self._types[POSITIONS] = _typed(structure[0])
+            made = type_of(structure[0])
+            assert made is not None
+            self._types[POSITIONS] = made
         fields = [f for c in columns.fields if (f := self._learned(with_masked(c))) is not None]
         schema = self._schema()
         if self._group and self._group[0].schema != schema:
@@ -246,12 +248,6 @@ class Writer:
 
 def _arrow() -> Any:
     return importlib.import_module("pyarrow")
-
-
-def _typed(column: Column) -> ColumnType:
-    made = type_of(column)
-    assert made is not None
-    return made
 
 
 def _n_none(values: Any) -> int:
