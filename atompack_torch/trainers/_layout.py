@@ -187,7 +187,7 @@ def _open_renamed(data: Data, key_map: dict[str, str], options: dict[str, Any]) 
         asked["dtype"] = {stored.get(name, name): dtype for name, dtype in casts.items()}
     plain = open_dataset(data, **asked)
     if plain is not data and isinstance(plain, (ExtxyzDataset, AseLmdbDataset)):
-        return type(plain)(plain._path, key_map=key_map, **options)  # they convert types too
+        return type(plain)(plain.path, key_map=key_map, **options)  # they convert types too
     return renamed(plain, key_map) if key_map else plain
 
 

@@ -166,3 +166,20 @@ def test_wrong_code_is_found(tmp_path: Path) -> None:
     assert len(errors) == len(wrong)
     for error, kind in zip(errors, wrong.values(), strict=True):
         assert f'(expression has type "{kind}", variable has type "str")' in error
+
+
+def test_wrong_options_are_found(tmp_path: Path) -> None:
+    wrong = {
+        'apt.AtpDataset("a.atp", missing="some")': 'expected "Literal',
+        'apt.AtpDataset("a.atp", cache_features="all")': 'argument "cache_features"',
+        'apt.ExtxyzDataset("a.xyz", key_map=3)': 'expected "Mapping[str, str] | None"',
+        'apt.ExtxyzDataset(b"data")': 'expected "str | PathLike[str]',
+        'apt.TorchCacheDataset("a.h5", force_subset=0.5)': 'expected "ForceSubset | None"',
+        "apt.EqualSizeBatchSampler([1], 2, pad=True)": 'argument "pad"',
+        'apt.BucketBatchSampler([1], 2, seed="1")': 'expected "int"',
+    }
+    output = check(tmp_path, "\n".join(["import atompack_torch as apt", *wrong]) + "\n")
+    errors = [line for line in output.splitlines() if ": error: " in line]
+    assert len(errors) == len(wrong), output
+    for error, words in zip(errors, wrong.values(), strict=True):
+        assert words in error
