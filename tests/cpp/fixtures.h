@@ -3,10 +3,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace atompack::test {
+
+inline std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw InternalError(cat("no file ", path));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 // tests/fixtures of the repository, or the folder of the same layout that ATOMPACK_FIXTURES names.
 std::filesystem::path fixtures_root();

@@ -130,7 +130,7 @@ def test_an_absent_cell_is_zeros_in_shards(tmp_path: Path) -> None:
 
 def with_nan() -> list[apt.Molecule]:
     """Values as ANI-1x stores them: NaN where nothing was computed."""
-    properties = {"gap": NAN, "dipole": np.full(3, NAN), "count": 3}
+    properties = {"gap": NAN, "dipole": np.full(3, NAN), "count": -1}  # all bits set, as in a NaN
     return [
         molecule(2, energy=1.0, forces=np.ones((2, 3)), properties=properties),
         molecule(2, energy=NAN, forces=np.full((2, 3), NAN), properties={"gap": 2.0, "count": 1}),
@@ -138,6 +138,7 @@ def with_nan() -> list[apt.Molecule]:
             2,
             energy=3.0,
             forces=np.array([[NAN] * 3, [1, NAN, 3]]),
+            stress=np.full((3, 3), np.inf),
             properties={"gap": 1.0, "dipole": np.ones(3)},
             atom_properties={"magmom": np.full(2, NAN, "f4")},
         ),
@@ -155,6 +156,7 @@ def test_nan_throughout_is_missing(new_path: NewPath, codec: str) -> None:
         masks = {
             "energy": [True, False, True],
             "forces": [True, False, True],
+            "stress": [False, False, True],
             "gap": [False, True, True],
             "dipole": [False, False, True],
             "count": [True, True, False],

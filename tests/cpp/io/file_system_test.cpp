@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <iterator>
 
 #include "byte_string.h"
+#include "fixtures.h"
 #include "io/faulty_file_system.h"
 #include "io/file.h"
 #include "io/temporary_folder.h"
@@ -15,15 +15,11 @@ namespace atompack::io {
 namespace {
 
 using test::ByteString;
+using test::contents;
 using test::FaultyFileSystem;
 using test::Stopped;
 using test::TemporaryFolder;
 using Names = std::set<std::string>;
-
-std::string contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 TEST(FileSystem, NewFilesAreSeenOncePublished) {
   const TemporaryFolder folder;

@@ -11,12 +11,12 @@
 
 #include "fixtures.h"
 #include "formats/atlas_shards/reader.h"
-#include "formats/atlas_shards/tag.h"
 #include "formats/atlas_shards/writer.h"
 #include "io/eviction.h"
 #include "io/fake_store.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
+#include "serial/pickle/show.h"
 
 namespace atompack::atlas_shards {
 namespace {
@@ -34,7 +34,7 @@ std::vector<std::string> contents_of(const io::Location& root) {
     for (const Shard& shard : reader.shards()) found.push_back(cat(shard.name, ' ', shard.meta.stored_examples));
     for (uint64_t example = 0; example < reader.size(); ++example) {
       const Place place = reader.locate(example);
-      found.push_back(test::tag_of(reader.block(place.shard, place.block)->example(place.position)));
+      found.push_back(test::show(reader.block(place.shard, place.block)->example(place.position)));
     }
     found.push_back(reader.shard_sizes_warning().value_or(""));
   } catch (const std::exception& error) {

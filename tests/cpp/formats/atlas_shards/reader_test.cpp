@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -22,14 +21,10 @@ namespace atompack::atlas_shards {
 namespace {
 
 namespace fs = std::filesystem;
+using test::contents;
 
 std::string fixture(const std::string& name) {
   return (test::fixtures_root() / "atlas_shards" / "data" / name).string();
-}
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 void save(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
+#include "fixtures.h"
 #include "formats/array_file/layer/layer.h"
-#include "formats/array_file/npz.h"
 #include "formats/array_file/read/statistics.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store_state.h"

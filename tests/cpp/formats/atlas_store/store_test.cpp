@@ -11,7 +11,6 @@
 
 #include "fixtures.h"
 #include "formats/array_file/gathered.h"
-#include "formats/array_file/npz.h"
 #include "formats/atlas_store/scenario.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <limits>
 
-#include "formats/array_file/npz.h"
+#include "fixtures.h"
 #include "formats/array_file/write/writer.h"
 #include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/scenario.h"
@@ -58,41 +58,6 @@ TEST_F(AtlasWriter, CreatesNothingOverAStore) {
   EXPECT_THROW(Writer(folder_ / "no/such/folder", Mode::append), IoError);
 }
 
-TEST_F(AtlasWriter, WritesEveryForm) {
-  for (size_t i = 0; i < kFileNames.size(); ++i) {
-    const std::string path = folder_ / cat("store", i);
-    {
-      Writer writer(path, Mode::create, {.codec = codec::Codec::none, .form = static_cast<Form>(i)});
-      writer.create_dataset("d");
-      writer.define_array("d", numbers("t", 5));
-      put(writer, "d", "t", 0, {1, 2, 3, 4, 5});
-      writer.set_attribute("d", "at", TimestampValue{{1'500'000'000}, ""});
-      writer.flush();
-    }
-    Writer again(path, Mode::append);
-    put(again, "d", "t", 4, {50});
-    again.flush();
-    EXPECT_EQ(again.metadata().codec, codec::Codec::none);
-    EXPECT_EQ(state_of(path).dump(),
-              R"({"d":{"attributes":{"at":"1970-01-01T00:00:01.500Z"},"arrays":{"t":[1,2,3,4,50]}}})");
-    for (size_t j = 0; j < kFileNames.size(); ++j) EXPECT_EQ(fs::exists(path_of(path, static_cast<Form>(j))), i == j);
-  }
-}
-
-TEST_F(AtlasWriter, NothingIsSeenBeforeAFlush) {
-  Writer writer(store(), Mode::create);
-  writer.create_dataset("d");
-  writer.define_array("d", numbers("t", 2));
-  put(writer, "d", "t", 0, {1, 2});
-  EXPECT_EQ(state_of(store()), ordered_json::object());
-  std::vector<int32_t> pending(2);
-  writer.read("d", "t", {{0}, {2}}, std::as_writable_bytes(std::span(pending)));
-  EXPECT_EQ(pending, (std::vector<int32_t>{1, 2}));
-  writer.flush();
-  EXPECT_EQ(state_of(store())["d"]["arrays"]["t"].dump(), "[1,2]");
-  EXPECT_FALSE(fs::exists(intent_path(store())));
-}
-
 TEST_F(AtlasWriter, AFlushWithoutNewsWritesNothing) {
   Writer writer(store(), Mode::create);
   const Snapshot before = read_snapshot(store());
@@ -101,27 +66,6 @@ TEST_F(AtlasWriter, AFlushWithoutNewsWritesNothing) {
   writer.create_dataset("d");
   writer.flush();
   EXPECT_FALSE(is_current(store(), before));
-}
-
-TEST_F(AtlasWriter, RefusedCallsChangeNothing) {
-  Writer writer(store(), Mode::create);
-  writer.create_dataset("d");
-  writer.define_array("d", numbers("t", 2));
-  const std::string at = store() + ": ";
-  EXPECT_EQ(refused([&] { writer.create_dataset("d"); }),
-            at + "dataset: expected a new name, got one that exists (field 'd')");
-  EXPECT_EQ(refused([&] { writer.create_dataset("_d"); }),
-            at + "dataset name: expected a name that does not begin with '_', got '_d' (field '_d')");
-  EXPECT_EQ(refused([&] { writer.define_array("d", numbers("t", 2)); }),
-            at + "array: expected a new name, got one that exists (field 'd/t')");
-  EXPECT_EQ(refused([&] { writer.define_array("e", numbers("t", 2)); }), at + "no such dataset: 'e' (field 'e/t')");
-  EXPECT_EQ(refused([&] { put(writer, "d", "u", 0, {1}); }), at + "no such array (field 'd/u')");
-  EXPECT_EQ(refused([&] { writer.delete_array("d", "u"); }), at + "no such array (field 'd/u')");
-  EXPECT_EQ(refused([&] { writer.delete_dataset("e"); }), at + "no such dataset: 'e' (field 'e')");
-  EXPECT_NE(refused([&] { put(writer, "d", "t", 1, {1, 2}); }), "nothing was thrown");
-  EXPECT_NE(refused([&] { writer.define_array("d", numbers("h#", 2)); }), "nothing was thrown");
-  writer.flush();
-  EXPECT_EQ(state_of(store()).dump(), R"({"d":{"arrays":{"t":[-1,-1]}}})");
 }
 
 TEST_F(AtlasWriter, AttributesThatWouldNotComeBackAreRefused) {

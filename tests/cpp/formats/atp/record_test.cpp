@@ -180,21 +180,8 @@ TEST(RecordDecoder, TheTimeDoesNotGrowWithFieldsTimesSections) {
   EXPECT_LT(test::cpu_time() - start, std::chrono::seconds(3));  // milliseconds; many seconds if it did
 }
 
-using test::ByteString;
-using test::CollectingVisitor;
-using test::corrupt;
-using test::decoder_for;
-using test::EntryFields;
-using test::kAtom;
-using test::kBuiltin;
-using test::kMolecule;
-using test::only_field;
-using test::record;
-using test::section;
 using test::SeenField;
 using test::tensor;
-using test::text_of;
-using test::visit;
 
 struct Case {
   const char* name;

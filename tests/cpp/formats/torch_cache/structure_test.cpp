@@ -6,9 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "fixtures.h"
 #include "message_of.h"
 
 namespace atompack::torch_cache {
@@ -16,12 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::string_literals;
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error(cat("no file ", path));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+using test::contents;
 
 std::string hex(std::string_view text) {
   std::string shown;

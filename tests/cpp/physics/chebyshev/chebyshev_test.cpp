@@ -27,93 +27,8 @@ Found compute(const Chebyshev& descriptor, std::span<const double> positions, st
   return found;
 }
 
-// dG, (N, F, N, 3): the gradient of each feature of each atom.
-std::vector<double> gradients(const Chebyshev& descriptor, const Found& found, size_t n_atoms) {
-  const size_t n_radial = descriptor.n_radial(), n_angular = descriptor.n_angular(), n_plain = n_radial + n_angular;
-  std::vector<double> all(n_atoms * descriptor.n_features() * n_atoms * 3);
-  const auto add = [&](int64_t center, size_t feature, int64_t atom, const double* grad, double factor) {
-    for (size_t axis = 0; axis < 3; ++axis) {
-      const size_t row = static_cast<size_t>(center) * descriptor.n_features() + feature;
-      all[(row * n_atoms + static_cast<size_t>(atom)) * 3 + axis] += factor * grad[axis];
-    }
-  };
-  const LocalDerivatives& rows = found.derivatives;
-  for (size_t e = 0; e < rows.n_edges(); ++e) {
-    for (size_t n = 0; n < n_radial; ++n) {
-      const double* grad = &rows.radial_grads[(e * n_radial + n) * 3];
-      for (const auto& [atom, sign] : {std::pair(rows.radial_center[e], -1.0), {rows.radial_neighbor[e], 1.0}}) {
-        add(rows.radial_center[e], n, atom, grad, sign);
-        if (descriptor.multi()) add(rows.radial_center[e], n_plain + n, atom, grad, sign * rows.radial_spin[e]);
-      }
-    }
-  }
-  for (size_t t = 0; t < rows.n_triplets(); ++t) {
-    for (size_t n = 0; n < n_angular; ++n) {
-      const size_t place = (t * n_angular + n) * 3;
-      for (const auto& [atom, grads] : {std::pair(rows.angular_center[t], &rows.grads_i),
-                                        {rows.angular_j[t], &rows.grads_j},
-                                        {rows.angular_k[t], &rows.grads_k}}) {
-        const double* grad = &(*grads)[place];
-        add(rows.angular_center[t], n_radial + n, atom, grad, 1);
-        if (descriptor.multi()) {
-          add(rows.angular_center[t], n_plain + n_radial + n, atom, grad, rows.angular_spin[t]);
-        }
-      }
-    }
-  }
-  return all;
-}
-
-void expect_finite_differences(const Chebyshev& descriptor, std::vector<double> positions,
-                               const std::vector<int32_t>& species, const Lattice& lattice) {
-  constexpr double kStep = 1e-5;
-  const size_t n_atoms = species.size(), n = n_atoms * descriptor.n_features();
-  const auto exact = gradients(descriptor, compute(descriptor, positions, species, lattice), n_atoms);
-  for (size_t x = 0; x < positions.size(); ++x) {
-    const double here = positions[x];
-    positions[x] = here + kStep;
-    const auto above = compute(descriptor, positions, species, lattice).features;
-    positions[x] = here - kStep;
-    const auto below = compute(descriptor, positions, species, lattice).features;
-    positions[x] = here;
-    for (size_t f = 0; f < n; ++f) {
-      EXPECT_NEAR(exact[f * n_atoms * 3 + x], (above[f] - below[f]) / (2 * kStep), 2e-8) << "feature " << f;
-    }
-  }
-}
-
 const std::vector<double> kWater{0, 0, 0.11779, 0, 0.75545, -0.47116, 0, -0.75545, -0.47116};
 const std::vector<int32_t> kWaterSpecies{0, 1, 1};
-
-TEST(Chebyshev, MeetsTheWorkedExample) {
-  const Chebyshev descriptor({{"O", "H"}, 2, 4.0, 1, 1.5});
-  const Found found = compute(descriptor, kWater, kWaterSpecies);
-  const std::vector<double> oxygen{1.730098253882, -0.901470226038, -0.790673493919, 0.083581702999, -0.020389954835,
-                                   1.730098253882, -0.901470226038, -0.790673493919, 0.083581702999, -0.020389954835};
-  const std::vector<double> hydrogen{1.552429287526,  -0.618833931290, -1.000499775528, 0, 0,
-                                     -0.177668966356, 0.282636294748,  -0.209826281610, 0, 0};
-  ASSERT_EQ(found.features.size(), 30u);
-  for (size_t f = 0; f < 10; ++f) {
-    EXPECT_NEAR(found.features[f], oxygen[f], 1e-12);
-    EXPECT_NEAR(found.features[10 + f], hydrogen[f], 1e-12);
-    EXPECT_NEAR(found.features[20 + f], hydrogen[f], 1e-12);
-  }
-  const LocalDerivatives& rows = found.derivatives;
-  EXPECT_EQ(rows.radial_center, (std::vector<int64_t>{0, 0, 1, 1, 2, 2}));
-  EXPECT_EQ(rows.radial_neighbor, (std::vector<int64_t>{1, 2, 0, 2, 0, 1}));
-  EXPECT_EQ(rows.radial_spin, (std::vector<double>{1, 1, -1, 1, -1, 1}));
-  EXPECT_EQ(rows.angular_spin, std::vector<double>{1});
-  const std::vector<double> edge{0, -0.2116337832, 0.1649900279, 0, 0.4513846087, -0.3519001460,
-                                 0, -0.6142297895, 0.4788545033};
-  const std::vector<double> j{0, -0.2164869057, 0.1687735298, 0, 0.0007855403, -0.1079080161};
-  const std::vector<double> k{0, 0.2164869057, 0.1687735298, 0, -0.0007855403, -0.1079080161};
-  for (size_t i = 0; i < edge.size(); ++i) EXPECT_NEAR(rows.radial_grads[i], edge[i], 1e-10);
-  for (size_t i = 0; i < j.size(); ++i) {
-    EXPECT_NEAR(rows.grads_j[i], j[i], 1e-10);
-    EXPECT_NEAR(rows.grads_k[i], k[i], 1e-10);
-    EXPECT_NEAR(rows.grads_i[i], -(j[i] + k[i]), 1e-9);
-  }
-}
 
 TEST(Chebyshev, NumbersSpeciesAroundZero) {
   const auto spins = [](std::vector<std::string> species) {
@@ -124,22 +39,6 @@ TEST(Chebyshev, NumbersSpeciesAroundZero) {
   EXPECT_EQ(spins({"a", "b", "c"}), (std::vector<double>{-1, 0, 1}));
   EXPECT_EQ(spins({"a", "b", "c", "d"}), (std::vector<double>{-2, -1, 1, 2}));
   EXPECT_EQ(spins({"a", "b", "c", "d", "e"}), (std::vector<double>{-2, -1, 0, 1, 2}));
-}
-
-TEST(Chebyshev, DerivativesAreThoseOfItsFeatures) {
-  std::mt19937 random(7);
-  std::uniform_real_distribution<double> uniform(0, 1);
-  std::vector<double> positions;
-  for (int i = 0; i < 18; ++i) positions.push_back(4 * uniform(random));
-  const std::vector<int32_t> species{0, 1, 2, 1, 0, 2};
-  const Lattice skewed({{{4.2, 0, 0}, {0.9, 3.9, 0}, {-0.6, 0.7, 4.4}}}, kAll);
-  const Lattice slab({{{4.2, 0, 0}, {0.9, 3.9, 0}, {0, 0, 9}}}, {true, true, false});
-  for (const Lattice& lattice : {kOpen, skewed, slab}) {
-    expect_finite_differences(Chebyshev({{"a", "b", "c"}, 4, 4.1, 3, 3.3}), positions, species, lattice);
-  }
-  const Chebyshev wide_angles({{"a", "b", "c"}, 3, 2.5, 3, 3.5});
-  expect_finite_differences(wide_angles, positions, species, skewed);
-  expect_finite_differences(Chebyshev({{"a"}, 3, 3.0, 4, 3.0, 0.0}), positions, std::vector<int32_t>(6), skewed);
 }
 
 TEST(Chebyshev, CountsTheImagesOfALoneAtom) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cpu_time.h"
 #include "physics/neighbors/periodicity.h"
 
 namespace atompack::physics {
@@ -102,113 +100,6 @@ TEST(Neighbors, EqualTheSlowSearch) {
   }
 }
 
-// Among them atoms many cells away from the others, and cells of which the cutoff covers many.
-TEST(Neighbors, OfUnwrappedAtomsEqualTheSlowSearch) {
-  const Matrix3 skewed{{{3, 0, 0}, {1.5, 3.2, 0}, {-1, -1.5, 2.8}}};
-  std::vector<double> positions = random_positions(9, 4);
-  const Vector3 away{-4 * 3 + 3 * 1.5, 3 * 3.2, 0};
-  for (size_t d = 0; d < 3; ++d) positions[d] += away[d];
-  for (int mask = 0; mask < 8; ++mask) {
-    const std::array periodic{(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0};
-    const PairList pairs = pairs_of({.cutoff = 4.3}, positions, Lattice(skewed, periodic));
-    EXPECT_EQ(as_set(pairs), slowly(positions, skewed, periodic, 4.3, 14)) << mask;
-  }
-}
-
-// More atoms than one box holds, in cells of any shape.
-TEST(Neighbors, OfManyAtomsEqualTheSlowSearch) {
-  const Matrix3 needle{{{3, 0, 0}, {0.4, 4, 0}, {0, 0, 90}}}, plate{{{40, 0, 0}, {0, 2, 0}, {9, 0, 50}}};
-  for (const auto& periodic : {kNone, kAll, std::array{false, true, false}}) {
-    for (const Matrix3& cell : {cube(15), needle, plate}) {
-      std::vector<double> positions = random_positions(150, 1);
-      for (size_t k = 0; k < positions.size(); k += 3) {
-        const Vector3 f{positions[k], positions[k + 1], positions[k + 2]};
-        for (size_t d = 0; d < 3; ++d) positions[k + d] = f[0] * cell[0][d] + f[1] * cell[1][d] + f[2] * cell[2][d];
-      }
-      EXPECT_EQ(as_set(pairs_of({.cutoff = 2.9}, positions, Lattice(cell, periodic))),
-                slowly(positions, cell, periodic, 2.9, 2));
-    }
-  }
-}
-
-TEST(Neighbors, VectorsAreEvaluatedInOrder) {
-  const Matrix3 cell{{{4.1, 0.3, 0.2}, {1.7, 3.9, 0.1}, {-1.3, 0.7, 4.3}}};
-  const std::vector<double> positions = random_positions(12, 11);
-  const PairList pairs = pairs_of({.cutoff = 4.5, .vectors = true}, positions, Lattice(cell, kAll));
-  EXPECT_GT(pairs.size(), 100U);
-  ASSERT_EQ(pairs.vectors.size(), pairs.size());
-  for (size_t k = 0; k < pairs.size(); ++k) {
-    const auto& s = pairs.shifts[k].cells;
-    for (size_t d = 0; d < 3; ++d) {
-      const double cells = s[0] * cell[0][d] + s[1] * cell[1][d] + s[2] * cell[2][d];
-      EXPECT_EQ(pairs.vectors[k].xyz[d], positions[3 * pairs.j[k] + d] - positions[3 * pairs.i[k] + d] + cells);
-    }
-  }
-}
-
-TEST(Neighbors, AreCloserThanTheCutoff) {
-  const std::vector<double> positions{0, 0, 0, 1, 0, 0};
-  EXPECT_EQ(pairs_of({.cutoff = 1}, positions, Lattice({}, kNone)).size(), 0U);
-  EXPECT_EQ(pairs_of({.cutoff = 1}, positions, Lattice(cube(9), kAll)).size(), 0U);
-  EXPECT_EQ(pairs_of({.cutoff = std::nextafter(1, 2)}, positions, Lattice({}, kNone)).size(), 2U);
-  EXPECT_EQ(pairs_of({.cutoff = std::nextafter(1, 2)}, positions, Lattice(cube(9), kAll)).size(), 2U);
-}
-
-TEST(Neighbors, HalfAListIsHalfOfIt) {
-  const std::vector<double> positions = random_positions(9, 4);
-  for (const auto& periodic : {kNone, kAll}) {
-    const Lattice lattice(cube(4), periodic);
-    Pairs both;
-    for (const auto& [i, j, a, b, c] : as_set(pairs_of({.cutoff = 5, .full = false}, positions, lattice))) {
-      both.insert({i, j, a, b, c});
-      both.insert({j, i, -a, -b, -c});
-    }
-    EXPECT_EQ(both, as_set(pairs_of({.cutoff = 5}, positions, lattice)));
-  }
-}
-
-TEST(Neighbors, OfHalfAListPointForward) {
-  const PairList pairs = pairs_of({.cutoff = 5, .full = false}, random_positions(5, 3), Lattice(cube(2.5), kAll));
-  size_t n_own = 0;
-  for (const auto& [i, j, a, b, c] : as_set(pairs)) {
-    EXPECT_LE(i, j);
-    if (i != j) continue;
-    const int sum = a + b + c;
-    EXPECT_TRUE(sum > 0 || (sum == 0 && (c > 0 || (c == 0 && b > 0)))) << a << b << c;
-    ++n_own;
-  }
-  EXPECT_EQ(n_own, 5U * 13U);  // of the 26 images nearer than twice the cell and 5
-}
-
-// Distances that equal the cutoff, or would but for rounding.
-TEST(Neighbors, OfACrystalEqualTheSlowSearch) {
-  for (const double spacing : {1.0, 0.1, 2.55, 3.61, 1.0 / 3}) {
-    const Matrix3 fcc{{{0, spacing / 2, spacing / 2}, {spacing / 2, 0, spacing / 2}, {spacing / 2, spacing / 2, 0}}};
-    const std::vector<double> positions{0, 0, 0, spacing / 4, spacing / 4, spacing / 4};
-    for (const double cutoff : {spacing, spacing * std::sqrt(0.5), spacing * std::sqrt(1.5), spacing * 2}) {
-      EXPECT_EQ(as_set(pairs_of({.cutoff = cutoff}, positions, Lattice(fcc, kAll))),
-                slowly(positions, fcc, kAll, cutoff, 5))
-          << spacing << ' ' << cutoff;
-    }
-  }
-}
-
-TEST(Neighbors, SelfInteractionAddsEachAtomOnce) {
-  const std::vector<double> positions = random_positions(5, 4);
-  for (const auto& periodic : {kNone, kAll}) {
-    for (const bool full : {false, true}) {
-      const Lattice lattice(cube(4), periodic);
-      Pairs expected = as_set(pairs_of({.cutoff = 5, .full = full}, positions, lattice));
-      for (uint32_t atom = 0; atom < 5; ++atom) expected.insert({atom, atom, 0, 0, 0});
-      const PairList pairs =
-          pairs_of({.cutoff = 5, .full = full, .vectors = true, .self_interaction = true}, positions, lattice);
-      EXPECT_EQ(as_set(pairs), expected);
-      EXPECT_TRUE(std::ranges::is_sorted(pairs.i));
-      EXPECT_EQ(pairs.vectors.size(), pairs.size());
-    }
-  }
-}
-
 TEST(Neighbors, OfSeveralStructuresFollowOneAnother) {
   PairList pairs;
   NeighborSearch search({.cutoff = 2});
@@ -254,23 +145,6 @@ TEST(Neighbors, OfLongStructuresAreFound) {
   }
 }
 
-// A few atoms, strung over ten thousands of cells or out of all proportion.
-TEST(Neighbors, OfAbsurdShapesAreFoundAtOnce) {
-  const auto start = test::cpu_time();
-  const auto n_pairs = [](std::span<const double> positions, const Matrix3& cell, const std::array<bool, 3>& periodic,
-                          double cutoff) {
-    return pairs_of({.cutoff = cutoff}, positions, Lattice(cell, periodic)).size();
-  };
-  const std::array wire{true, false, false}, slab{true, true, false};
-  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0, 4e4, 0, 0, 9e5, 1e-3, 0}, cube(1), wire, 2.5), 3 * (3 * 5 - 1));
-  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0, 1e9, 1e9, 1e-9}, cube(1e3), slab, 1), 2U);
-  EXPECT_EQ(n_pairs(std::vector<double>{0, 0, 0}, cube(1e-3), wire, 20), 2U * 19999);
-  EXPECT_EQ(
-      n_pairs(std::vector<double>{0, 0, 0, 1e14, 1, 0}, {{{1e-2, 0, 0}, {0, 1e14, 0}, {}}}, {false, true, false}, 1e2),
-      0U);
-  EXPECT_LT(test::cpu_time() - start, std::chrono::milliseconds(500));
-}
-
 // Cells so large that no image is near.
 TEST(Neighbors, OfHugeCellsAreThoseOfOpenOnes) {
   const std::vector<double> positions = random_positions(150, 9);
@@ -297,16 +171,6 @@ PairList pairs_of(std::span<const double> positions, const Lattice& lattice, boo
   return pairs;
 }
 
-std::vector<double> squares_of(const PairList& pairs, uint32_t atom) {
-  std::vector<double> squares;
-  for (size_t pair = 0; pair < pairs.size(); ++pair) {
-    const double length = pairs.vectors[pair].length();
-    if (pairs.i[pair] == atom) squares.push_back(length * length);
-  }
-  std::ranges::sort(squares);
-  return squares;
-}
-
 // An atom at 0 with neighbors on a line, at these distances from it.
 std::vector<double> line(std::span<const double> distances) {
   std::vector<double> positions{0, 0, 0};
@@ -324,26 +188,6 @@ std::vector<uint32_t> neighbors_of_first(size_t max_neighbors, std::span<const d
   }
   std::ranges::sort(neighbors);
   return neighbors;
-}
-
-TEST(Nearest, AreTheShortestPairsOfEachAtom) {
-  for (const auto& periodic : {kNone, kAll, std::array{true, false, true}}) {
-    const std::vector<double> positions = random_positions(12);
-    const Lattice lattice(kCell, periodic);
-    const PairList all = pairs_of(positions, lattice, true);
-    for (const size_t max_neighbors : {size_t{1}, size_t{5}, size_t{1000}}) {
-      PairList kept = all;
-      NearestNeighbors(max_neighbors).keep(positions, lattice.cell(), kept);
-      EXPECT_TRUE(std::ranges::is_sorted(kept.i));
-      EXPECT_EQ(kept.ends, std::vector{kept.i.size()});
-      EXPECT_EQ(kept.vectors.size(), kept.size());
-      for (uint32_t atom = 0; atom < 12; ++atom) {
-        std::vector<double> expected = squares_of(all, atom);
-        expected.resize(std::min(expected.size(), max_neighbors));
-        EXPECT_EQ(squares_of(kept, atom), expected);
-      }
-    }
-  }
 }
 
 TEST(Nearest, AreTheSameWithoutVectors) {
@@ -377,16 +221,6 @@ TEST(Nearest, LeavesEarlierStructuresAlone) {
   search.find({}, Lattice({}, kNone), pairs);
   nearest.keep({}, {}, pairs);
   EXPECT_EQ(pairs.ends.back(), n_first + 8 * 3);
-}
-
-TEST(Nearest, IsAnOptionOfTheSearch) {
-  const std::vector<double> positions = random_positions(8);
-  const Lattice lattice(kCell, kAll);
-  PairList expected = pairs_of(positions, lattice, true), found;
-  NearestNeighbors(3).keep(positions, lattice.cell(), expected);
-  NeighborSearch({.cutoff = 4, .vectors = true, .max_neighbors = 3}).find(positions, lattice, found);
-  EXPECT_EQ(found.j, expected.j);
-  EXPECT_EQ(found.ends, expected.ends);
 }
 
 }  // namespace

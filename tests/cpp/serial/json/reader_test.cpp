@@ -6,7 +6,6 @@
 #include <random>
 
 #include "fixtures.h"
-#include "formats/array_file/npz.h"
 #include "message_of.h"
 
 namespace atompack::serial {

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
+#include "fixtures.h"
 #include "serial/pickle/run.h"
 #include "serial/pickle/writer.h"
 
@@ -14,12 +13,7 @@ namespace atompack::pickle {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string contents(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error(cat("no file ", path));
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+using test::contents;
 
 std::vector<fs::path> pickles_in(const std::string& folder) {
   std::vector<fs::path> found;

@@ -6,7 +6,6 @@
 #include "formats/array_file/archive_bytes.h"
 #include "formats/array_file/layer/archive.h"
 #include "formats/array_file/layer/footer_encoder.h"
-#include "formats/array_file/npz.h"
 #include "formats/array_file/read/array.h"
 #include "formats/array_file/read/statistics.h"
 #include "message_of.h"

@@ -69,18 +69,6 @@ TEST_F(ArrayWriter, NothingIsSeenBeforeAFlush) {
   EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.af", "data.1.af", "data.stats"}));
 }
 
-TEST_F(ArrayWriter, PartsOfChunksKeepTheRest) {
-  Writer writer(path(), options(Codec::zstd));
-  writer.define(kSix);
-  test::write(writer, "six", {{0}, {6}}, numbers<int32_t>({0, 1, 2, 3, 4, 5}));
-  writer.flush();
-  test::write(writer, "six", {{3}, {2}}, numbers<int32_t>({30, 40}));
-  EXPECT_EQ(test::read_pending(writer, "six"), numbers<int32_t>({0, 1, 2, 30, 40, 5}));
-  test::write(writer, "six", {{0}, {1}}, numbers<int32_t>({9}));
-  writer.flush();
-  EXPECT_EQ(test::read_file(path(), "six"), numbers<int32_t>({9, 1, 2, 30, 40, 5}));
-}
-
 TEST_F(ArrayWriter, DeletedArraysComeBackEmpty) {
   Writer writer(path());
   writer.define(kSix);
@@ -273,31 +261,6 @@ TEST_F(ArrayWriter, AForkedChildCannotUseIt) {
   EXPECT_EQ(WEXITSTATUS(status), 3);
   writer.flush();
   EXPECT_TRUE(Reader(path()).contains("six"));
-}
-
-TEST_F(ArrayWriter, ReadersSeeWholeFlushesAllTheTime) {
-  const auto all = [](int32_t value) { return numbers(std::vector<int32_t>(6, value)); };
-  Writer writer(path(), options(Codec::none));
-  writer.define(kSix);
-  test::write(writer, "six", {{0}, {6}}, all(0));
-  writer.flush();
-  std::atomic<bool> done = false;
-  std::jthread changes([&] {
-    for (int32_t i = 1; i < 60; ++i) {
-      test::write(writer, "six", {{0}, {6}}, all(i));
-      i % 3 == 0 ? writer.compact() : writer.flush();
-    }
-    done = true;
-  });
-  int32_t newest = 0;
-  while (!done) {
-    const Values found = test::read_file(path(), "six");
-    const auto value = load_le<int32_t>(found.numbers.data());
-    EXPECT_EQ(found, all(value));
-    EXPECT_GE(value, newest);
-    newest = value;
-  }
-  changes.join();
 }
 
 // Arrays of all types and ranks.

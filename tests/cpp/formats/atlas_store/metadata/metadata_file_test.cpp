@@ -6,7 +6,6 @@
 
 #include "codec/zstd_codec.h"
 #include "fixtures.h"
-#include "formats/array_file/npz.h"
 
 namespace atompack::atlas_store {
 namespace {
