@@ -75,6 +75,12 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 test: cpp-test $(DONE)/extra-test  ## run the unit, damage and docs tests, C++ and Python
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
+# Without what starts processes or runs for seconds (`slow`), and without the folders that write files in other formats.
+.PHONY: check
+check: cpp-test $(DONE)/extra-test  ## run the C++ tests and the quick ones of Python, in a few minutes
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m 'not slow and not exhaustive' $(PYTEST_ARGS) \
+	  tests/batch tests/datasets tests/display tests/fixtures tests/formats tests/ops
+
 # Each in an environment of its own, because they exclude each other; torch and what the tests need are those of .venv.
 .PHONY: test-trainers
 test-trainers: $(foreach name,$(TRAINERS),.venv-trainers/$(name)/done)  ## train with other packages on these batches; TRAINERS=all
@@ -179,7 +185,8 @@ sanitize: races  ## look for races, then fuzz the C++ core under sanitizers, FUZ
 
 # The build alone is done by naming a target that is none.
 .PHONY: soak
-soak: $(DONE)/extension $(DONE)/extra-test  ## kill writers, fuzz, train on two machines for a long time, SOAK_SECONDS=3600
+soak: $(DONE)/extension $(DONE)/extra-test  ## run all cases of the Python tests; kill writers, fuzz, train on two machines for a long time, SOAK_SECONDS=3600
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m exhaustive $(PYTEST_ARGS)
 	@.ci/setup clang-19 libclang-rt-19-dev iproute2
 	$(call quietly,Building the fuzz targets,\
 	  PATH="$(CURDIR)/.venv/bin:$$PATH" sh tests/fuzz/run.sh build/sanitize 0 none)

@@ -40,6 +40,14 @@ settings.register_profile(
 settings.load_profile("atompack_torch")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests that run scripts in other processes as slow: `make check` does without."""
+    for item in items:
+        if "scripts" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """Folder of the .atp files written by the original, with their expected values."""

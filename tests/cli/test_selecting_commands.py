@@ -212,60 +212,45 @@ def test_two_fields_swap_names(tmp_path: Path) -> None:
 Arguments = Callable[[Path, Path], list[Any]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (lambda s, t: ["filter", s, t, "enrgy < 1"], "unknown name 'enrgy'"),
-        (lambda s, t: ["filter", s, t, "energy <"], "invalid syntax"),
-        (lambda s, t: ["filter", s, t, "velocities == 1"], "no structure has the label"),
-        (lambda s, t: ["filter", s, s, "energy < 1"], "is a source itself"),
-        (lambda s, t: ["filter", s, t.with_suffix(".docx"), "energy < 1"], "target format"),
-        (lambda s, t: ["sample", s, t, 61], "expected at most 60"),
-        (lambda s, t: ["sample", s, t, -1], "expected a number from 0"),
-        (lambda s, t: ["split", s, t, "--fractions", "0.5,0.5"], "expected 2 paths"),
-        (lambda s, t: ["split", s, t, t, "--fractions", "0.5,0.5"], "expected each path once"),
-        (lambda s, t: ["split", s, t, "--fractions", "a"], "expected numbers as in"),
-        (lambda s, t: ["split", s, t, "--fractions", "0.5"], "add up to 1"),
-        (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "runn"], "did you mean 'run'"),
-        (lambda s, t: ["rename", s, t, "energy"], "OLD=NEW: expected KEY=NAME"),
-        (lambda s, t: ["rename", s, t, "run=positions"], "expected a label or a property"),
-        (lambda s, t: ["drop", s, t, "positions"], "is part of every structure"),
-        (lambda s, t: ["drop", s, t, "stepp"], "did you mean 'step'"),
-    ],
-)
-def test_wrong_usage(
-    arguments: Arguments,
-    message: str,
+BAD_DATA: list[tuple[Arguments, str]] = [
+    (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "energy"], "molecule 0"),
+    (lambda s, t: ["rename", s, t, "step=energy"], "'energy': exists already"),
+    (lambda s, t: ["rename", s, t, "nothing=energy_x"], "no structure has a field 'nothing'"),
+    (lambda s, t: ["filter", s.with_name("gone.atp"), t, "energy < 1"], "gone.atp"),
+]
+WRONG_USAGE: list[tuple[Arguments, str]] = [
+    (lambda s, t: ["filter", s, t, "enrgy < 1"], "unknown name 'enrgy'"),
+    (lambda s, t: ["filter", s, t, "energy <"], "invalid syntax"),
+    (lambda s, t: ["filter", s, t, "velocities == 1"], "no structure has the label"),
+    (lambda s, t: ["filter", s, s, "energy < 1"], "is a source itself"),
+    (lambda s, t: ["filter", s, t.with_suffix(".docx"), "energy < 1"], "target format"),
+    (lambda s, t: ["sample", s, t, 61], "expected at most 60"),
+    (lambda s, t: ["sample", s, t, -1], "expected a number from 0"),
+    (lambda s, t: ["split", s, t, "--fractions", "0.5,0.5"], "expected 2 paths"),
+    (lambda s, t: ["split", s, t, t, "--fractions", "0.5,0.5"], "expected each path once"),
+    (lambda s, t: ["split", s, t, "--fractions", "a"], "expected numbers as in"),
+    (lambda s, t: ["split", s, t, "--fractions", "0.5"], "add up to 1"),
+    (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "runn"], "did you mean 'run'"),
+    (lambda s, t: ["rename", s, t, "energy"], "OLD=NEW: expected KEY=NAME"),
+    (lambda s, t: ["rename", s, t, "run=positions"], "expected a label or a property"),
+    (lambda s, t: ["drop", s, t, "positions"], "is part of every structure"),
+    (lambda s, t: ["drop", s, t, "stepp"], "did you mean 'step'"),
+]
+
+
+@pytest.mark.parametrize(("status", "calls"), [(1, BAD_DATA), (2, WRONG_USAGE)])
+def test_refused_calls(
+    status: int,
+    calls: list[tuple[Arguments, str]],
     source: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     target = tmp_path / "target.atp"
-    assert run(*arguments(source, target), "--quiet") == 2
-    assert message in capsys.readouterr().err
-    assert not target.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "energy"], "molecule 0"),
-        (lambda s, t: ["rename", s, t, "step=energy"], "'energy': exists already"),
-        (lambda s, t: ["rename", s, t, "nothing=energy_x"], "no structure has a field 'nothing'"),
-        (lambda s, t: ["filter", s.with_name("gone.atp"), t, "energy < 1"], "gone.atp"),
-    ],
-)
-def test_bad_data(
-    arguments: Arguments,
-    message: str,
-    source: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    target = tmp_path / "target.atp"
-    assert run(*arguments(source, target), "--quiet") == 1
-    assert message in capsys.readouterr().err
-    assert not target.exists()
+    for arguments, message in calls:
+        assert run(*arguments(source, target), "--quiet") == status, message
+        assert message in capsys.readouterr().err
+        assert not target.exists()
 
 
 def test_existing_targets_stay(

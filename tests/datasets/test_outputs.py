@@ -289,17 +289,11 @@ def assert_same(made: Tensor, output: Output, expected: Tensor) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_with_the_batch(path: Path, whole: apt.MoleculeBatch, case: str) -> None:
+def test_with_and_from_a_batch(path: Path, whole: apt.MoleculeBatch, case: str) -> None:
     output, reference = CASES[case]
-    made = Plain(output).dataset(apt.AtpDataset(path))[:]
-    assert set(made) == {"x", "index"}
-    assert_same(made["x"], output, reference(whole))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_from_a_batch(whole: apt.MoleculeBatch, case: str) -> None:
-    output, reference = CASES[case]
-    assert_same(Plain(output).batch(whole)["x"], output, reference(whole))
+    for made in (Plain(output).dataset(apt.AtpDataset(path))[:], Plain(output).batch(whole)):
+        assert set(made) == {"x", "index"}
+        assert_same(made["x"], output, reference(whole))
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])

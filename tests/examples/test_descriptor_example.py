@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from processes.programs import output_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "04_descriptor_potential.py"
 
 
 def run(folder: Path, *options: str) -> str:
     command = [sys.executable, str(EXAMPLE), "--structures", "60", "--out", str(folder), *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of(command, seconds=200)
 
 
 def test_the_example(tmp_path: Path) -> None:

@@ -9,9 +9,6 @@ import gc
 import itertools
 import os
 import pickle
-import signal
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -24,6 +21,7 @@ import fake_cuda
 import numpy as np
 import pytest
 import torch
+from processes.programs import run
 from reference.compare import assert_same_batch
 
 import atompack_torch as apt
@@ -265,6 +263,7 @@ def test_a_fork_does_not_wait_for_the_thread_of_its_parent(dataset: apt.AtpDatas
     assert len(list(batches)) == 1
 
 
+HERE = Path(__file__).parent
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -275,27 +274,9 @@ dataset = apt.AtpDataset(sys.argv[1])
 """
 
 
-def run(code: str, path: Path, *, interrupt: bool = False) -> tuple[int, str, str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM + code, path, Path(__file__).parent],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        if interrupt:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=200)
-    finally:
-        process.kill()
-    return process.returncode, out, err
-
-
 def test_the_interpreter_ends_in_the_middle_of_a_pass(path: Path) -> None:
     code = "kept = iter(apt.Loader(dataset, 1, device='cuda'))\nnext(kept)\nprint('last')"
-    assert run(code, path) == (0, "last\n", "")
+    assert run(PROGRAM + code, path, HERE) == (0, "last\n", "")
 
 
 def test_ctrl_c_leaves_the_batch_in_its_place(path: Path) -> None:
@@ -322,7 +303,7 @@ except KeyboardInterrupt:
     print(loader.state_dict()["batches"], [batch.name[0] for batch in batches])
 """
     firsts = [f"{k}" for k in range(0, N, 10)]
-    assert run(code, path, interrupt=True) == (0, f"0 {firsts}\n", "")
+    assert run(PROGRAM + code, path, HERE, interrupt=True) == (0, f"0 {firsts}\n", "")
 
 
 class Numbers:

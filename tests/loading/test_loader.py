@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes.programs import run
 from reference.compare import assert_same_batch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -425,54 +424,28 @@ def test_a_new_generation_waits_for_the_next_pass(new_path: Callable[[], Path]) 
     assert numbers(loader) == [[0], [1], [2], [3], [4]]
 
 
-def run(code: str, path: Path, *, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
-    """A program of its own, with a time limit."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        if interrupt:
-            assert process.stdout is not None
-            process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=200)
-    finally:
-        process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 def test_the_interpreter_ends_in_the_middle_of_a_pass(path: Path) -> None:
-    done = run(
-        """
-        import sys, atompack_torch as apt
-        kept = iter(apt.Loader(apt.AtpDataset(sys.argv[1]), 1, num_threads=3, prefetch=20))
-        next(kept)
-        print("last line")
-        """,
-        path,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "last line\n", "")
+    code = """
+import sys, atompack_torch as apt
+kept = iter(apt.Loader(apt.AtpDataset(sys.argv[1]), 1, num_threads=3, prefetch=20))
+next(kept)
+print("last line")
+"""
+    assert run(code, path) == (0, "last line\n", "")
 
 
 def test_ctrl_c_ends_a_wait(path: Path) -> None:
-    done = run(
-        """
-        import sys, atompack_torch as apt
-        loader = apt.Loader(apt.AtpDataset(sys.argv[1]), 2, num_threads=2)
-        try:
-            print("ready", flush=True)
-            while True:
-                list(loader)
-        except KeyboardInterrupt:
-            print("interrupted")
-        """,
-        path,
-        interrupt=True,
-    )
-    assert (done.returncode, done.stdout) == (0, "interrupted\n")
+    code = """
+import sys, atompack_torch as apt
+loader = apt.Loader(apt.AtpDataset(sys.argv[1]), 2, num_threads=2)
+try:
+    print("ready", flush=True)
+    while True:
+        list(loader)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert run(code, path, interrupt=True)[:2] == (0, "interrupted\n")
 
 
 def test_forks_while_threads_run(dataset: apt.AtpDataset) -> None:

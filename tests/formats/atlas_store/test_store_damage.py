@@ -135,16 +135,6 @@ def everything(path: Path) -> Any:
     return values, [store.attrs(d) for d in store.datasets]
 
 
-@pytest.mark.parametrize("file", ["t/data.af", "t/data.1.af", "station name/data.1.af"])
-def test_array_files_cut_anywhere(copied: Path, file: str) -> None:
-    """One damaged layer makes the array unreadable; others still read."""
-    whole = (copied / file).read_bytes()
-    for size in range(len(whole)):
-        (copied / file).write_bytes(whole[:size])
-        with pytest.raises(apt.CorruptFileError, match=file):
-            everything(copied)
-
-
 def test_metadata_cut_anywhere(copied: Path) -> None:
     whole = (copied / "atlas.json").read_bytes()
     for size in range(len(whole)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from deepmd.infer import DeepPot
 from deepmd.pt.entrypoints.main import get_trainer
 from deepmd.utils.argcheck import normalize
+from processes.programs import output_of
 from ranks import environment, run_ranks
 from structures import structures, write_atp, write_extxyz
 from test_deepmd_frames import TYPE_MAP, both
@@ -135,15 +135,7 @@ def test_two_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path_of_data
 
 
 def run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(
-        command,
-        env={**environment(), "NUM_WORKERS": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    output_of(command, env={**environment(), "NUM_WORKERS": "0"}, seconds=250)
 
 
 @pytest.mark.parametrize("suffix", ["atp", "extxyz"])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes.programs import output_of
 from ranks import environment
 from structures import structures, write_atp, write_extxyz
 
@@ -17,17 +17,13 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "train
 
 def run(folder: Path, *options: str) -> float:
     """Returns the loss that the example prints."""
-    done = subprocess.run(
+    printed = output_of(
         [sys.executable, EXAMPLE, "train.atp", "val.extxyz", "--max-atoms", "32", *options],
-        cwd=folder,
+        folder,
         env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
+        seconds=200,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return float(re.findall(r"validation loss ([\d.]+)", done.stdout)[-1])
+    return float(re.findall(r"validation loss ([\d.]+)", printed)[-1])
 
 
 def test_the_example_learns_and_resumes(tmp_path: Path) -> None:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ase.build import bulk
 from mace.calculators import MACECalculator
+from processes.programs import output_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "07_train_mace.py"
 
 
 def test_the_demo(tmp_path: Path) -> None:
     options = ["--structures", "60", "--epochs", "3", "--out", tmp_path]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::UserWarning", EXAMPLE, *options],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
+    printed = output_of(
+        [sys.executable, "-W", "ignore::UserWarning", EXAMPLE, *options], seconds=400
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    errors = [float(value) for value in re.findall(r"meV/atom ([\d.]+) eV/Å", done.stdout)]
+    errors = [float(value) for value in re.findall(r"meV/atom ([\d.]+) eV/Å", printed)]
     assert len(errors) == 3
     assert errors[-1] < errors[0]
-    assert "this potential" in done.stdout
+    assert "this potential" in printed
     assert (tmp_path / "alloys_mace.png").stat().st_size > 20_000
 
     atoms = bulk("Cu", "fcc", a=3.7, cubic=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+from processes.programs import output_of
 from structures import structures, write_atp
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "trainers" / "train_mace.py"
@@ -15,16 +14,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "trainers" / "train_mace.py"
 
 def test_the_example(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(30, without=("forces",)))
-    done = subprocess.run(
-        [sys.executable, EXAMPLE, path, "--epochs", "3", "--out", tmp_path / "out"],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    losses = [float(value) for value in re.findall(r"loss +([\d.]+)", done.stdout)]
+    printed = output_of([sys.executable, EXAMPLE, path, "--epochs", "3", "--out", tmp_path / "out"])
+    losses = [float(value) for value in re.findall(r"loss +([\d.]+)", printed)]
     assert len(losses) == 3
     assert losses[-1] < losses[0]
     assert (tmp_path / "out" / "mace_parity.png").stat().st_size > 10_000

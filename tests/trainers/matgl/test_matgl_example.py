@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import lightning
 import pytest
 from matgl.utils.training import PotentialLightningModule
 from matgl_cases import MODELS
+from processes.programs import output_of
 from ranks import environment
 from structures import structures, write_atp, write_extxyz
 
@@ -22,16 +22,10 @@ PAGE = REPOSITORY / "docs" / "trainers" / "matgl.md"
 
 def run(folder: Path, *arguments: str) -> dict[str, float]:
     """Returns the metrics that the example prints."""
-    done = subprocess.run(
-        [sys.executable, EXAMPLE, "train.atp", "val.xyz", *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
+    printed = output_of(
+        [sys.executable, EXAMPLE, "train.atp", "val.xyz", *arguments], folder, env=environment()
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    lines = [line.split() for line in done.stdout.splitlines()[-3:]]
+    lines = [line.split() for line in printed.splitlines()[-3:]]
     return {name: float(value) for name, value in lines}
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
 from omegaconf import OmegaConf
+from processes.programs import output_of
 from ranks import environment, run_ranks
 from structures import structures, write_atp, write_extxyz
 
@@ -60,16 +61,7 @@ def options_file(folder: Path, *changes: str) -> Path:
 def train(folder: Path, *arguments: str | Path) -> dict[str, Any]:
     """Runs ``mtt train``; returns losses and structures of all steps."""
     result = folder / "result.json"
-    done = subprocess.run(
-        [sys.executable, RUN, *arguments, result],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    output_of([sys.executable, RUN, *arguments, result], folder, env=environment())
     found: dict[str, Any] = json.loads(result.read_text())
     assert np.isfinite(found["losses"]).all()
     return found
@@ -155,15 +147,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     OmegaConf.save(options, tmp_path / "metatrain.yaml")
     tools = Path(sys.executable).parent
     commands = commands.replace("atompack-torch ", f"{sys.executable} -m atompack_torch ")
-    done = subprocess.run(
-        ["bash", "-euc", commands.replace("mtt ", f"{tools / 'mtt'} ")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    output_of(["bash", "-euc", commands.replace("mtt ", f"{tools / 'mtt'} ")], env=environment())
     from metatomic.torch import ModelOutput, load_atomistic_model
     from metatomic_ase import MetatomicCalculator
 
