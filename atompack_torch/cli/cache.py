@@ -138,44 +138,37 @@ class Build(Command):
 def _build(options: argparse.Namespace, rank: int) -> TorchCache:
     from atompack_torch import build_cache
 
+    dataset, descriptor, given = _inputs(options, rank)
+    storage_options = storage_options_of(options)
+    return build_cache(
+        dataset, descriptor, options.target, **given, storage_options=storage_options
+    )
+
+
+def _inputs(
+    options: argparse.Namespace, rank: int
+) -> tuple[MoleculeDataset, ChebyshevDescriptor, dict[str, Any]]:
+    """Returns the molecules, the descriptor, and the options of ``build_cache``."""
     dataset = _source(options.source, _LABELS, storage_options_of(options))
     descriptor = _like(options) if options.like else _by_options(options, rank)
-    return build_cache(
-        dataset,
-        descriptor,
-        options.target,
-        features=options.features,
-        force_derivatives=options.force_derivatives,
-        dtype=descriptor.dtype,
-        num_threads=options.threads or _cores_of_a_rank(),
-        progress=shows_progress(options),
-        resume=not options.no_resume,
-        storage_options=storage_options_of(options),
-    )
+    given = {
+        "features": options.features,
+        "force_derivatives": options.force_derivatives,
+        "dtype": descriptor.dtype,
+        "num_threads": options.threads or _cores_of_a_rank(),
+        "progress": shows_progress(options),
+        "resume": not options.no_resume,
+    }
+    return dataset, descriptor, given
 
 
 def _build_part(options: argparse.Namespace, part: tuple[int, int]) -> int:
-    from atompack_torch.formats.torch_cache.build_identity import BuildOptions
-    from atompack_torch.formats.torch_cache.part_building import build_part
+    from atompack_torch.formats.torch_cache.building import BuildOptions, build_part
 
     if is_url(options.target):
         raise UsageError("--part: expected a local TARGET, got a URL")
-    dataset = _source(options.source, _LABELS, storage_options_of(options))
-    descriptor = _like(options) if options.like else _by_options(options, 0)
-    made = build_part(
-        dataset,
-        descriptor,
-        options.target,
-        part,
-        BuildOptions(
-            features=options.features,
-            force_derivatives=options.force_derivatives,
-            dtype=descriptor.dtype,
-            num_threads=options.threads or _cores_of_a_rank(),
-            progress=shows_progress(options),
-            resume=not options.no_resume,
-        ),
-    )
+    dataset, descriptor, given = _inputs(options, 0)
+    made = build_part(dataset, descriptor, options.target, part, BuildOptions(**given))
     if not isinstance(made, list):
         print_summary(options, made)
     elif options.json:

@@ -294,17 +294,10 @@ def _dtype_of(spec: FieldSpec) -> np.dtype[Any]:
     return np.dtype(str(spec.dtype).removeprefix("torch."))
 
 
-class _Finishing(Protocol):
-    """Writer that itself warns if it was not closed."""
-
-    def close(self) -> None: ...
-    def discard(self) -> None: ...
-
-
 class ForwardingWriter(WriterBase):
     """Conversion target that forwards to another writer."""
 
-    _writer: _Finishing
+    _writer: WriterBase
 
     def close(self) -> None:
         """Commits the output; discards it if that fails."""

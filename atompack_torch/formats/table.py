@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HEAD_BYTES = 4096
 END_BYTES = 16
@@ -95,6 +95,18 @@ def _is_pickle(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] < 0x99
 
 
+def _foreign(name: str, title: str, **known: Any) -> Format:
+    """Returns a format that ``convert`` alone knows, by a module of this name."""
+    module = f"{_SOURCES}.{name.replace('-', '_')}"
+    return Format(name, title, source=name, **{"converter": module, **known})
+
+
+def _room(name: str) -> Any:
+    """Returns the modules of a format that has a room of its own."""
+    room = f"atompack_torch.formats.{name}"
+    return {"entry": f"{room}.inspection", "converter": f"{room}.converter"}
+
+
 def _compression(name: str, title: str, magic: bytes, suffix: str) -> Format:
     known = Format(name, title, ((0, magic),), source="ase", suffixes=(suffix,), converter=_ASE)
     return known._replace(is_compression=True)
@@ -118,8 +130,7 @@ FORMATS = [
         hub_files=("*.atp", "manifest.json"),
         is_uploaded=True,
         is_read_from_bytes=True,
-        entry=ATP_ENTRY,
-        converter="atompack_torch.formats.atp.converter",
+        **_room("atp"),
     ),
     Format(
         "hdf5",
@@ -133,17 +144,10 @@ FORMATS = [
         converter=_ARRAYS,
     ),
     # Told from other HDF5 files by its groups, which the converter of HDF5 looks at.
-    Format(
-        "mace-hdf5",
-        "an HDF5 file of MACE",
-        source="mace-hdf5",
-        is_target=True,
-        converter=f"{_SOURCES}.mace_hdf5",
-    ),
-    Format(
+    _foreign("mace-hdf5", "an HDF5 file of MACE", is_target=True),
+    _foreign(
         "hdf5-set",
         "an HDF5 file of ANI-1x, ANI-2x, COMP6, SPICE or Transition1x",
-        source="hdf5-set",
         converter=f"{_SOURCES}.hdf5_sets",
     ),
     Format(
@@ -160,19 +164,13 @@ FORMATS = [
         "an LMDB file, such as an .aselmdb database",
         ((16, b"\xde\xc0\xef\xbe"),),
         opens="AseLmdbDataset",
-        entry="atompack_torch.formats.aselmdb.inspection",
         source="aselmdb",
         is_target=True,
         suffixes=(".aselmdb",),
-        converter="atompack_torch.formats.aselmdb.converter",
+        **_room("aselmdb"),
     ),
     # Told from databases by its first value, which ``conversion.formats`` looks at.
-    Format(
-        "pickled-lmdb",
-        "an LMDB file of pickles",
-        source="pickled-lmdb",
-        converter=f"{_SOURCES}.pickled_lmdb",
-    ),
+    _foreign("pickled-lmdb", "an LMDB file of pickles"),
     Format(
         "torch-save",
         "a file of torch.save",
@@ -189,14 +187,12 @@ FORMATS = [
         suffixes=(".npz",),
         converter=_ARRAYS,
     ),
-    Format(
+    _foreign(
         "parquet",
         "a Parquet file",
-        ((0, b"PAR1"),),
-        source="parquet",
+        magics=((0, b"PAR1"),),
         is_target=True,
         suffixes=(".parquet",),
-        converter=f"{_SOURCES}.parquet",
     ),
     Format(
         "npy",
@@ -215,13 +211,7 @@ FORMATS = [
     ),
     Format("netcdf", "a NetCDF file", tuple((0, b"CDF" + bytes([n])) for n in (1, 2, 5))),
     # By its first word alone: AtomEye's files, which ASE reads, have the suffix .cfg too.
-    Format(
-        "mtp-cfg",
-        "a file of configurations of MLIP",
-        matches=_is_mtp,
-        source="mtp-cfg",
-        converter=f"{_SOURCES}.mtp_cfg",
-    ),
+    _foreign("mtp-cfg", "a file of configurations of MLIP", matches=_is_mtp),
     # Before the compressions: a file may begin with a compressed block.
     Format(
         "array-file",
@@ -254,20 +244,14 @@ FORMATS = [
         "an extended XYZ file",
         matches=_is_extxyz,
         opens="ExtxyzDataset",
-        entry="atompack_torch.formats.extxyz.inspection",
         source="extxyz",
         is_target=True,
         is_stream=True,
         suffixes=(".xyz", ".extxyz"),
-        converter="atompack_torch.formats.extxyz.converter",
+        **_room("extxyz"),
     ),
     # Told from other JSON files by its structures, which the converter of ASE's formats looks at.
-    Format(
-        "pymatgen-json",
-        "a JSON file of pymatgen structures",
-        source="pymatgen-json",
-        converter=f"{_SOURCES}.pymatgen_json",
-    ),
+    _foreign("pymatgen-json", "a JSON file of pymatgen structures"),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE
     ),
@@ -286,41 +270,19 @@ FORMATS = [
         opens="ShardDataset",
         source="shards",
         is_target=True,
-        entry=SHARDS_ENTRY,
-        converter="atompack_torch.formats.atlas_shards.converter",
+        **_room("atlas_shards"),
     ),
-    Format(
-        "deepmd",
-        "a folder of DeePMD systems",
-        holds=("**/type.raw",),
-        source="deepmd",
-        is_target=True,
-        converter=f"{_SOURCES}.deepmd",
-    ),
-    Format(
-        "deepmd-lmdb",
-        "a folder of LMDB, such as frames of DeePMD-kit",
-        holds=("data.mdb",),
-        source="deepmd-lmdb",
-        converter=f"{_SOURCES}.deepmd_lmdb",
-    ),
-    Format(
-        "metatrain",
-        "a folder of metatrain's arrays",
-        holds=("na.npy",),
-        source="metatrain",
-        is_target=True,
-        converter=f"{_SOURCES}.metatrain",
-    ),
+    _foreign("deepmd", "a folder of DeePMD systems", holds=("**/type.raw",), is_target=True),
+    _foreign("deepmd-lmdb", "a folder of LMDB, such as frames of DeePMD-kit", holds=("data.mdb",)),
+    _foreign("metatrain", "a folder of metatrain's arrays", holds=("na.npy",), is_target=True),
     Format("zarr", "a Zarr group", holds=("zarr.json", ".zgroup", ".zarray")),
     Format(
         "databases",
         "a folder of .aselmdb databases",
         holds=("*.aselmdb",),
         opens="AseLmdbDataset",
-        entry="atompack_torch.formats.aselmdb.inspection",
         source="aselmdb",
-        converter="atompack_torch.formats.aselmdb.converter",
+        **_room("aselmdb"),
     ),
     Format(
         "atp-folder",
@@ -328,8 +290,7 @@ FORMATS = [
         holds=("**/*.atp",),
         opens="AtpDataset",
         source="atp",
-        entry=ATP_ENTRY,
-        converter="atompack_torch.formats.atp.converter",
+        **_room("atp"),
     ),
     Format(
         "extxyz-folder",

@@ -14,7 +14,7 @@ from atompack_torch.errors import AtompackError, printable
 from atompack_torch.fields import BUILTIN, PREFIXES
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.torch_cache.recomputation import Difference
+    from atompack_torch.formats.torch_cache.verification import Difference
 
 
 _IN_WORDS = {
@@ -111,19 +111,6 @@ class Verification:
         if len(self.faults) < max_faults:
             self.faults.append(fault)
 
-    def attempt(self, file: str, check: Callable[[], object], max_faults: int) -> None:
-        """Runs a check; its error becomes a fault of the file.
-
-        Args:
-            file: the file, store or folder.
-            check: reads a part of it.
-            max_faults: maximum number of faults to list.
-        """
-        try:
-            check()
-        except (AtompackError, OSError) as error:
-            self.add_fault(Fault(file, None, str(error)), max_faults)
-
     def renamed(self, path: str, name: str) -> Verification:
         """Returns the same result with another name of the file, such as the URL of a copy.
 
@@ -200,6 +187,23 @@ class Verification:
 
     def __repr__(self) -> str:
         return f"Verification({printable(self._summary())})"
+
+
+def check_part(
+    result: Verification, file: str, check: Callable[[], object], max_faults: int
+) -> None:
+    """Runs the check of a part of a file; its error becomes a fault.
+
+    Args:
+        result: gets the fault.
+        file: the file, store or folder.
+        check: reads the part.
+        max_faults: maximum number of faults to list.
+    """
+    try:
+        check()
+    except (AtompackError, OSError) as error:
+        result.add_fault(Fault(file, None, str(error)), max_faults)
 
 
 def check_records(

@@ -19,9 +19,8 @@ from atompack_torch.datasets.request import declared_fields
 from atompack_torch.datasets.transforms import LayoutTransform, transformed
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, GEOMETRY, RESERVED, FieldSpec, public_names
-from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
 from atompack_torch.formats.dispatch import open as open_path
-from atompack_torch.formats.extxyz.dataset import ExtxyzDataset
+from atompack_torch.formats.parsed_files import ParsedFiles
 from atompack_torch.trainers._naming import renamed
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
@@ -186,8 +185,10 @@ def _open_renamed(data: Data, key_map: dict[str, str], options: dict[str, Any]) 
     if isinstance(casts := asked.get("dtype"), Mapping):
         asked["dtype"] = {stored.get(name, name): dtype for name, dtype in casts.items()}
     plain = open_dataset(data, **asked)
-    if plain is not data and isinstance(plain, (ExtxyzDataset, AseLmdbDataset)):
-        return type(plain)(plain.path, key_map=key_map, **options)  # they convert types too
+    if plain is not data and isinstance(plain, ParsedFiles):
+        reader: Any = type(plain)  # which converts types too
+        mapped: MoleculeDataset = reader(plain.path, key_map=key_map, **options)
+        return mapped
     return renamed(plain, key_map) if key_map else plain
 
 

@@ -572,7 +572,7 @@ def test_forces_of_the_chosen(sources: Sources) -> None:
 
 
 def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path) -> None:
-    from atompack_torch.formats.torch_cache.build_identity import (
+    from atompack_torch.formats.torch_cache.building import (
         BuildOptions,
         fingerprint_of,
         header_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,15 +36,8 @@ from atompack_torch.formats.records import BLOCK_STRUCTURES, records_of
 
 _Path = str | os.PathLike[str]
 
+_SHARDS = (10_000, 100, 2)  # examples per shard and per block, strategy
 TARGET = TargetTraits(("x",), codecs=("zstd",), has_shards=True)
-
-
-class Shape(NamedTuple):
-    """Sizes and strategy of the shards to write, as for ``ShardWriter``."""
-
-    shard_size: int = 10_000
-    block_size: int = 100
-    strategy: Any = 2
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -61,7 +54,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 def open_target(path: str, options: TargetOptions) -> Writer:
     """Opens a data set for writing."""
-    return Writer(path, Shape(*options.shards or ()), options.level)
+    return Writer(path, options.shards or _SHARDS, options.level)
 
 
 def count(path: _Path) -> int:
@@ -115,8 +108,8 @@ class Writer(ForwardingWriter):
 
     _writer: ShardWriter
 
-    def __init__(self, path: _Path, shape: Shape, level: int) -> None:
-        self._writer = ShardWriter(path, *shape, level=level)
+    def __init__(self, path: _Path, shards: tuple[int, int, Any], level: int) -> None:
+        self._writer = ShardWriter(path, *shards, level=level)
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""

@@ -24,7 +24,7 @@ from atompack_torch.formats.entry import (
 )
 from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import example_document, example_text, table
-from atompack_torch.formats.verification import Verification
+from atompack_torch.formats.verification import Verification, check_part
 
 if TYPE_CHECKING:
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
@@ -98,7 +98,7 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
     found.warnings = [warning for warning in warned if warning is not None]
     with reporting(progress, len(blocks), "verifying", "blocks") as report:
         for folder, check in blocks:
-            found.attempt(folder, check, max_faults)
+            check_part(found, folder, check, max_faults)
             if report is not None:
                 report(1)
     return found

@@ -22,7 +22,13 @@ from atompack_torch.formats.atlas_store.array_schema import (
     put,
 )
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
-from atompack_torch.formats.atlas_store.columns import ColumnScan, Layout, StoreColumns, StoreNames
+from atompack_torch.formats.atlas_store.columns import (
+    ColumnScan,
+    Layout,
+    ScanOptions,
+    StoreColumns,
+    StoreNames,
+)
 from atompack_torch.formats.atlas_store.handles import (
     FlushingWriter,
     MemoryLimits,
@@ -313,8 +319,8 @@ class AtlasStore(FlushingWriter):
             TypeError: ``datasets`` is neither names nor integers nor a mask.
             CorruptFileError: a file is damaged.
         """
-        options = (start, shape, layout, dtype, num_threads)
-        return self.columns.scan([array], datasets, *options)[array]
+        options = ScanOptions(start, shape, layout, dtype, num_threads)
+        return self.columns.scan([array], datasets, options)[array]
 
     def scan_many(
         self,
@@ -344,7 +350,8 @@ class AtlasStore(FlushingWriter):
         Raises:
             FieldError, IndexError, TypeError, CorruptFileError: as for ``scan``.
         """
-        return self.columns.scan(arrays, datasets, start, shape, layout, dtype, num_threads)
+        options = ScanOptions(start, shape, layout, dtype, num_threads)
+        return self.columns.scan(arrays, datasets, options)
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
         """Returns the stored statistics of an array; no data is read.

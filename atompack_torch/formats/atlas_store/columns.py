@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -218,15 +218,27 @@ class StoreNames:
         return FieldError(f"{self._handle.path}: no dataset has an array {array!r}")
 
 
-class _ScanOptions(TypedDict):
-    """Options of a scan in the form that the native core takes."""
+class ScanOptions(NamedTuple):
+    """Slice of each array that a scan reads, and form of its result; see ``AtlasStore.scan``."""
 
-    start: list[int] | None
-    count: list[int] | None
-    layout: str
-    dtype: str | None
-    max_threads: int
-    max_unstored_bytes: int | None
+    start: Sequence[int] | None = None
+    shape: Sequence[int] | None = None
+    layout: Layout = "stacked"
+    dtype: torch.dtype | None = None
+    num_threads: int | None = None
+
+    def native(self, max_unstored_bytes: int | None) -> dict[str, Any]:
+        """Checks the options, and returns them as the native core takes them."""
+        check_choice("layout", self.layout, LAYOUTS)
+        check_threads(self.num_threads)
+        return {
+            "start": extents("start", self.start),
+            "count": extents("shape", self.shape),
+            "layout": self.layout,
+            "dtype": None if self.dtype is None else str(self.dtype).removeprefix("torch."),
+            "max_threads": self.num_threads or 0,
+            "max_unstored_bytes": max_unstored_bytes,
+        }
 
 
 class StoreColumns:
@@ -299,7 +311,7 @@ class StoreColumns:
             return schema.loaded(writer.read(dataset, array, first, counts), counts)
         # A scan takes numbers too.
         names = [utf8("dataset", dataset)]
-        scan = self.scan([array], names, start, shape, "list", None, None)[array]
+        scan = self.scan([array], names, ScanOptions(start, shape, "list"))[array]
         values = scan.values[0]
         if values is None:
             raise FieldError(f"{self._handle.path}: dataset {dataset!r} has no array {array!r}")
@@ -309,19 +321,15 @@ class StoreColumns:
         self,
         arrays: Sequence[str],
         datasets: Sequence[str] | Indices | None,
-        start: Sequence[int] | None,
-        shape: Sequence[int] | None,
-        layout: Layout,
-        dtype: torch.dtype | None,
-        num_threads: int | None,
+        options: ScanOptions,
     ) -> dict[str, ColumnScan]:
         """Reads the same slice of several arrays from many datasets."""
         named = None if datasets is None else names_in(datasets)
         rows = cast("Indices | None", datasets if named is None else None)
-        options = self._scan_options(start, shape, layout, dtype, num_threads)
+        native = options.native(self._handle.limits.max_unstored_bytes)
         variables = [self._names.flushed_array_number(array) for array in arrays]
         try:
-            made = scan_columns(self._handle.reader(), variables, rows, named, **options)
+            made = scan_columns(self._handle.reader(), variables, rows, named, **native)
         except TypeError:  # a name that is no string, or not representable in UTF-8
             for name in named or ():
                 utf8(f"{self._handle.path}: dataset", name)
@@ -335,36 +343,13 @@ class StoreColumns:
     def batcher(
         self,
         arrays: Sequence[str],
-        start: Sequence[int] | None,
-        shape: Sequence[int] | None,
-        layout: Layout,
-        dtype: torch.dtype | None,
-        num_threads: int | None,
+        options: ScanOptions,
         missing: Literal["nan", "error", "drop"] = "nan",
     ) -> ColumnBatcher:
         """Returns a native source of batches of flushed arrays, with checked options."""
-        options = self._scan_options(start, shape, layout, dtype, num_threads)
+        native = options.native(self._handle.limits.max_unstored_bytes)
         variables = [self._names.flushed_array_number(array) for array in arrays]
-        return ColumnBatcher(self._handle.reader(), variables, **options, missing=missing)
-
-    def _scan_options(
-        self,
-        start: Sequence[int] | None,
-        shape: Sequence[int] | None,
-        layout: Layout,
-        dtype: torch.dtype | None,
-        num_threads: int | None,
-    ) -> _ScanOptions:
-        check_choice("layout", layout, LAYOUTS)
-        check_threads(num_threads)
-        return {
-            "start": extents("start", start),
-            "count": extents("shape", shape),
-            "layout": layout,
-            "dtype": None if dtype is None else str(dtype).removeprefix("torch."),
-            "max_threads": num_threads or 0,
-            "max_unstored_bytes": self._handle.limits.max_unstored_bytes,
-        }
+        return ColumnBatcher(self._handle.reader(), variables, **native, missing=missing)
 
     def blocks(self, array: str, datasets: Sequence[int]) -> list[int]:
         """Returns the number of the block that holds the array's first chunk in each dataset."""

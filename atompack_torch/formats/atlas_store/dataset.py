@@ -22,7 +22,7 @@ from atompack_torch.fields import FieldSpec
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 from atompack_torch.formats.atlas_store.block_cache import BlockCache
-from atompack_torch.formats.atlas_store.columns import Layout
+from atompack_torch.formats.atlas_store.columns import Layout, ScanOptions
 from atompack_torch.formats.atlas_store.stored_values import Values
 from atompack_torch.options import Buffer, is_url, short_list
 
@@ -107,7 +107,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         self._arrays = tuple(arrays)
         self._keys = [_keys(array, layout) for array in arrays]
         _check_keys([key for keys in self._keys for key in keys])
-        self._options: tuple[Any, ...] = (start, shape, layout, dtype, num_threads)
+        self._options = ScanOptions(start, shape, layout, dtype, num_threads)
         self._transform = transform
         self._native: tuple[AtlasReader, ColumnBatcher] | None = None
         self._batcher()  # checks names and options
@@ -120,10 +120,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         return native[1]
 
     def _open_batcher(self, store: AtlasStore) -> ColumnBatcher:
-        start, shape, layout, dtype, num_threads = self._options
-        return store.columns.batcher(
-            self._arrays, start, shape, layout, dtype, num_threads, self._missing
-        )
+        return store.columns.batcher(self._arrays, self._options, self._missing)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_store")}
@@ -167,13 +164,13 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         Raises:
             CorruptFileError: the file of an array contradicts itself or the metadata.
         """
-        start, shape, _, dtype, _ = self._options
+        options = self._options
         specs = {}
         for array in self._arrays:
             found: Iterable[ArraySchema] = self._view.schema(array).values()
-            shapes = {tuple(each.box(start, shape)[1]) for each in found}
+            shapes = {tuple(each.box(options.start, options.shape)[1]) for each in found}
             specs[array] = FieldSpec(
-                _dtype_of(next(iter(found)).dtype, dtype),
+                _dtype_of(next(iter(found)).dtype, options.dtype),
                 "molecule",
                 shapes.pop() if len(shapes) == 1 else None,
             )
@@ -232,8 +229,8 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         if is_batch(item):
             return self.batch(item)
         number = resolve_index(item, self._size(), self._selection, self._item)
-        start, shape, _, dtype, num_threads = self._options
-        batcher = self._view.columns.batcher(self._arrays, start, shape, "list", dtype, num_threads)
+        options = self._options._replace(layout="list")
+        batcher = self._view.columns.batcher(self._arrays, options)
         _, columns, names = batcher.collate([number], None, False)
         values: Item = {a: column[0][0] for a, column in zip(self._arrays, columns, strict=True)}
         return values | {"name": names[0]}

@@ -31,7 +31,7 @@ from atompack_torch.formats.entry import (
 )
 from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import first_of, plain, table
-from atompack_torch.formats.verification import Verification
+from atompack_torch.formats.verification import Verification, check_part
 from atompack_torch.options import BUFFERS, MAX_METADATA_BYTES, MEMORY, is_url
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
             for arrays in datasets:
                 for check in arrays:
                     found.counts["arrays"] += 1
-                    found.attempt(file, check, max_faults)
+                    check_part(found, file, check, max_faults)
                 if report is not None:
                     report(1)
     return found

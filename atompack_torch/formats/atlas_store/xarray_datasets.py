@@ -7,7 +7,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,31 +102,6 @@ def _listed(value: Any) -> Any:
 _NOT_A_TIME = np.iinfo(np.int64).min
 _NUMBERS = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _NUMBERS |= {np.dtype("f4"), np.dtype("f8")}
-
-
-class WritableStore(Protocol):
-    """Store to which datasets can be added; see ``AtlasStore``."""
-
-    def create_dataset(self, name: str) -> None:
-        """Adds a dataset."""
-
-    def set_attr(self, dataset: str, key: str, value: Any) -> None:
-        """Sets an attribute of a dataset."""
-
-    def define_array(
-        self,
-        dataset: str,
-        array: str,
-        dtype: Any,
-        shape: Sequence[int],
-        dimension_names: Sequence[str] | None,
-        chunk_shape: Sequence[int] | None,
-        fill_value: Any,
-    ) -> None:
-        """Adds an array to a dataset."""
-
-    def write(self, dataset: str, array: str, values: Any, start: Sequence[int]) -> None:
-        """Writes a box of elements."""
 
 
 def read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarray.Dataset:
@@ -228,7 +203,7 @@ def _usual_fill(dtype: str) -> Any:
 
 
 def add(
-    store: WritableStore,
+    store: AtlasStore,
     name: str,
     dataset: xarray.Dataset,
     chunks: Mapping[str, Sequence[int]] | None,
@@ -274,7 +249,7 @@ def _dtype_of(name: str, dtype: np.dtype[Any]) -> str:
 
 
 def _write(
-    store: WritableStore,
+    store: AtlasStore,
     name: str,
     dataset: xarray.Dataset,
     key: str,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import glob
 import hashlib
+import json
 import os
-import stat
-import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,21 +39,141 @@ from atompack_torch.errors import (
     file_exists,
 )
 from atompack_torch.fields import DERIVATIVES, GEOMETRY, centers_of
-from atompack_torch.formats.torch_cache.build_identity import (
-    BuildOptions,
-    Descriptor,
-    fingerprint_of,
-    header_of,
-    source_of,
-)
+from atompack_torch.formats.indexes import own_folder
 from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.options import (
     absolute_path,
+    check_choice,
+    check_threads,
+    checked_part,
     is_url,
     part_range,
     threads_or_cores,
 )
 from atompack_torch.remote.staging import Options, StagedFile, TemporaryFolder
+from atompack_torch.remote.urls import shown_url
+
+_CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
+
+
+class Descriptor(Protocol):
+    """Interface of descriptors, such as ``ChebyshevDescriptor``.
+
+    Two descriptors with equal ``compat`` have the same features; ``compute`` adds ``features`` and,
+    if requested, the derivative fields to a batch.
+    """
+
+    @property
+    def compat(self) -> Mapping[str, object]:
+        """Settings, by their names in the format's compatibility JSON."""
+
+    def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
+        """Returns the batch with ``features``, and derivatives if requested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Options of ``build_cache``, which explains them."""
+
+    features: bool
+    force_derivatives: bool
+    dtype: str
+    num_threads: int | None
+    progress: bool | OnProgress
+    resume: bool
+
+    def __post_init__(self) -> None:
+        if not (self.features or self.force_derivatives):
+            raise FieldError(
+                "build_cache: expected features, force_derivatives or both, got neither"
+            )
+        check_choice("dtype", self.dtype, ("float32", "float64"))
+        check_threads(self.num_threads)
+
+
+def header_of(descriptor: Descriptor, options: BuildOptions) -> CacheHeader:
+    """Returns the settings that a file states.
+
+    Args:
+        descriptor: the descriptor.
+        options: which sections are stored, and their dtype.
+
+    Returns:
+        The header, without the origin of the molecules.
+    """
+    compat: Mapping[str, Any] = descriptor.compat
+    header = CacheHeader()
+    header.features = options.features
+    header.force_derivatives = options.force_derivatives
+    header.storage_dtype = options.dtype
+    header.n_radial, header.n_angular = compat["rad_order"] + 1, compat["ang_order"] + 1
+    header.multi = compat["multi"]
+    header.n_features = (header.n_radial + header.n_angular) * (2 if header.multi else 1)
+    header.compat_json = canonical_json(compat)
+    header.compat_sha256 = _sha256(header.compat_json)
+    config = {
+        **{key: compat[key] for key in _CONFIG},
+        "device": "cpu",
+        "dtype": options.dtype,
+        "n_features": header.n_features,
+    }
+    config_json = canonical_json(config)
+    header.set_manifest(compat["descriptor_class"], config_json, _sha256(config_json))
+    return header
+
+
+def canonical_json(value: Mapping[str, object]) -> str:
+    """Encodes settings as JSON in the form of cache files: sorted keys, no spaces, ASCII."""
+    return json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def source_of(dataset: MoleculeDataset) -> tuple[str, str]:
+    """Describes the origin of the molecules, for the file's table of entries."""
+    path = dataset._path
+    if isinstance(path, str) and is_url(path):
+        return shown_url(path), "file"  # without secrets, for the file may be given away
+    return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
+
+
+def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
+    """Returns a key of inputs and options.
+
+    Args:
+        dataset: the molecules.
+        descriptor: computes the rows.
+        header: settings of the file.
+
+    Returns:
+        A string, equal only if the work of an earlier build can be reused.
+    """
+    facts = {
+        "compat": header.compat_json,
+        "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
+        "features": header.features,
+        "force_derivatives": header.force_derivatives,
+        "dtype": header.storage_dtype,
+        "source": dataset._identity(),
+        "options": {
+            name: _text_of(value)
+            for name, value in dataset._options().items()
+            if name not in ("access", "num_threads", "renamed")  # of reading only
+        },
+        "force_subset": dataset._forces and [*astuple(dataset._forces), dataset._epoch],
+        "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
+        "selection": None
+        if dataset._selection is None
+        else hashlib.sha256(np.asarray(dataset._selection).tobytes()).hexdigest(),
+    }
+    return canonical_json(facts)
+
+
+def _text_of(option: Any) -> str:
+    """Returns a string that is equal in every process, unlike the repr of a function."""
+    return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
 
 
 def build_at_url(
@@ -74,7 +195,8 @@ def build_at_url(
     """
     staged = StagedFile(url, "x", storage_options, instead="choose another name", progress=progress)
     try:
-        folder = _folder_of(url)
+        key = hashlib.sha256(url.encode()).hexdigest()[:24]
+        folder = own_folder(f"atompack-cache-{os.getuid()}-{key}")
         build(folder / staged.path.name)
         (folder / staged.path.name).replace(staged.path)
         folder.rmdir()
@@ -88,17 +210,6 @@ def build_at_url(
     cache = TorchCache(copy)
     cache._folder = local
     return cache
-
-
-def _folder_of(url: str) -> Path:
-    """Makes the folder for builds of a URL, which belongs to this user alone."""
-    name = f"atompack-cache-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:24]}"
-    folder = Path(tempfile.gettempdir()) / name
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-        raise PermissionError(f"{folder}: expected a folder of this user alone")
-    return folder
 
 
 Item = TypeVar("Item")
@@ -504,3 +615,124 @@ def _encode(batch: MoleculeBatch, header: CacheHeader) -> EncodedEntries:
         columns["triplet_ptr"] = batch._first_rows("angular_center_idx")
     names = list(batch["name"]) if "name" in batch else []
     return encode_cache_entries(columns, names, list(SYMBOLS), header)
+
+
+_PATIENCE = 10.0  # seconds for which others may look at a part
+_PAUSE = 0.2
+
+
+def build_part(
+    dataset: MoleculeDataset,
+    descriptor: Descriptor,
+    path: str | os.PathLike[str],
+    part: tuple[int, int],
+    options: BuildOptions,
+) -> TorchCache | list[int]:
+    """Builds one part of a cache; the process that completes the last one joins them.
+
+    Parts are hidden files beside the path. They may be built in any order, at once and again: an
+    interrupted part resumes, a complete one takes no time. Joining moves them into the new file,
+    which equals one that was built by a single process and appears when it is complete; an
+    interrupted join is resumed by any part that is built again.
+
+    Args:
+        dataset: all molecules of the cache.
+        descriptor: as for ``build_cache``.
+        path: path of the cache, on storage that all processes share.
+        part: number of the part, from 0, and number of parts.
+        options: options of ``build_cache``.
+
+    Returns:
+        The cache if it is complete; otherwise the numbers of the parts that are not.
+
+    Raises:
+        ValueError: there is no such part, or the path is a URL.
+        WriterLockedError: another process is building this part.
+        OSError: a file cannot be written.
+    """
+    number, n_parts = checked_part(part)
+    if is_url(path):
+        raise ValueError("part: expected a local path, got a URL: all parts build beside it")
+    target = Path(absolute_path(path))
+    if target.exists() and not unfinished_parts(target):
+        return TorchCache(target)
+    job = replace(BuildJob.of(dataset, descriptor, options), target=target)
+    parts = [job.part(k, n_parts) for k in range(n_parts)]
+    if not target.exists() and not _is_joined(job, parts[number]):
+        with _opened(job, parts[number].path, options.resume) as builder:
+            job.fill(builder, parts[number].entries, options.progress)
+    missing = _join_if_complete(job, parts)
+    return missing or TorchCache(target)
+
+
+def _is_joined(job: BuildJob, part: CachePart) -> bool:
+    """True if an interrupted join has moved the part into the new file already."""
+    if not _is_there(job.target):
+        return False
+    try:
+        with job.open(job.target, resume=True) as whole:
+            return len(whole) >= part.entries.stop
+    except WriterLockedError:
+        return False
+
+
+@contextmanager
+def _opened(job: BuildJob, path: Path, resume: bool) -> Iterator[CacheBuilder]:
+    """Opens a part; waits while others look whether it is complete."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        with ExitStack() as stack:
+            try:
+                builder = stack.enter_context(job.open(path, resume))
+            except WriterLockedError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                yield builder
+                return
+        time.sleep(_PAUSE)
+
+
+def _join_if_complete(job: BuildJob, parts: list[CachePart]) -> list[int]:
+    """Joins the parts if all are complete; returns the numbers of those that are not.
+
+    Of processes that end at the same time, each waits until it has looked by itself, so that the
+    last one sees all parts.
+    """
+    while not job.target.exists():
+        try:
+            with job.open(job.target, resume=True) as whole:
+                missing = _missing(job, parts, len(whole))
+                if not missing:
+                    job.join(parts, whole, "build this part again")
+                elif not len(whole):
+                    whole.discard()
+        except WriterLockedError:  # another process looks, or joins
+            time.sleep(_PAUSE)
+            continue
+        except FileExistsError:  # it has just joined
+            break
+        if missing:
+            return missing
+    job.sweep()
+    return []
+
+
+def _missing(job: BuildJob, parts: list[CachePart], n_joined: int) -> list[int]:
+    """Returns the numbers of the parts that are neither complete nor joined."""
+    wanted = [k for k, part in enumerate(parts) if part.entries.stop > n_joined and part.entries]
+    absent = [k for k in wanted if not _is_there(parts[k].path)]
+    return absent or [k for k in wanted if not _is_complete(job, parts[k])]
+
+
+def _is_there(path: Path) -> bool:
+    """True if there is an unfinished build of a path."""
+    return path.with_name(f".{path.name}.new").exists()
+
+
+def _is_complete(job: BuildJob, part: CachePart) -> bool:
+    try:
+        with job.open(part.path, resume=True) as builder:
+            return len(builder) == len(part.entries)
+    except WriterLockedError:  # it is being built
+        return False

@@ -16,9 +16,8 @@ from reference import cache_molecules
 from reference.cache_molecules import descriptor
 
 import atompack_torch as apt
-from atompack_torch.formats.torch_cache import part_building
-from atompack_torch.formats.torch_cache.build_identity import BuildOptions
-from atompack_torch.formats.torch_cache.part_building import build_part
+from atompack_torch.formats.torch_cache import building
+from atompack_torch.formats.torch_cache.building import BuildOptions, build_part
 
 N = 101
 OPTIONS = BuildOptions(
@@ -33,8 +32,8 @@ BUILD = """
 import os, sys
 import torch
 import atompack_torch as apt
-from atompack_torch.formats.torch_cache import building, part_building
-from atompack_torch.formats.torch_cache.build_identity import BuildOptions
+from atompack_torch.formats.torch_cache import building
+from atompack_torch.formats.torch_cache.building import BuildOptions
 
 building._FIRST_ATOMS = building._MOST_ATOMS = 24
 building._CHECKPOINT_BYTES = 20000
@@ -47,7 +46,7 @@ def tell(n):
 options = BuildOptions(features=True, force_derivatives=True, dtype="float64", num_threads=2,
                        progress=tell, resume=True)
 part = int(sys.argv[3]), int(sys.argv[4])
-made = part_building.build_part(apt.AtpDataset(sys.argv[1]), descriptor, sys.argv[2], part, options)
+made = building.build_part(apt.AtpDataset(sys.argv[1]), descriptor, sys.argv[2], part, options)
 print("missing", made if isinstance(made, list) else [])
 """
 
@@ -121,7 +120,7 @@ def test_a_part_begun_after_all_were_joined(
     made = target.read_bytes()
     target.unlink()
     with monkeypatch.context() as slow:  # it looks before the others join, and goes on after that
-        slow.setattr(part_building, "_join_if_complete", lambda *_: [0, 2])
+        slow.setattr(building, "_join_if_complete", lambda *_: [0, 2])
         build(path, target, 1, 3)
     assert left(target) == [".made.h5.part1of3.journal.new", ".made.h5.part1of3.new"]
     target.write_bytes(made)
@@ -155,7 +154,7 @@ def test_an_interrupted_join_is_resumed(
     path: Path, target: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With parts that are gone already, those that are there still, and one of each."""
-    job = part_building.BuildJob.of(apt.AtpDataset(path), descriptor(), OPTIONS)
+    job = building.BuildJob.of(apt.AtpDataset(path), descriptor(), OPTIONS)
     job.target = target
     for number in (0, 1):
         build(path, target, number, 3)
@@ -180,7 +179,7 @@ def test_a_part_in_progress(
     running = scripts.start(stuck, path, target, "0", "2")
     running.wait_for("0\n")
     assert build(path, target, 1, 2) == [0]
-    monkeypatch.setattr(part_building, "_PATIENCE", 0.5)
+    monkeypatch.setattr(building, "_PATIENCE", 0.5)
     with pytest.raises(apt.WriterLockedError):
         build(path, target, 0, 2)
     running.kill()

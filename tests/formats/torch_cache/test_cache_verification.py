@@ -310,7 +310,7 @@ def test_more_features_than_the_file_can_justify(
     path = built(tmp_path / "high.h5", [far], features=False, descriptor=high)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "atompack_torch.formats.torch_cache.recomputation._MOST_UNSTORED_BYTES", 9_000_000
+            "atompack_torch.formats.torch_cache.verification._MOST_UNSTORED_BYTES", 9_000_000
         )
         (fault,) = verify_cache(path).faults
     assert "features: expected at most 9000000 bytes to compute" in fault.message
