@@ -7,7 +7,6 @@ namespace atompack::extxyz {
 
 using parsed::Array;
 using parsed::Kind;
-using parsed::kNumberOfKinds;
 using parsed::name_of;
 using parsed::product;
 using parsed::wider;

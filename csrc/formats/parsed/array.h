@@ -14,7 +14,6 @@ namespace atompack::parsed {
 // Ordered: each kind can represent the values of those before it (text as written in the file), but null, which is
 // absent among others.
 enum class Kind : uint8_t { null, flag, integer, real, text };
-inline constexpr size_t kNumberOfKinds = 5;
 
 constexpr Kind wider(Kind a, Kind b) { return std::max(a, b); }
 
