@@ -40,11 +40,25 @@ settings.register_profile(
 settings.load_profile("atompack_torch")
 
 
+# Files whose tests start processes, wait, or compute for seconds.
+SLOW = {
+    "test_atp_handles.py",
+    "test_build_cache_parts.py",
+    "test_build_cache_processes.py",
+    "test_cache_forms.py",
+    "test_feature_operators.py",
+    "test_shard_safety.py",
+    "test_store_limits.py",
+    "test_store_race.py",
+    "test_worker_ring.py",
+}
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that run scripts in other processes as slow: `make check` does without."""
+    """Marks as slow what `make check` does without."""
     for item in items:
-        if "scripts" in getattr(item, "fixturenames", ()):
+        if item.path.name in SLOW or "scripts" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
 
 

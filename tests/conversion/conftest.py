@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import ase
 import ase.build
 import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
+from reference.extxyz import Told
 
 
 def labelled(seed: int) -> ase.Atoms:
@@ -32,3 +36,21 @@ def images() -> list[ase.Atoms]:
     water = ase.build.molecule("H2O")
     water.calc = SinglePointCalculator(water, energy=-14.2)
     return [*(labelled(seed) for seed in range(12)), water, ase.Atoms("He", [[0.1, 0.2, 0.3]])]
+
+
+@pytest.fixture
+def told() -> Told:
+    """Notes what a reader or writer of extended XYZ reports."""
+    return Told()
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
+    """Puts a text into a file of extended XYZ."""
+
+    def make(text: str | bytes) -> Path:
+        path = tmp_path / "x.extxyz"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return make

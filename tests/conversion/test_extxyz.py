@@ -34,23 +34,6 @@ KEYS = st.text(st.sampled_from("abcdefgEF_0"), min_size=1, max_size=6).filter(
 )
 
 
-@pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
-    """Puts a text into a file."""
-
-    def make(text: str | bytes) -> Path:
-        path = tmp_path / "x.extxyz"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return make
-
-
 def ase_frames(path: Path) -> list[ase.Atoms]:
     return ase.io.read(path, ":", format="extxyz")
 

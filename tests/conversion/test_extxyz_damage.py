@@ -12,24 +12,6 @@ from reference.frames import frames_of, same
 import atompack_torch as apt
 from atompack_torch.fields import MOLECULE_PROPERTY
 
-
-@pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
-    """Puts a text into a file."""
-
-    def make(text: str | bytes) -> Path:
-        path = tmp_path / "x.extxyz"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return make
-
-
 # What is wrong, what is said of it, and where: molecule, offset.
 DAMAGE = [
     ("x\n", "frame: expected the number of atoms, got 'x'", 0),

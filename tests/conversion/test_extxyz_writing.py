@@ -50,11 +50,6 @@ KEYS = st.text(st.sampled_from("ab5 =,.;#\"'\\[]{}()-\u00e9\u4e2d"), max_size=5)
 )
 
 
-@pytest.fixture
-def told() -> Told:
-    return Told()
-
-
 def columns(*fields: Column, n_atoms: tuple[int, ...] = (1, 2)) -> Columns:
     """Molecules of these sizes with these fields."""
     n = sum(n_atoms)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reference.foreign import SYMBOLS, peak_of_conversion, structures
 
 import atompack_torch as apt
 from atompack_torch.cli import main
@@ -20,25 +19,7 @@ from atompack_torch.conversion import Report, convert
 
 Data = dict[str, Any]
 KBAR = -1000.0 * ase.units.bar
-SYMBOLS = {1: "H", 8: "O", 26: "Fe"}
 MATRIX, VECTORS = pa.list_(pa.list_(pa.float64())), pa.list_(pa.list_(pa.float64()))
-
-
-def structures(sizes: list[int], seed: int = 0) -> list[Data]:
-    """Random structures as dicts of arrays."""
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "numbers": rng.choice([1, 8, 26], n),
-            "positions": rng.normal(size=(n, 3)),
-            "cell": rng.normal(size=(3, 3)),
-            "energy": float(rng.normal()),
-            "forces": rng.normal(size=(n, 3)),
-            "stress": (lambda a: a + a.T)(rng.normal(size=(3, 3))),
-            "moments": rng.normal(size=n),
-        }
-        for n in sizes
-    ]
 
 
 def voigt(stress: Any) -> list[float]:
@@ -429,16 +410,6 @@ def test_every_cut_and_flip_ends_in_an_error_or_a_file(tmp_path: Path) -> None:
     assert all(str(path) in message for message in messages)
 
 
-MEMORY = """
-import sys
-from pathlib import Path
-from atompack_torch.conversion import convert
-convert(sys.argv[1], sys.argv[2], mode="w", progress=False)
-status = Path("/proc/self/status").read_text()
-print(status.split("VmHWM:")[1].split()[0])
-"""
-
-
 @pytest.mark.exhaustive
 def test_memory_is_flat(tmp_path: Path) -> None:
     peaks = []
@@ -454,8 +425,7 @@ def test_memory_is_flat(tmp_path: Path) -> None:
             ),
         }
         path = written(tmp_path / f"{n}.parquet", columns, row_group_size=10_000)
-        run = [sys.executable, "-c", MEMORY, str(path), str(tmp_path / "out.atp")]
-        peaks.append(int(subprocess.run(run, capture_output=True, check=True).stdout))
+        peaks.append(peak_of_conversion(path))
     # kB; the larger file has 48 MB more of values. A loaded machine reads further ahead.
     assert peaks[1] - peaks[0] < 36_000
 

@@ -6,8 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 import ase.units
 import numpy as np
 import pytest
+from reference.foreign import SYMBOLS, peak_of_conversion, structures
 
 import atompack_torch as apt
 from atompack_torch.cli import main
@@ -24,24 +23,6 @@ from atompack_torch.conversion.sources.json_stream import JsonStream
 
 Json = dict[str, Any]
 KBAR = -1000.0 * ase.units.bar
-SYMBOLS = {1: "H", 8: "O", 26: "Fe"}
-
-
-def structures(sizes: list[int], seed: int = 0) -> list[Json]:
-    """Random structures as dicts of arrays."""
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "numbers": rng.choice([1, 8, 26], n),
-            "positions": rng.normal(size=(n, 3)),
-            "cell": rng.normal(size=(3, 3)),
-            "energy": float(rng.normal()),
-            "forces": rng.normal(size=(n, 3)),
-            "stress": (lambda a: a + a.T)(rng.normal(size=(3, 3))),
-            "moments": rng.normal(size=n),
-        }
-        for n in sizes
-    ]
 
 
 def as_dict(data: Json, **properties: Any) -> Json:
@@ -546,16 +527,6 @@ def test_values_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         list(stream.items())
 
 
-MEMORY = """
-import sys
-from pathlib import Path
-from atompack_torch.conversion import convert
-convert(sys.argv[1], sys.argv[2], mode="w", progress=False)
-status = Path("/proc/self/status").read_text()
-print(status.split("VmHWM:")[1].split()[0])
-"""
-
-
 @pytest.mark.exhaustive
 def test_memory_is_flat(tmp_path: Path) -> None:
     entry = dumped(mptrj(structures([20]))["mp-0"]["mp-0-0-0"])
@@ -566,7 +537,6 @@ def test_memory_is_flat(tmp_path: Path) -> None:
             file.write(b'{"mp-0": {')
             file.writelines(b'%s"%d": %s' % (b", " if i else b"", i, entry) for i in range(n))
             file.write(b"}}")
-        run = [sys.executable, "-c", MEMORY, str(path), str(tmp_path / "out.atp")]
-        peaks.append(int(subprocess.run(run, capture_output=True, check=True).stdout))
+        peaks.append(peak_of_conversion(path))
     assert path.stat().st_size > 30 << 20
     assert peaks[1] - peaks[0] < 12_000  # kB
