@@ -48,12 +48,12 @@ setup: $(DONE)/extension  ## install what is missing and build the package into 
 
 # Passive: where something else wants the cores too, threads that spin while they wait slow training down several times.
 .PHONY: demo
-demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a data set of alloys
+demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a dataset of alloys
 	@OMP_WAIT_POLICY=passive $(PY) examples/02_train.py build/demo/alloys.atp --out build/demo
 
 # The same data, in the environment of the tests with MACE; its imports warn of TorchScript.
 .PHONY: demo-mace
-demo-mace: .venv-trainers/mace/done $(DONE)/extra-demo build/demo/alloys.atp  ## train a MACE model on the same data set
+demo-mace: .venv-trainers/mace/done $(DONE)/extra-demo build/demo/alloys.atp  ## train a MACE model on the same dataset
 	@OMP_WAIT_POLICY=passive .venv-trainers/mace/bin/python -W ignore::UserWarning examples/07_train_mace.py build/demo/alloys.atp --out build/demo
 
 .PHONY: demo-cache

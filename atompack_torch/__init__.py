@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     __version__: str
 else:
     # The library loads on first use of a name (PEP 562), so that the command line answers --help
-    # without importing torch; at once where torch is imported already. Name -> module that has it.
+    # without importing torch; immediately where torch is imported already. Name -> its module.
     _HOMES = {
         "ArrayFile": "formats.atlas_store.array_file",
         "AseLmdbDataset": "formats.aselmdb.dataset",

@@ -39,7 +39,7 @@ class FieldInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """Type of a field as guaranteed by a data set.
+    """Type of a field as guaranteed by a dataset.
 
     Attributes:
         dtype: dtype of the tensors in a batch; ``"string"`` for lists of ``str``, ``"none"`` for a

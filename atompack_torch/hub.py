@@ -1,4 +1,4 @@
-"""Data sets on the Hugging Face hub: folders of ``.atp`` shards, one per split, or single files.
+"""Datasets on the Hugging Face hub: folders of ``.atp`` shards, one per split, or single files.
 
     train = apt.hub.open("some/dataset", "omat/train")
     url = apt.hub.upload("made/train", "me/mine", "train")
@@ -45,13 +45,13 @@ def open(  # noqa: A001  (as in gzip.open)
     stream: bool = False,
     **options: Any,
 ) -> AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset:
-    """Downloads files that are not in the local cache yet, and opens the data set.
+    """Downloads files that are not in the local cache yet, and opens the dataset.
 
     Without a network (``local_files_only=True`` or ``HF_HUB_OFFLINE=1``) only the local cache is
     used; shards that were never downloaded are then missing without an error.
 
     Args:
-        repo_id: a data set repository.
+        repo_id: a dataset repository.
         name: a folder in it, whose ``**/*.atp`` are the shards; or one file, of any format that
             ``apt.open`` opens. None: the only file, or the only folder with files, of the
             repository.
@@ -66,7 +66,7 @@ def open(  # noqa: A001  (as in gzip.open)
         **options: options of the class: ``AtpDataset`` for ``.atp`` files.
 
     Returns:
-        The data set, as from ``apt.open``.
+        The dataset, as from ``apt.open``.
 
     Raises:
         ImportError: huggingface_hub is not installed.
@@ -105,7 +105,7 @@ def download(
     local_files_only: bool = False,
     force_download: bool = False,
 ) -> Path:
-    """Downloads the files of a data set that are not in the local cache yet.
+    """Downloads the files of a dataset that are not in the local cache yet.
 
     Args:
         repo_id: a repository, OWNER/NAME.
@@ -157,7 +157,7 @@ def upload(
     private: bool | None = None,
     replace: bool = False,
 ) -> str:
-    """Uploads a data set in one commit: nobody sees a part of it.
+    """Uploads a dataset in one commit: nobody sees a part of it.
 
     All records and rows are verified before anything is sent, so that damage is not published; what
     readers tolerate is a warning. The rows of a feature cache are not recomputed. atompack's own
@@ -177,7 +177,7 @@ def upload(
         create: create the repository if it does not exist.
         private: whether a repository that is created is private; None: as its owner's settings say.
         replace: also remove, in the same commit, shards of the folder that ``path`` does not have.
-            Without it they stay, and belong to the data set that the folder is then.
+            Without it they stay, and belong to the dataset that the folder is then.
 
     Returns:
         The ``hf://`` address of what was uploaded, at that commit.
@@ -226,7 +226,7 @@ def upload(
 
 
 def _check_source(source: Path, replace: bool) -> None:
-    """Raises an error if there is no data set to upload."""
+    """Raises an error if there is no dataset to upload."""
     if not source.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
     if source.is_dir():
@@ -333,7 +333,7 @@ def _is_file(inside: PurePosixPath) -> bool:
 
 
 def _suffixes() -> list[str]:
-    """Returns the suffixes of the files that make up data sets of the hub."""
+    """Returns the suffixes of the files that make up datasets of the hub."""
     return [s for known in formats.FORMATS if known.hub_files for s in known.suffixes]
 
 

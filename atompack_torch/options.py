@@ -412,7 +412,7 @@ def absolute_location(path: object) -> str:
 def shown_path(
     path: PathLike | Sequence[PathLike],
 ) -> Path | str | tuple[Path | str, ...]:
-    """Returns what ``path`` properties of data sets and handles show for a path.
+    """Returns what ``path`` properties of datasets and handles show for a path.
 
     Args:
         path: path, URL, or list of them, as given by the caller.

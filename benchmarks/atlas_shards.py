@@ -154,7 +154,7 @@ def report(
     print(f"  {what}: the original {rates[original]:,.0f} examples/s")
     for name, rate in rates.items():
         if name != original:
-            print(f"    {name}: {rate:,.0f} examples/s, {rate / rates[original]:.1f} times as fast")
+            print(f"    {name}: {rate:,.0f} examples/s, {rate / rates[original]:.1f} times faster")
             numbers = (rate, "examples/s", "zstandard and pickle", rates[original])
             case = what if name == "ours" else f"{what}: {name}"
             note(Result("Atlas shards", case, *numbers))

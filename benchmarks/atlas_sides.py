@@ -53,14 +53,14 @@ class Ours:
         return self.store.to_xarray(self.store.datasets)
 
     def dataset(self) -> Any:
-        """Its own data set."""
+        """Its own dataset."""
         import atompack_torch as apt
 
         return apt.AtlasDataset(self.store, self.variables)
 
 
 class Atlas:
-    """atlas-python, all at once and stacked."""
+    """atlas-python, all in one call and stacked."""
 
     def __init__(self, case: Case, path: Path) -> None:
         import atlas
@@ -85,7 +85,7 @@ class Atlas:
 
 
 class AtlasAcross(Atlas):
-    """All at once, an array for each dataset."""
+    """All in one call, an array for each dataset."""
 
     def scan(self, variable: str, bounds: Bounds) -> object:
         return self.store.read_array_across(variable, self.names, *bounds)

@@ -5,7 +5,7 @@
 One batch of periodic structures of 16 atoms (rutile with moved atoms, 3.4 Å and 2.9 Å cutoffs, 11
 radial and 4 angular functions). Features are timed alone and with derivatives; forces and the
 gradient that training needs (forward, backward) next to the same in torch's ``index_add``, which
-reads the same tensors. Sides take turns in one process; the median and the best of each are told,
+reads the same tensors. Sides take turns in one process; the median and the best are printed,
 for on a machine with other work the best comes nearer to the truth.
 """
 

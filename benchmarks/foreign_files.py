@@ -154,7 +154,7 @@ def rates(rounds: int, *sides: tuple[int, Callable[[], object]]) -> list[Rate]:
 
 
 def ratios(ours: Rate, theirs: Rate) -> str:
-    """How many times as fast the first is, by the clock and by processor time."""
+    """How many times faster the first is, by the clock and by processor time."""
     times = ours.median / theirs.median, ours.of_processor / theirs.of_processor
     return f"{times[0]:.0f}x by the clock, {times[1]:.0f}x by processor time"
 

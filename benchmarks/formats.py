@@ -117,7 +117,7 @@ def array_file_batches(
 
 
 def batches_of(dataset: Any) -> Callable[[Iterable[list[int]]], Iterator[Any]]:
-    """Batches of a data set."""
+    """Batches of a dataset."""
     return lambda order: (dataset.batch(numbers) for numbers in order)
 
 

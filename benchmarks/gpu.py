@@ -3,7 +3,7 @@
     python benchmarks/gpu.py [--quick]
 
 Copies of batches from pageable and pinned memory; the share of an epoch in which the device has
-nothing to do, and how long the loop waits for a batch; edges from the device beside the training
+nothing to do, and how long the loop waits for a batch; edges from the device next to the training
 loop and in it, and from the threads of the CPU; batches from a ``ResidentDataset`` there; and
 ``contract_forces``, next to the CPU.
 """
@@ -125,7 +125,7 @@ def report_epochs(dataset: apt.AtpDataset, rounds: int) -> None:
     if find_spec("nvalchemiops") is None:
         print("edges of the device: skipped, nvalchemi-toolkit-ops is not installed")
     else:
-        beside, inside = "edges of the device, beside the loop", "edges of the device, in the loop"
+        beside, inside = "edges of the device, next to the loop", "edges of the device, in the loop"
         sides[beside] = epoch(
             beside, load(dataset, neighbors=NEIGHBORS), lambda batch: batch.edge_vector.sum()
         )

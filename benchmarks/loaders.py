@@ -6,7 +6,7 @@ Random epochs of the file of read_atp.py, in batches of 64; rounds are taken as 
 
 Then batches with edges within 5 Å, of the ways in edge_peers.py, which end with the same tensors.
 There one process has them all, which take turns at the same batches of up to 2,048 molecules.
-nvalchemi-toolkit is left out where it is not installed (edge_peers.py says how).
+nvalchemi-toolkit is omitted where it is not installed (edge_peers.py says how).
 """
 
 from __future__ import annotations

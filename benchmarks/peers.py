@@ -28,7 +28,7 @@ def numbering(n_atoms: np.ndarray, indices: Sequence[int]) -> dict[str, torch.Te
 
 
 class Peer(Dataset[Any], ABC):
-    """A data set that makes whole batches and opens its file where it reads."""
+    """A dataset that makes whole batches and opens its file where it reads."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -50,7 +50,7 @@ class Peer(Dataset[Any], ABC):
 
 
 def contestant(dataset: Peer | AtompackDb, setting: Setting) -> Contestant:
-    """Put a data set behind the DataLoader that all of them use."""
+    """Put a dataset behind the DataLoader that all of them use."""
     return Contestant(make_loader(dataset, setting, identity), dataset.__getitems__)
 
 
@@ -118,7 +118,7 @@ PER_ATOM = ("positions", "forces", "atomic_numbers")
 
 
 def make_h5(path: Path, count: int) -> None:
-    """Write every field as one data set, molecules back to back, and their offsets."""
+    """Write every field as one dataset, molecules back to back, and their offsets."""
     import h5py
 
     plain = list(structures(count))

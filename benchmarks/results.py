@@ -46,7 +46,7 @@ class Result:
     unit: str  # a rate if it ends in "/s", else what it takes
     peer: str | None = None
     theirs: float | None = None
-    ratio: float | None = None  # how many times as fast we are
+    ratio: float | None = None  # how many times faster we are
     reference: bool = False  # the peer is another way of ours, or the least work there is
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/run_all.py RESULTS [--quick]
 
-RESULTS is written anew. Further options go to every benchmark. One that fails does not stop the
+RESULTS is overwritten. Further options go to every benchmark. One that fails does not stop the
 others: ``table.py`` names it.
 """
 

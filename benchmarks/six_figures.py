@@ -22,21 +22,21 @@ MARKS = "<!-- six figures -->\n", "<!-- end of the six figures -->\n"
 # What it is called here, and the format, case and peer of its row.
 CASES = (
     (
-        "batches by Loader, beside atompack-db",
+        "batches by Loader, compared with atompack-db",
         ".atp, load",
         "Loader, 1 thread, none",
         "atompack-db",
     ),
-    ("neighbor lists, beside vesin", "neighbors", "periodic, 1 thread", "vesin"),
+    ("neighbor lists, compared with vesin", "neighbors", "periodic, 1 thread", "vesin"),
     (
-        "batches by DataLoader, beside LMDB",
+        "batches by DataLoader, compared with LMDB",
         ".atp, read",
         "DataLoader, 0 workers",
         "LMDB",
     ),
-    ("xyz to .atp, beside ASE", ".atp, convert", "convert extended XYZ", "ase.io"),
-    ("batches by DataLoader, beside PyG", ".atp, read", "DataLoader, 0 workers", "PyG"),
-    ("batches by DataLoader, beside h5py", ".atp, read", "DataLoader, 0 workers", "h5py"),
+    ("xyz to .atp, compared with ASE", ".atp, convert", "convert extended XYZ", "ase.io"),
+    ("batches by DataLoader, compared with PyG", ".atp, read", "DataLoader, 0 workers", "PyG"),
+    ("batches by DataLoader, compared with h5py", ".atp, read", "DataLoader, 0 workers", "h5py"),
 )
 COLORS = {"light": ("#24292f", "#d0d7de", "#00796b"), "dark": ("#e6edf3", "#484f58", "#4db6ac")}
 WIDTH, LABELS, ROW, BARS = 760, 350, 36, 330  # pixels
@@ -48,7 +48,7 @@ class Figure:
 
     Attributes:
         name: Task and peer.
-        times: How many times as fast as the peer.
+        times: How many times faster than the peer.
         ours: What this package takes or does, with its unit.
         theirs: The same of the peer.
     """
@@ -83,7 +83,7 @@ def figures_of(page: str) -> list[Figure]:
 def table(figures: list[Figure]) -> str:
     """Markdown of the README's table."""
     lines = [
-        "| task, and beside what | times as fast | this package | the other |",
+        "| task, compared with | speed-up | this package | the other |",
         "|---|--:|--:|--:|",
     ]
     lines += [f"| {f.name} | {f.times:g} | {f.ours} | {f.theirs} |" for f in figures]
@@ -98,7 +98,7 @@ def picture(figures: list[Figure], colors: tuple[str, str, str]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'font-family="system-ui, sans-serif" font-size="16" fill="{ink}">',
-        "<title>How many times as fast as other libraries</title>",
+        "<title>How many times faster than other libraries</title>",
         f'<path d="M{LABELS} 0V{height}" stroke="{line}"/>',
     ]
     for i, figure in enumerate(figures):

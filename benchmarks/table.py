@@ -38,14 +38,14 @@ def number(value: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """How many times as fast: two digits, for rounds differ by more than a hundredth."""
+    """How many times faster: two digits, for rounds differ by more than a hundredth."""
     if ratio is None:
         return ""
     return f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
 
 
 def peer_text(result: Result) -> str:
-    """How many times as fast as whom, and what that one takes."""
+    """How many times faster than whom, and what that one takes."""
     star = "\\*" * result.reference
     theirs = f"{number(result.theirs)} {result.unit}"
     return f"{times(result.ratio)} {result.peer}{star} ({theirs})" if result.peer else ""
@@ -53,7 +53,7 @@ def peer_text(result: Result) -> str:
 
 def table(results: Sequence[Result]) -> list[str]:
     """Lines of Markdown, one for each thing measured."""
-    lines = ["| format | case | atompack_torch | times as fast as |", "|---|---|--:|---|"]
+    lines = ["| format | case | atompack_torch | speed-up over |", "|---|---|--:|---|"]
 
     def measured(result: Result) -> tuple[str, str, str]:
         return result.format, result.case, f"{number(result.ours)} {result.unit}"
@@ -137,7 +137,7 @@ def lay_out(axes: Axes, drawn: Lanes) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel(
-        "how many times as fast as others (bar: the nearest of them, marks: the rest)", fontsize=8
+        "how many times faster than others (bar: the nearest of them, marks: the rest)", fontsize=8
     )
 
 

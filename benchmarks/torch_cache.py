@@ -112,7 +112,7 @@ def report_building(source: Path, target: Path, n_structures: int, rounds: int) 
             ms, rate = each / n_structures * 1e3, size / each / 1e6
             print(f"    {counted(n)}: {ms:.3f} ms a structure, {rate:.0f} MB/s")
             note(Result("/torch_cache", f"build, {what}, {counted(n)}", ms, "ms a structure"))
-        print(f"    {most} threads are {seconds[1] / seconds[most]:.2f} times as fast as one")
+        print(f"    {most} threads are {seconds[1] / seconds[most]:.2f} times faster than one")
 
 
 def report_reading(target: Path, n_structures: int, rounds: int) -> None:
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--structures", type=int, default=2000)
     parser.add_argument("--quick", action="store_true", help="does it run?")
-    parser.add_argument("--no-memory", action="store_true", help="leave out the peaks")
+    parser.add_argument("--no-memory", action="store_true", help="omit the peaks")
     parser.add_argument("--build", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--derivatives", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

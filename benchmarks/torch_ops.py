@@ -6,9 +6,10 @@ The neighbor list of one structure of 100,000 atoms (12 Å³ an atom, 5 Å, 44 n
 periodic, by ours, vesin, matscipy and ASE; ours for 10,000 to a million atoms, each in a process of
 its own, with the memory by which that grows; a training step on forces from stored derivatives,
 compiled and not, over batches of different sizes, with the number of graphs; batches of 64 from a
-``ResidentDataset`` beside ``index_select`` of the same tensors, by rows that are known before, and
-beside ``Loader`` over the file; and the share of padding in batches of eight static shapes, for the
-structures of the demo and for sizes from 5 to 500 atoms. Other sides take turns in one process.
+``ResidentDataset`` compared with ``index_select`` of the same tensors, by rows that are known
+before, and with ``Loader`` over the file; and the share of padding in batches of eight static
+shapes, for the structures of the demo and for sizes from 5 to 500 atoms. Other sides take turns in
+one process.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def report_training(n_batches: int) -> None:
     sides = {"eager": lambda: epoch(loss), "compiled": lambda: epoch(compiled)}
     medians = {name: spent.median for name, spent in take_turns(sides, 5).items()}
     print(f"training step, {len(batches)} batches of 16 to 48 structures, one thread")
-    print(f"  {counter.frame_count} graphs, of which {counter.frame_count - 1} were compiled anew")
+    print(f"  {counter.frame_count} graphs, of which {counter.frame_count - 1} were compiled again")
     for name, seconds in medians.items():
         step = 1e3 * seconds / len(batches)
         print(f"  {name:<10} {step:6.2f} ms, {medians['eager'] / seconds:4.2f}x as fast as eager")
@@ -212,7 +213,7 @@ def write_molecules(path: Path, count: int) -> None:
 
 
 def report_resident(path: Path, neighbors: apt.NeighborList | None, rounds: int) -> None:
-    """An epoch of shuffled batches from memory, beside bare gathers and beside the file."""
+    """An epoch of shuffled batches from memory, compared with bare gathers and the file."""
     torch.set_num_threads(1)
     dataset = apt.AtpDataset(path, neighbors=neighbors, num_threads=1)
     resident = apt.ResidentDataset(dataset)

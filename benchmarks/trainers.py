@@ -3,7 +3,7 @@
     python benchmarks/trainers.py [NAME ...]
 
 For each trainer: seconds an epoch of the same structures, batches and cutoff (5 Å) takes through
-its own data sets and loaders and through ours, in turns, and the share of training steps that waits
+its own datasets and loaders and through ours, in turns, and the share of training steps that waits
 for data. Each runs in its environment, which ``make .venv-trainers/NAME/done`` makes; without names
 those that are there.
 """

@@ -119,7 +119,7 @@ def parse() -> argparse.Namespace:
     add("--seed", type=int, default=0)
     add("--every", type=int, default=10, help="steps to a checkpoint (default: %(default)s)")
     add("--checkpoint", type=Path, default=Path("build/checkpoint.pt"))
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     return parser.parse_args()
 
 

@@ -4,7 +4,7 @@
 
 Atoms are described by Chebyshev features, which a small network per element maps to energies.
 Features and derivatives are written to a cache before training; a few epochs at the end compute
-them anew for each batch, to show what the cache saves. Structures and cache are made if missing.
+them again for each batch, to show what the cache saves. Structures and cache are made if missing.
 """
 
 import argparse

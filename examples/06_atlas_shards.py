@@ -168,7 +168,7 @@ def parse() -> argparse.Namespace:
     add("--epochs", type=int, default=8)
     add("--batch-size", type=int, default=64)
     add("--seed", type=int, default=0)
-    add("--fresh", action="store_true", help="write the shards anew")
+    add("--fresh", action="store_true", help="write the shards again")
     add("--out", type=Path, default=Path("build/demo"), help="folder (default: %(default)s)")
     return parser.parse_args()
 

@@ -66,7 +66,7 @@ def table(test: Predictions, mean_energy: float) -> str:
 
 
 def describe(labels: Statistics, n_test: int) -> str:
-    """Describes a data set in a few words, for the title of a picture."""
+    """Describes a dataset in a few words, for the title of a picture."""
     symbols = ", ".join(chemical_symbols[z] for z in labels.elements)
     return (
         f"{n_test:,} test structures of {labels.min_atoms} to {labels.max_atoms} atoms ({symbols})"

@@ -148,7 +148,7 @@ class CollatedFields(FieldMapping[Value]):
     ptr: Tensor
     n_atoms: Tensor
     index: Tensor
-    # Labels and fields that data sets add, where a batch has them; custom properties are `Any`.
+    # Labels and fields that datasets add, where a batch has them; custom properties are `Any`.
     energy: Tensor
     forces: Tensor
     charges: Tensor
@@ -354,7 +354,7 @@ class CollatedFields(FieldMapping[Value]):
         if level != expected:
             raise FieldError(f"field {name!r}: expected level {expected!r}, got {level!r}")
         if known is None and level in ("edge", "triplet"):
-            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
+            raise FieldError(f"field {name!r}: edges and triplets are made by datasets, not set")
         checked = check_value(self, name, value, level)
         info = known or FieldInfo(*field_id(name, level), level)
         set_infos(self, self._infos | {name: info})

@@ -64,7 +64,7 @@ class Columns(NamedTuple):
 def of_batch(batch: MoleculeBatch, written: Sequence[int] | None = None) -> Columns:
     """Returns the columns of a batch, sharing its memory if it is on the CPU.
 
-    Derived fields are left out: edges, features, the source index of a mixture, and masks of
+    Derived fields are omitted: edges, features, the source index of a mixture, and masks of
     padding.
 
     Args:
@@ -79,7 +79,7 @@ def of_batch(batch: MoleculeBatch, written: Sequence[int] | None = None) -> Colu
     """
     rows = slice(None) if written is None else list(written)
     if is_padded(batch) and not bool(batch.molecule_mask[rows].all()):
-        raise FieldError("molecules: expected those of a data set, got padding")
+        raise FieldError("molecules: expected those of a dataset, got padding")
     fields = []
     for name, value in batch._fields.items():
         scope, key, _ = batch._infos[name]

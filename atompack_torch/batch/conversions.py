@@ -287,7 +287,7 @@ def plain_value(value: Any) -> Any:
     except ValueError:  # a list of lists of different lengths
         return None
     if isinstance(value, (list, tuple)) and is_numeric(array):
-        array = as_array("value", value)  # NumPy rounds integers beside floats
+        array = as_array("value", value)  # NumPy rounds integers next to floats
     if not is_numeric(array):
         return None
     return array[()] if array.ndim == 0 else native(array)

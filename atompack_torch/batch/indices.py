@@ -1,4 +1,4 @@
-"""Arguments that select items of a data set."""
+"""Arguments that select items of a dataset."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _STRUCTURE = ("ptr", "batch", "n_atoms", "edge_index")
 
 # Field -> name in the other library, where they differ.
 PRESETS: dict[str, dict[str, str]] = {
-    # data sets and models of torch-geometric
+    # datasets and models of torch-geometric
     "pyg": {"positions": "pos", "atomic_numbers": "z"},
     # fairchem.core.datasets.atomic_data.AtomicData
     "fairchem": {"positions": "pos", "n_atoms": "natoms", "edge_shift": "cell_offsets"},

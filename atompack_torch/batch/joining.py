@@ -1,6 +1,6 @@
 """Joins the fields of several batches into those of one.
 
-This is the path for data in memory. Data sets do not use it: the native core collates their records
+This is the path for data in memory. Datasets do not use it: the native core collates their records
 in one pass.
 """
 

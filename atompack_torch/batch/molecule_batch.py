@@ -125,7 +125,7 @@ class MoleculeBatch(CollatedFields):
     Fields are attributes and items: ``batch.forces``, ``batch["forces"]``. Every batch has
     ``positions`` (N, 3), ``atomic_numbers`` (N,) int64, ``batch`` (N,) int64 (molecule of each
     atom), ``ptr`` (B + 1,) int64 (first atom of each molecule), ``n_atoms`` (B,) int64 and
-    ``index`` (B,) int64 (number in the data set), besides the labels and custom properties of the
+    ``index`` (B,) int64 (number in the dataset), besides the labels and custom properties of the
     source. Values and units are those stored, the conventional ones Å and eV; ``energy`` is always
     float64. A value that a molecule lacks is NaN (integers 0, booleans False, strings None), and
     ``mask(name)`` is False there; a missing cell is zeros, so that products with edge shifts stay

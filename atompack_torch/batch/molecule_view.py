@@ -167,7 +167,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
         Raises:
             TypeError: the name is not a string.
             FieldError: a value of this shape or type cannot be stored, a new key could be a
-                property of the atoms too, or data sets make the field.
+                property of the atoms too, or datasets make the field.
         """
         check_name(name)
         found = self._find(name)
@@ -231,7 +231,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
         if name in STRUCTURE and name not in ("positions", "atomic_numbers"):
             raise FieldError(f"field {name!r}: the name belongs to the molecule itself")
         if info.level in ("edge", "triplet"):
-            raise FieldError(f"field {name!r}: edges and triplets are made by data sets, not set")
+            raise FieldError(f"field {name!r}: edges and triplets are made by datasets, not set")
         contents = contents_of(self)
         if value is not None or name in STRUCTURE:
             contents.fields[name] = checked_value(name, info, value, len(self))

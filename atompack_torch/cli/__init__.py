@@ -149,7 +149,7 @@ def build_parser(names: Sequence[str] = ()) -> tuple[argparse.ArgumentParser, li
 
 @contextlib.contextmanager
 def _exiting_on_interrupt() -> Iterator[None]:
-    """Makes Ctrl-C end the process at once: an interrupted import of torch prints a traceback.
+    """Makes Ctrl-C end the process immediately: an interrupted import of torch prints a traceback.
 
     Extension modules turn a KeyboardInterrupt into errors of their own, or print it.
     """

@@ -26,9 +26,9 @@ def trials(path: str, seconds: float, options: dict[str, Any]) -> Iterator[Row]:
     """Writes a sample of the examples in each layout, and reads it.
 
     Args:
-        path: folder of the data set.
+        path: folder of the dataset.
         seconds: duration of one measurement.
-        options: options of the data set.
+        options: options of the dataset.
 
     Yields:
         Per layout: block size, strategy, level, bytes per example, examples/s in a random order
@@ -55,10 +55,10 @@ def trials(path: str, seconds: float, options: dict[str, Any]) -> Iterator[Row]:
 
 
 def sample_of(n: int, n_bytes: int) -> list[int]:
-    """Chooses runs of examples spread evenly over a data set.
+    """Chooses runs of examples spread evenly over a dataset.
 
     Args:
-        n: number of examples in the data set.
+        n: number of examples in the dataset.
         n_bytes: size of its files.
 
     Returns:

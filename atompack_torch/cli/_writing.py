@@ -174,7 +174,7 @@ def writing_errors(instead: str = "--overwrite replaces it") -> Iterator[None]:
         Nothing.
 
     Raises:
-        UsageError: in place of those errors.
+        UsageError: instead of those errors.
     """
     from atompack_torch.datasets.selection.blocks import UnknownFieldError
     from atompack_torch.datasets.selection.expressions import ExpressionError

@@ -30,7 +30,7 @@ _LAYOUT_SECONDS = 0.15  # of one measurement of a layout
 
 
 class Bench(Command):
-    """Measures how fast batches of a data set are read, shuffled.
+    """Measures how fast batches of a dataset are read, shuffled.
 
       atompack-torch bench alloys.atp
       atompack-torch bench --batch-size 256 --threads 4 --json train/ | jq .[0].molecules_per_s
@@ -38,7 +38,7 @@ class Bench(Command):
     Each round makes batches of random molecules for a quarter of a second; the median of all rounds is
     shown. All molecules are read once before the first round, so that reading from memory is measured.
 
-    Of a local data set of Atlas shards, a sample is also written to the temporary folder with blocks of
+    Of a local dataset of Atlas shards, a sample is also written to the temporary folder with blocks of
     8 to 1024 examples, with all strategies and several levels: the table shows bytes per example, and
     examples/s that are read at random, each block decoded again, and in sequence.
     """  # noqa: E501

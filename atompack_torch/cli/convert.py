@@ -65,8 +65,8 @@ class Convert(Command):
     structures; a part that is there already is left alone, so that a job array can be submitted again.
     Values, units and signs are preserved unless an option changes them, but labels that are all NaN
     become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
-    converted where a data set is known to have them (--keep-units keeps units); a report lists what was
-    read, written, changed and left out, and warns of likely mistakes.
+    converted where a dataset is known to have them (--keep-units keeps units); a report lists what was
+    read, written, changed and omitted, and warns of likely mistakes.
     """  # noqa: E501
 
     name = "convert"
@@ -90,7 +90,7 @@ class Convert(Command):
                 "--on-error",
                 choices=("raise", "skip"),
                 default="raise",
-                help="skip leaves out structures that cannot be read (default: raise)",
+                help="skip drops structures that cannot be read (default: raise)",
             ),
             argument(
                 "--add",

@@ -39,7 +39,7 @@ def _hub_errors() -> Iterator[None]:
 
 
 class Pull(Command):
-    """Gets a data set from the Hugging Face hub; what was downloaded before is not again.
+    """Gets a dataset from the Hugging Face hub; what was downloaded before is not again.
 
       atompack-torch hub pull me/alloys train
       atompack-torch hub pull me/alloys train --revision v2 --to data/
@@ -49,7 +49,7 @@ class Pull(Command):
     """
 
     name = "pull"
-    help = "get a data set from the hub"
+    help = "get a dataset from the hub"
     arguments = (
         *_repository("folder or file in the repository (default: the only one)"),
         argument(
@@ -82,7 +82,7 @@ class Pull(Command):
 
 
 class Push(Command):
-    """Verifies a data set and sends it to the Hugging Face hub, in one commit.
+    """Verifies a dataset and sends it to the Hugging Face hub, in one commit.
 
       atompack-torch hub push train/ me/alloys train
       atompack-torch hub push water.atp me/water --message "Add water"
@@ -92,7 +92,7 @@ class Push(Command):
     """
 
     name = "push"
-    help = "verify a data set and send it to the hub"
+    help = "verify a dataset and send it to the hub"
     arguments = (
         argument(
             "path",
@@ -130,7 +130,7 @@ _COMMANDS = (Push(), Pull())
 
 
 class Hub(Command):
-    """Sends data sets to the Hugging Face hub, and gets them from there.
+    """Sends datasets to the Hugging Face hub, and gets them from there.
 
       atompack-torch hub push train/ me/alloys train
       atompack-torch hub pull me/alloys train --to data/
@@ -141,7 +141,7 @@ class Hub(Command):
     """  # noqa: E501
 
     name = "hub"
-    help = "send data sets to the Hugging Face hub, or get them from there"
+    help = "send datasets to the Hugging Face hub, or get them from there"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the commands."""

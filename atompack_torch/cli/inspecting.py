@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 
 
 class Diff(Command):
-    """Compares two data sets, structure by structure.
+    """Compares two datasets, structure by structure.
 
       atompack-torch diff before.atp after.atp
       atompack-torch diff run.extxyz run.atp --atol 1e-6 --exclude name
       atompack-torch diff --json a.atp b.atp | jq .fields.energy.first
 
-    The data sets may be of different formats. For each field: how many structures have it in one of
+    The datasets may be of different formats. For each field: how many structures have it in one of
     them only, in how many the values differ, by how much at most, and the numbers of the first. NaN
     equals NaN. The exit status is 1 if there is any difference.
     """
 
     name = "diff"
-    help = "compare two data sets, structure by structure"
+    help = "compare two datasets, structure by structure"
     arguments = (
         argument("a", metavar="A", help="a file or folder of any format, or a URL"),
         argument("b", metavar="B", help="another one"),
@@ -150,7 +150,7 @@ class Info(Command):
       atompack-torch info --json shards/ | jq .n_molecules
 
     The labels are those of the schema. Molecules that have them, and labels that are all NaN, are
-    counted in all records of a data set of up to 10,000 molecules, and in a sample of 10,000 records of
+    counted in all records of a dataset of up to 10,000 molecules, and in a sample of 10,000 records of
     a larger one, unless --full is given. Dead space is what older commits left behind: `atompack-torch
     compact` removes it. The tail is the bytes after the last commit.
     """  # noqa: E501
@@ -195,7 +195,7 @@ def print_description(options: argparse.Namespace, described: Description, name:
 
 
 class Report(Command):
-    """Writes one page of HTML about a data set of molecules, or about two side by side.
+    """Writes one page of HTML about a dataset of molecules, or about two side by side.
 
       atompack-torch report alloys.atp -o report.html
       atompack-torch report train.xyz test.xyz -o report.html --cutoff 6
@@ -207,9 +207,9 @@ class Report(Command):
     """  # noqa: E501
 
     name = "report"
-    help = "write a page about a data set: elements, labels, energies, forces, duplicates"
+    help = "write a page about a dataset: elements, labels, energies, forces, duplicates"
     arguments = (
-        argument("path", metavar="PATH", help="a data set of molecules of any format"),
+        argument("path", metavar="PATH", help="a dataset of molecules of any format"),
         argument("other", nargs="?", metavar="PATH2", help="another one to compare with"),
         argument(
             "-o",
@@ -267,7 +267,7 @@ class Show(Command):
             "path",
             nargs=1,
             metavar="PATH",
-            help="a data set of any format that `atompack-torch head` shows, or its URL",
+            help="a dataset of any format that `atompack-torch head` shows, or its URL",
         ),
         argument(
             "index",

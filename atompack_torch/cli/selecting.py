@@ -1,4 +1,4 @@
-"""Commands that write some structures of a data set, or some of their fields."""
+"""Commands that write some structures of a dataset, or some of their fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Drop(Command):
     """
 
     name = "drop"
-    help = "write a data set without some fields"
+    help = "write a dataset without some fields"
     arguments = (
         _SOURCE_AND_TARGET,
         argument("field", nargs="+", metavar="KEY", help="labels and properties"),
@@ -59,7 +59,7 @@ class Filter(Command):
     identifier), n_atoms, elements (elements <= {'C', 'H'}, count('Fe')), n_elements, formula, volume,
     periodic, max_force, rms_force, index; max, min, mean, sum, any, all and norm of values of atoms and
     vectors, as in max(norm(forces)); abs, sqrt, exp, log, isnan, startswith, endswith. Every comparison
-    with a missing or NaN value is false; has(energy) tells which structures have a label.
+    with a missing or NaN value is false; has(energy) says which structures have a label.
     """  # noqa: E501
 
     name = "filter"
@@ -88,7 +88,7 @@ class Rename(Command):
     """
 
     name = "rename"
-    help = "write a data set with other names for fields"
+    help = "write a dataset with other names for fields"
     arguments = (
         _SOURCE_AND_TARGET,
         argument("name", nargs="+", metavar="OLD=NEW", help="old and new name of a field"),
@@ -129,7 +129,7 @@ class Sample(Command):
 
 
 class Split(Command):
-    """Splits a data set at random into several files.
+    """Splits a dataset at random into several files.
 
       atompack-torch split all.atp train.atp val.atp test.atp --fractions 0.8,0.1,0.1 --seed 1
       atompack-torch split md.extxyz train.atp test.atp --fractions 0.9,0.1 --by trajectory
@@ -142,7 +142,7 @@ class Split(Command):
     """  # noqa: E501
 
     name = "split"
-    help = "split a data set into files for training, validation and test"
+    help = "split a dataset into files for training, validation and test"
     arguments = (
         argument("source", metavar="SOURCE", help="a file or folder, or a URL"),
         argument("target", nargs="+", metavar="TARGET", help="the files to write"),

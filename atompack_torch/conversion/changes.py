@@ -49,7 +49,7 @@ class Changes(ChangeOptions):
             that the structure also has is dropped. See ``virials``.
         stress_order: order of six numbers that are a stress: ``"voigt"``, xx yy zz yz xz xy, which
             is assumed by default, or ``"vasp"``, xx yy zz xy yz zx.
-        keep_units: keep values in a unit that the source states, or that a known data set is
+        keep_units: keep values in a unit that the source states, or that a known dataset is
             published in; False: they are converted, unless another option names their unit.
 
     Only the labels named here change; custom properties never do. Factors come from

@@ -1,4 +1,4 @@
-"""Comparison of two data sets, structure by structure."""
+"""Comparison of two datasets, structure by structure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FieldDifference:
     """Difference of one field.
 
     Attributes:
-        n_compared: number of structures that have it in both data sets.
+        n_compared: number of structures that have it in both datasets.
         n_different: number of those whose values differ.
         n_only_a: number of structures that have it in the first only.
         n_only_b: number of structures that have it in the second only.
@@ -56,7 +56,7 @@ class Difference:
     """Result of ``diff``; ``print`` shows it.
 
     Attributes:
-        n_structures: number of structures in both data sets.
+        n_structures: number of structures in both datasets.
         fields: field → how it differs, for all fields of either.
     """
 
@@ -116,7 +116,7 @@ def diff(
     progress: bool = False,
     storage_options: Mapping[str, object] | None = None,
 ) -> Difference:
-    """Compares two data sets, structure by structure in their order.
+    """Compares two datasets, structure by structure in their order.
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
     most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
@@ -128,7 +128,7 @@ def diff(
         rtol: relative tolerance.
         atol: absolute tolerance, in the unit of the field.
         fields: compare these only; None: all, with ``positions`` and ``atomic_numbers``.
-        exclude: fields to leave out.
+        exclude: fields to omit.
         max_numbers: list the numbers of at most this many structures for each field.
         progress: show a progress bar on stderr.
         storage_options: options of the store of URLs; see ``AtpDataset``.

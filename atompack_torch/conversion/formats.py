@@ -157,7 +157,7 @@ def _detected(path: _Path) -> Format:
 
 
 def _of_dataset(path: str, open_dataset: Callable[[str, Mapping[str, Any]], Any]) -> Source:
-    """Returns the molecules of a data set as a source."""
+    """Returns the molecules of a dataset as a source."""
     dataset = open_dataset(path, {})
     read = partial(_blocks, path, dataset)
     return Source(

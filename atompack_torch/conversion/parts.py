@@ -76,7 +76,7 @@ def check_folder(folder: Path, part: Part) -> None:
         part: number of the part and number of parts.
 
     Raises:
-        ValueError: it holds other files, which data sets would read too.
+        ValueError: it holds other files, which datasets would read too.
         NotADirectoryError: it is a file.
     """
     if not folder.is_dir():
@@ -158,7 +158,7 @@ def type_clash(paths: Sequence[Path]) -> Clash | None:
         paths: ``.atp`` files.
 
     Returns:
-        The first such field; None if all files can be read as one data set.
+        The first such field; None if all files can be read as one dataset.
     """
     known: list[tuple[Path, SchemaUnifier]] = []  # those that have a field that none before had
     for path in paths:
@@ -172,7 +172,7 @@ def type_clash(paths: Sequence[Path]) -> Clash | None:
 
 
 def warn_of_types(folder: Path, report: Report) -> None:
-    """Warns if the parts in a folder cannot be read as one data set.
+    """Warns if the parts in a folder cannot be read as one dataset.
 
     Args:
         folder: the folder.

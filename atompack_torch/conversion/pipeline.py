@@ -152,9 +152,9 @@ def convert(
     Structures are streamed in blocks, so memory does not grow with the files (unless ASE's own
     reader loads a file whole). The output appears under its name when it is complete; after an
     error or an interrupt ``dst`` is unchanged. Values, units and signs are preserved, apart from
-    ``changes``, all-NaN labels, which become missing, units that the source states or its data set
+    ``changes``, all-NaN labels, which become missing, units that the source states or its dataset
     is published in, which become eV and Å unless ``keep_units=True``, and virials and gradients of
-    formats and data sets that are known to have them. The report names each of these changes;
+    formats and datasets that are known to have them. The report names each of these changes;
     values that the target cannot represent are dropped and counted in it, and it warns of likely
     mistakes.
 
@@ -164,10 +164,10 @@ def convert(
 
     With ``part=(i, n)`` this is one of n calls that share the work, on any machines that see the
     same folder: it converts the i-th of n equal ranges of all structures, in the order of the
-    sources, to ``dst/part-0000i-of-0000n.atp``. The calls may run in any order, at once and again;
-    a part that is there already is complete, and left alone; once none is missing, ``whole`` of
-    the report is the sum of all. ``AtpDataset(dst)`` reads the parts in order as one data set.
-    Sources that cannot be read from the middle are read whole by each call.
+    sources, to ``dst/part-0000i-of-0000n.atp``. The calls may run in any order, in parallel and
+    repeatedly; a part that is there already is complete, and left alone; once none is missing,
+    ``whole`` of the report is the sum of all. ``AtpDataset(dst)`` reads the parts in order as one
+    dataset. Sources that cannot be read from the middle are read whole by each call.
 
     Args:
         src: a file, a folder of ``.atp`` shards or of Atlas shards, or several of them, which are
@@ -197,7 +197,7 @@ def convert(
         changes: changes of units, signs and dtypes; or give them one by one.
         nan_is_missing: labels that are all NaN in a structure become missing, and are counted;
             False: they stay NaN.
-        on_error: ``"skip"`` leaves out structures that cannot be read, and counts them.
+        on_error: ``"skip"`` drops structures that cannot be read, and counts them.
         progress: show a progress bar on stderr.
         storage_options: options of the store of URLs; see ``AtpDataset``.
         part: number of this part, from 0, and number of parts; None: everything is converted to
@@ -210,7 +210,7 @@ def convert(
         **options: fields of ``Changes``, such as ``energy_unit="kcal/mol"``.
 
     Returns:
-        Counts of what was read, written, changed and left out, with warnings.
+        Counts of what was read, written, changed and omitted, with warnings.
 
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.

@@ -3,7 +3,7 @@
 In other formats a property may be an integer in one structure and a float in another, or vary in
 length. A ``SchemaUnifier`` learns the types of all fields; values that can share a type without
 loss are widened to it, arrays of various lengths that have a row for each atom become properties of
-atoms, the rest is left out and reported.
+atoms, the rest is omitted and reported.
 """
 
 from __future__ import annotations
@@ -438,7 +438,7 @@ def kind_of_entry(column: Column, value: Array | str | None) -> Kind | str:
 
 
 def kind_of_array(column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Kind | str:
-    """Returns the kind for a dtype and row shape, or a description if there is none."""
+    """Returns the kind for a dtype and row shape, or a description if no kind fits."""
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         return f"{dtype} values" + (" for each atom" if is_per_atom(column) else "")
     if column.scope == BUILTIN and BUILTINS[column.key].dtype == "bool":
@@ -467,7 +467,7 @@ def widest(a: np.dtype[Any] | None, b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def joined(known: Kind, new: Kind, column: Column) -> Kind:
-    """Returns the kind that holds both; ``known`` if there is none."""
+    """Returns the kind that holds both; ``known`` if missing."""
     if known.form == "none":
         return new
     if known.form != new.form or known.dtype is None or new.dtype is None:

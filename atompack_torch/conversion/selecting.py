@@ -59,7 +59,7 @@ def split(
 
         apt.split("all.extxyz", ["train.atp", "test.atp"], [0.9, 0.1], seed=1, by="trajectory")
 
-    The structures are those of ``split`` of data sets for the same seed, in their order here. The
+    The structures are those of ``split`` of datasets for the same seed, in their order here. The
     sources are read once for all files, and once before that for ``by``, or to count structures
     where the format does not tell their number. Each file appears when it is complete; after an
     error those that were not complete do not appear.
@@ -360,7 +360,7 @@ def column_named(name: str, columns: Columns) -> Column | None:
         columns: a block.
 
     Returns:
-        The column; None if there is none.
+        The column; None if missing.
 
     Raises:
         FieldError: atoms and structures both have a property of that key.

@@ -71,7 +71,7 @@ class StoreReport(NamedTuple):
         megabytes = f"{self.bytes_read / 1e6:,.1f} MB to {self.bytes_written / 1e6:,.1f} MB"
         lines = [f"wrote {self.datasets:,} datasets, {megabytes} in {self.seconds:.1f} s"]
         lines += [f"  {name}: {n:,} datasets" for name, n in self.variables.items()]
-        lines += [f"  left out: {what}" for what in self.left_out]
+        lines += [f"  omitted: {what}" for what in self.left_out]
         return "\n".join(lines)
 
 
@@ -238,7 +238,7 @@ def export_datasets(
     """Writes an ATLAS store to one NetCDF file or Zarr group; needs the extra ``xarray``.
 
     A single dataset becomes the root, several become groups of their names. Chunks are read and
-    written one after the other, strings of a variable at once. Coordinates, attributes and fill
+    written one after the other, strings of a variable together. Coordinates, attributes and fill
     values are those of ``AtlasStore.to_xarray``; timestamps are nanoseconds since 1970. The target
     appears when it is complete.
 

@@ -1,4 +1,4 @@
-"""Base of the data sets of molecules: a native batcher, and batches made with it."""
+"""Base of the datasets of molecules: a native batcher, and batches made with it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Self = TypeVar("Self", bound="MoleculeDataset")
 
 
 class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
-    """Base of data sets of molecules, whose batches the native core makes.
+    """Base of datasets of molecules, whose batches the native core makes.
 
     Subclasses open a source and know the number of molecules. Sources and batchers are opened on
     first use in each process, and are not part of pickles.
@@ -71,8 +71,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _forces: ForceSubset | None = None
     _clock: SharedEpoch | None = None  # None: nothing depends on the epoch
     _native_epoch = 0  # of the choice of forces in _native
-    _has_warned = False  # of items that missing="drop" leaves out
-    _structures: Any = None  # a data set of the same class: input of the computed features
+    _has_warned = False  # of items that missing="drop" drops
+    _structures: Any = None  # a dataset of the same class: input of the computed features
 
     def _take_options(self, options: MoleculeOptions, features: Features, stored: Stored) -> None:
         """Sets the options on what is read.
@@ -88,11 +88,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         self._keeps_features = features.keep != "none"
 
     def _open_source(self) -> MoleculeSource:
-        """Opens a source of all molecules of the whole data set."""
+        """Opens a source of all molecules of the whole dataset."""
         raise NotImplementedError
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
-        """Builds a batcher with the options of this data set over any source."""
+        """Builds a batcher with the options of this dataset over any source."""
         return self._request.batcher(source, self._path)
 
     def _identity(self) -> Any:
@@ -104,11 +104,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self._request._asdict()
 
     def _atom_counts(self) -> Tensor:
-        """Returns atoms per molecule: (number of molecules in the whole data set,) int64."""
+        """Returns atoms per molecule: (number of molecules in the whole dataset,) int64."""
         raise NotImplementedError
 
     def _force_entries(self) -> Tensor:
-        """Returns the numbers, in the whole data set, of the molecules with forces, in order."""
+        """Returns the numbers, in the whole dataset, of the molecules with forces, in order."""
         raise NotImplementedError
 
     def _without_mapping(self: Self) -> Self:
@@ -142,7 +142,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return [n_atoms, {name: values for name, values in batch.items() if name != "index"}]
 
     def _source(self) -> MoleculeSource:
-        """Opens the whole data set, with the forces of the chosen molecules."""
+        """Opens the whole dataset, with the forces of the chosen molecules."""
         source = self._open_source()
         if self._forces is None:
             return source
@@ -261,7 +261,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def schema(self) -> dict[str, FieldSpec]:
         """Fields of a batch: name → dtype, level and shape of one row.
 
-        The union over all files, including fields that ``fields`` and ``exclude`` leave out. Every
+        The union over all files, including fields that ``fields`` and ``exclude`` omit. Every
         batch has these dtypes, whichever molecules it holds: widths that differ between files
         become float64 or int64, and ``dtype`` casts. A key that is a number in one file and a
         string in another has the dtype of the first, and no batch can hold both. A file without a
@@ -312,7 +312,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
                 negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            The batch; ``index`` (B,) int64 holds the numbers in the whole data set, also for a
+            The batch; ``index`` (B,) int64 holds the numbers in the whole dataset, also for a
             subset. With ``transform``, its result instead.
 
         Raises:
@@ -362,7 +362,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self._computer.add_to(batch, self._feature_input().batch, self._keeps_features)
 
     def _feature_input(self: Self) -> Self:
-        """Returns the whole data set with the fields from which features are made."""
+        """Returns the whole dataset with the fields from which features are made."""
         if self._structures is None:
             assert self._computer is not None
             whole = copy.copy(self)
@@ -406,7 +406,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     ) -> Statistics:
         """Computes counts, elements, the spread of labels and energies by element in one pass.
 
-        Covers the molecules of a subset and the requested labels; ``missing="drop"`` leaves out
+        Covers the molecules of a subset and the requested labels; ``missing="drop"`` drops
         molecules as in batches. Sums are float64, in an order that does not depend on the number
         of threads. ``dtype`` and ``transform`` are ignored.
 

@@ -1,4 +1,4 @@
-"""Common base of all data sets of this package, which make whole batches at once."""
+"""Common base of all datasets of this package, which make whole batches in one call."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class BatchPrefetcher(Protocol):
 
 
 class BatchDataset(Dataset[Item], Generic[Item, Batch]):
-    """Base of all data sets: a map-style data set that makes whole batches at once.
+    """Base of all datasets: a map-style dataset that makes whole batches in one call.
 
     Annotations have the types of items and batches without ``transform``, whose result takes the
     place of the batch.
     """
 
     _item: ClassVar[str] = "molecule"  # name of an item in errors
-    _has_parts: ClassVar[bool] = False  # made of other data sets
+    _has_parts: ClassVar[bool] = False  # made of other datasets
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
     _has_full_schema = True  # False: it is that of some items
-    _selection: Tensor | None = None  # items of a subset, as numbers in the whole data set
+    _selection: Tensor | None = None  # items of a subset, as numbers in the whole dataset
     _digests: dict[int, str] | None = None  # known ones, by number of items
 
     @property
@@ -77,7 +77,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         raise NotImplementedError
 
     def batch(self, indices: Indices) -> Batch:
-        """Collates items into one batch; see the classes of data sets."""
+        """Collates items into one batch; see the classes of datasets."""
         raise NotImplementedError
 
     def refresh(self) -> bool:
@@ -95,11 +95,11 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         self.close()
 
     def _size(self) -> int:
-        """Returns the number of items in the whole data set."""
+        """Returns the number of items in the whole dataset."""
         raise NotImplementedError
 
     def _block_sizes(self) -> Tensor:
-        """Returns the number of items in each block of the whole data set, int64."""
+        """Returns the number of items in each block of the whole dataset, int64."""
         raise NotImplementedError
 
     @property
@@ -157,7 +157,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 
     @property
     def _drops_items(self) -> bool:
-        """True if batches leave out items that lack a label."""
+        """True if batches omit items that lack a label."""
         return False
 
     def _make(self, indices: Indices) -> Any:
@@ -202,7 +202,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         return len(batch)
 
     def _batcher(self) -> Batcher:
-        """Returns the native batcher of the whole data set, opened on first use in a process."""
+        """Returns the native batcher of the whole dataset, opened on first use in a process."""
         raise NotImplementedError
 
     def _assemble(self, made: Any, indices: Indices) -> Any:
@@ -214,11 +214,11 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         raise NotImplementedError
 
     def _copy_for_subset(self: Self) -> Self:
-        """Copies the data set, to give the copy another selection."""
+        """Copies the dataset, to give the copy another selection."""
         return copy.copy(self)
 
     def subset(self: Self, indices: Indices) -> Self:
-        """Returns the selected items as a data set; no data is read or copied.
+        """Returns the selected items as a dataset; no data is read or copied.
 
         Args:
             indices: integers in any order, repeats allowed, negative ones from the end; or a mask
@@ -239,7 +239,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def split(
         self: Self, fractions: Sequence[float], seed: int, by: str | None = None
     ) -> list[Self]:
-        """Splits the data set at random.
+        """Splits the dataset at random.
 
         With ``by`` all items of a group get into the same part, so that frames of one trajectory,
         say, are not in the training and in the test set. The sizes are then as near to the
@@ -297,7 +297,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
           ``max(norm(forces)) < 10``;
         - ``abs``, ``sqrt``, ``exp``, ``log``, ``isnan``, ``startswith(name, 'a')``, ``endswith``.
 
-        Every comparison with a missing or NaN value is False, ``!=`` too; ``has(energy)`` tells
+        Every comparison with a missing or NaN value is False, ``!=`` too; ``has(energy)`` says
         which molecules have a label. Only the fields that occur are read, in blocks; values are
         as stored, whatever ``dtype`` and ``fields`` are.
 
@@ -342,7 +342,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         None: only the numbers of atoms.
         """
         kind = type(self).__name__
-        raise TypeError(f"expected a data set of molecules, got {kind}, which has no labels")
+        raise TypeError(f"expected a dataset of molecules, got {kind}, which has no labels")
 
     def _split(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
         """Returns subsets, of which the first is for training."""
@@ -369,7 +369,7 @@ class NativePrefetcher:
         pinned: whether batches are made in page-locked memory.
 
     Attributes:
-        n_dropped: number of items that ``missing="drop"`` left out of the batches taken.
+        n_dropped: number of items that ``missing="drop"`` dropped from the batches delivered.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ def collate_identity(items: MoleculeBatch | list[MoleculeBatch]) -> MoleculeBatc
 @overload
 def collate_identity(items: object) -> object: ...
 def collate_identity(items: object) -> object:
-    """Returns the collated batch that a ``DataLoader`` got from a data set of this package.
+    """Returns the collated batch that a ``DataLoader`` got from a dataset of this package.
 
         loader = DataLoader(AtpDataset("data.atp", transform=...), batch_size=64,
                             collate_fn=apt.collate_identity)
@@ -24,7 +24,7 @@ def collate_identity(items: object) -> object:
     torch's ``DataLoader`` needs no ``collate_fn``: its default supports these batches. Use this one
     where a loader requires a ``collate_fn``, or as the first step of your own.
 
-    A data set of this package makes whole batches: its ``__getitems__`` returns a list of one item,
+    A dataset of this package makes whole batches: its ``__getitems__`` returns a list of one item,
     the collated batch, which a collate function only has to return. The item is
 
     - the batch itself if it is a ``MoleculeBatch`` or a dict (any mapping), also as a result of

@@ -1,4 +1,4 @@
-"""Features that a data set computes for its batches and may keep in memory."""
+"""Features that a dataset computes for its batches and may keep in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 # Input of the descriptor, and the label that decides where derivatives are needed.
 STRUCTURE_FIELDS = ("cell", "pbc", "forces")
 
-# Returns molecules with these fields, as stored, by their numbers in the whole data set.
+# Returns molecules with these fields, as stored, by their numbers in the whole dataset.
 Structures = Callable[[Tensor], MoleculeBatch]
 
 
@@ -162,7 +162,7 @@ class FeatureKeeper:
 
     Args:
         options: the user's options.
-        dtype: dtypes of the data set.
+        dtype: dtypes of the dataset.
         descriptor: computes the features of entries without a row; None: they are missing.
     """
 

@@ -1,4 +1,4 @@
-"""Messages about items that ``missing="drop"`` leaves out of batches."""
+"""Messages about items that ``missing="drop"`` drops from batches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def warn_of_batch(indices: Indices, batch: Any) -> bool:
         batch: the batch, before any ``transform``.
 
     Returns:
-        True if any was left out; later batches need no warning.
+        True if any was omitted; later batches need no warning.
     """
     n = n_dropped(indices, batch)
     worker = get_worker_info()
@@ -57,7 +57,7 @@ def warn_of_pass(n: int) -> None:
     """Warns of the items that a whole pass of a ``Loader`` left out.
 
     Args:
-        n: number of items left out.
+        n: number of items omitted.
     """
     warnings.warn(
         f"missing='drop': dropped {n:,} molecules in this pass, which lack a label; {_HINT}",

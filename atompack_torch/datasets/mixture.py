@@ -1,4 +1,4 @@
-"""Several data sets as one, in fixed proportions."""
+"""Several datasets as one, in fixed proportions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import Made, MoleculeDataset
 from atompack_torch.datasets.epoch import SharedEpoch
 
-_MAX_SHOWN = 4  # data sets, in repr
+_MAX_SHOWN = 4  # datasets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
 
 Numbers = NDArray[np.int64]
 
 
 class MixtureDataset(MoleculeDataset):
-    """Several data sets with one range of indices; a batch of all of them is one native call.
+    """Several datasets with one range of indices; a batch of all of them is one native call.
 
         mixture = MixtureDataset([bulk, surfaces], weights=[0.75, 0.25], epoch="max")
         loader = DataLoader(mixture, batch_sampler=AtomBudgetBatchSampler(mixture, 4096))
@@ -38,7 +38,7 @@ class MixtureDataset(MoleculeDataset):
     two for up to four. Samplers that shuffle all indices keep the shares on average.
 
     Batches have the fields of all sources, masked for those that lack them, and ``source`` (B,)
-    int64, the number of the data set; ``index`` (B,) int64 is the number in that data set.
+    int64, the number of the dataset; ``index`` (B,) int64 is the number in that dataset.
 
     A source that is longer than its share of an epoch continues in the next epoch where it stopped,
     and a shorter one starts again, so that in the long run all molecules of a source occur equally
@@ -47,15 +47,15 @@ class MixtureDataset(MoleculeDataset):
     plan it with its molecules, in worker processes too; with other samplers call ``set_epoch``.
 
     Args:
-        datasets: data sets with the same options (``fields``, ``dtype``, ``missing``, ...);
-            ``fields`` may leave out what a source lacks, which is masked for its molecules.
+        datasets: datasets with the same options (``fields``, ``dtype``, ``missing``, ...);
+            ``fields`` may omit what a source lacks, which is masked for its molecules.
         weights: positive weight of each source; None: their lengths, so that an epoch has every
             molecule once.
         epoch: length of an epoch: ``"min"`` ends it when the first source is exhausted, ``"max"``
             when all are, and an integer is the number of molecules.
 
     Raises:
-        TypeError: the data sets are not a list, or not data sets of molecules of a single class; or
+        TypeError: the datasets are not a list, or not datasets of molecules of a single class; or
             the weights are not a list of numbers.
         ValueError: options differ, weights are not positive, a source is empty, or the length of
             an epoch is invalid.
@@ -72,7 +72,7 @@ class MixtureDataset(MoleculeDataset):
         is_list = hasattr(datasets, "__getitem__") and hasattr(datasets, "__len__")
         if not is_list or isinstance(datasets, (Mapping, MoleculeDataset)):
             kind = type(datasets).__name__
-            raise TypeError(f"datasets: expected a list of data sets, got {kind}")
+            raise TypeError(f"datasets: expected a list of datasets, got {kind}")
         if isinstance(weights, Mapping) or not (weights is None or hasattr(weights, "__iter__")):
             raise TypeError(f"weights: expected a list of numbers, got {type(weights).__name__}")
         fields = _check_parts(datasets)
@@ -103,7 +103,7 @@ class MixtureDataset(MoleculeDataset):
             True if a source has changed.
 
         Raises:
-            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            IndexError: molecules of a subset no longer exist; the dataset is unchanged.
             ValueError: a source is empty now.
         """
         parts = tuple(copy.copy(part) for part in self._parts)
@@ -137,7 +137,7 @@ class MixtureDataset(MoleculeDataset):
 
     @property
     def sources(self) -> tuple[MoleculeDataset, ...]:
-        """Data sets, in the order of ``source``."""
+        """Datasets, in the order of ``source``."""
         return self._parts
 
     @property
@@ -257,14 +257,14 @@ class MixtureDataset(MoleculeDataset):
 
 
 def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
-    """Checks the data sets; returns the fields of all of them."""
+    """Checks the datasets; returns the fields of all of them."""
     if not parts:
         raise ValueError("datasets: expected at least one, got none")
     kinds = {type(part).__name__ for part in parts}
     alike = len(kinds) == 1 and isinstance(parts[0], MoleculeDataset)
     if not alike or isinstance(parts[0], MixtureDataset):
         names = ", ".join(sorted(kinds))
-        raise TypeError(f"datasets: expected data sets of molecules of one kind, got {names}")
+        raise TypeError(f"datasets: expected datasets of molecules of one kind, got {names}")
     if any(part._computer is not None for part in parts):
         raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()

@@ -1,4 +1,4 @@
-"""Neighbor lists as an option of data sets."""
+"""Neighbor lists as an option of datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOLECULES_AT_ONCE = 4096  # limits batches of very small molecules
 
 
 class _CountableDataset(Protocol):
-    """Data sets whose edges can be counted."""
+    """Datasets whose edges can be counted."""
 
     _selection: Tensor | None
 
@@ -149,7 +149,7 @@ class NeighborList:
         same; samplers reject counts for another number of molecules.
 
         Args:
-            dataset: a data set of molecules, a subset or a mixture. Its own ``neighbors``,
+            dataset: a dataset of molecules, a subset or a mixture. Its own ``neighbors``,
                 ``fields``, ``missing`` and ``transform`` are ignored.
             progress: True for a progress bar, or a function that is called with the number of
                 further molecules that are done.
@@ -160,7 +160,7 @@ class NeighborList:
         Raises:
             CorruptFileError: a record is damaged.
             FieldError: the search fails for a molecule, as in a batch.
-            TypeError: the data set is of another kind.
+            TypeError: the dataset is of another kind.
         """
         if not hasattr(dataset, "_open_source"):
             raise TypeError(f"dataset: expected an AtpDataset, got {type(dataset).__name__}")
@@ -172,7 +172,7 @@ class NeighborList:
 
 
 class _Counting:
-    """A pass over a data set in batches that consist only of edges."""
+    """A pass over a dataset in batches that consist only of edges."""
 
     def __init__(self, neighbors: NeighborList, dataset: _CountableDataset) -> None:
         self._selection = dataset._selection

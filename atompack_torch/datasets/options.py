@@ -1,4 +1,4 @@
-"""Options that all data sets have in common, and their checks."""
+"""Options that all datasets have in common, and their checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Options = TypeVar("_Options", bound="MoleculeOptions")
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetOptions:
-    """Options of every data set, checked when they are made.
+    """Options of every dataset, checked when they are made.
 
     Attributes:
         dtype: dtype of floating fields, or a dict from names to dtypes; None: as stored.

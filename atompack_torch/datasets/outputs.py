@@ -78,7 +78,7 @@ class Output(NamedTuple):
         name: key of the tensor among those of the trainer.
         kind: one of the above.
         dtype: of the tensor.
-        field: name of a field of the data set.
+        field: name of a field of the dataset.
         fill: value of molecules without the field; NaN is 0 for integers, False for booleans.
         scale: factor of values; weight of molecules with the field.
         columns: column of each element, by atomic number; -1 for an element without.

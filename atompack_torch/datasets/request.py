@@ -42,7 +42,7 @@ FORCE_DERIVATIVES = "force_derivatives"
 
 
 class Request(NamedTuple):
-    """Options that all data sets of molecules share; built by ``of``.
+    """Options that all datasets of molecules share; built by ``of``.
 
     Attributes:
         optional: builtin labels of ``fields`` that no file has are missing for all molecules; for
@@ -121,7 +121,7 @@ class Request(NamedTuple):
 
         Args:
             source: the molecules.
-            path: path of the data set, for errors.
+            path: path of the dataset, for errors.
 
         Returns:
             The native request.
@@ -164,7 +164,7 @@ class Request(NamedTuple):
 
         Args:
             source: the molecules.
-            path: path of the data set, for errors.
+            path: path of the dataset, for errors.
 
         Returns:
             The batcher.
@@ -190,7 +190,7 @@ def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSp
     return specs
 
 
-SOURCE = FieldId(BUILTIN, "source")  # number of the data set in a mixture
+SOURCE = FieldId(BUILTIN, "source")  # number of the dataset in a mixture
 
 
 def declared_fields(source: MoleculeSource) -> list[FieldId]:
@@ -258,7 +258,7 @@ def place_of(dataset: Any) -> str:
 
 
 def shown_place(path: Any) -> str:
-    """Returns the path of a data set as errors name it."""
+    """Returns the path of a dataset as errors name it."""
     if isinstance(path, (list, tuple)) and len(path) > 1:
         return f"{path[0]} and {len(path) - 1} more"
     return str(path[0] if isinstance(path, (list, tuple)) else path)

@@ -21,10 +21,10 @@ _BLOCK_ATOMS = 1 << 18
 def molecule_blocks(
     dataset: MoleculeDataset, fields: Sequence[str] | None
 ) -> Iterator[tuple[Block, int]]:
-    """Yields the molecules of a data set in blocks of bounded size, in order, values as stored.
+    """Yields the molecules of a dataset in blocks of bounded size, in order, values as stored.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
         fields: names of the fields to read; None: only the numbers of atoms, without any record.
 
     Yields:

@@ -1,4 +1,4 @@
-"""Statistics of data sets: counts, elements, the spread of labels, atomic reference energies."""
+"""Statistics of datasets: counts, elements, the spread of labels, atomic reference energies."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ class Statistics:
         energy_per_atom: spread of energy per atom, excluding molecules without atoms.
         forces: spread of force components; None if no molecule has forces.
         max_force: length of the longest force vector (with finite components).
-        max_force_molecule: index, in this data set, of the first molecule that has it; None if
+        max_force_molecule: index, in this dataset, of the first molecule that has it; None if
             there is none.
         reference_energies: fitted energies; None if no molecule has atoms and a finite energy.
-        coverage: label → number of molecules that have it, for every label of the data set.
+        coverage: label → number of molecules that have it, for every label of the dataset.
         isolated_atoms: atomic number → energies of single atoms: molecules of one atom without a
             periodic image of itself within 6 Å, or within ``cutoff`` if that is larger.
         cutoff: cutoff of the neighbor count; None: neighbors were not counted.
@@ -121,17 +121,17 @@ class Statistics:
 
     @property
     def min_atoms(self) -> int:
-        """Number of atoms of the smallest molecule; 0 in an empty data set."""
+        """Number of atoms of the smallest molecule; 0 in an empty dataset."""
         return min(self.sizes, default=0)
 
     @property
     def max_atoms(self) -> int:
-        """Number of atoms of the largest molecule; 0 in an empty data set."""
+        """Number of atoms of the largest molecule; 0 in an empty dataset."""
         return max(self.sizes, default=0)
 
     @property
     def mean_atoms(self) -> float:
-        """Mean number of atoms per molecule; NaN in an empty data set."""
+        """Mean number of atoms per molecule; NaN in an empty dataset."""
         return ratio(self.n_atoms, self.n_molecules)
 
     def as_dict(self) -> dict[str, object]:
@@ -246,5 +246,5 @@ def _described(spread: Spread) -> str:
         f"{spread.min:.6g} to {spread.max:.6g}"
     )
     if spread.n_non_finite:
-        text += f" ({spread.n_non_finite:,} values are not finite and left out)"
+        text += f" ({spread.n_non_finite:,} values are not finite and ignored)"
     return text

@@ -1,4 +1,4 @@
-"""Full passes over a data set, with progress reports."""
+"""Full passes over a dataset, with progress reports."""
 
 from __future__ import annotations
 

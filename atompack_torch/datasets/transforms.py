@@ -71,7 +71,7 @@ class _SearchedGeometry:
             if has_changed:
                 raise FieldError(
                     f"transform: expected {name} as they were when the edges were searched, got "
-                    "others: open the data set without neighbors=, and add the edges at the end of "
+                    "others: open the dataset without neighbors=, and add the edges at the end of "
                     f"the transform by apt.neighbor_list (field {name!r})"
                 )
 

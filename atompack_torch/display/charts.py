@@ -14,10 +14,10 @@ _TICKS = 4
 
 
 class Series(NamedTuple):
-    """Counts of one data set by bin.
+    """Counts of one dataset by bin.
 
     Attributes:
-        name: name of the data set.
+        name: name of the dataset.
         counts: one count per bin.
     """
 
@@ -33,7 +33,7 @@ def histogram(
     log_x: bool = False,
     unit: str = "structures",
 ) -> Markup:
-    """Draws a histogram of one or two data sets; two are drawn as shares.
+    """Draws a histogram of one or two datasets; two are drawn as shares.
 
     Args:
         edges: (n + 1) ascending limits of the bins; their logarithms (base 10) with ``log_x``.
@@ -220,7 +220,7 @@ def integer_bins(low: int, high: int, most: int = 48) -> list[float]:
 
 
 def meter(part: int, whole: int, text: str) -> Markup:
-    """Draws a share as a bar with its text beside it.
+    """Draws a share as a bar with its text next to it.
 
     Args:
         part: count.

@@ -137,7 +137,7 @@ def fragment_style() -> Markup:
     return Markup(f"<style>{_colors('.apt')}{themed}{_PARTS}</style>")
 
 
-DASH = "\N{EN DASH}"  # in place of an absent number
+DASH = "\N{EN DASH}"  # instead of an absent number
 _LONGEST = 120  # of a name or string, in characters
 
 
@@ -178,7 +178,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
         name: name of the element.
         *children: its content; strings are escaped.
         **attributes: values by name; a trailing underscore is dropped (``class_``), other
-            underscores become hyphens; attributes that are None are left out.
+            underscores become hyphens; attributes that are None are omitted.
 
     Returns:
         The HTML.

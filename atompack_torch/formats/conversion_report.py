@@ -1,4 +1,4 @@
-"""Report of a conversion: what was read, written, changed and left out."""
+"""Report of a conversion: what was read, written, changed and omitted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Report:
         structures_written: structures in the output.
         atoms_written: atoms in the output.
         labels: field → number of structures written with it.
-        skipped: (what, why) → count; everything left out is listed here.
+        skipped: (what, why) → count; everything omitted is listed here.
         notes: other useful information: interpretation of the source, changes of representation.
         warnings: likely mistakes: no labels, names that suggest another quantity, options without
             effect, fields left in another unit.
@@ -89,10 +89,10 @@ class Report:
         self._start = time.monotonic()
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        """Records something that was left out.
+        """Records something that was omitted.
 
         Args:
-            what: what was left out.
+            what: what was omitted.
             why: the reason.
             count: number of times.
         """

@@ -237,10 +237,10 @@ def blocks_of(
     last: int | None = None,
     read: Callable[[int, int], Columns] | None = None,
 ) -> Iterator[Columns]:
-    """Yields the molecules of a data set in blocks of bounded size, in order.
+    """Yields the molecules of a dataset in blocks of bounded size, in order.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
         report: receives molecules that cannot be read.
         first: number of the first molecule.
         last: one past the last molecule; None: all.
@@ -261,10 +261,10 @@ def blocks_of(
 
 
 def example_of(dataset: MoleculeDataset) -> Columns | None:
-    """Returns two molecules of one atom that have all fields of a data set, in their types.
+    """Returns two molecules of one atom that have all fields of a dataset, in their types.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
 
     Returns:
         The block; None if there are no molecules.

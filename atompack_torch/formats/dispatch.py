@@ -49,7 +49,7 @@ def open(path: Source, *, arrays: Sequence[str], **options: Any) -> AtlasDataset
 @overload
 def open(path: Source, **options: Any) -> MoleculeDataset: ...  # noqa: A001
 def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
-    """Opens a path as a data set; the format is detected by content.
+    """Opens a path as a dataset; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
         ds = apt.open("profiles.atlas", arrays=["temperature", "salinity"])
@@ -66,7 +66,7 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
             requires ``arrays=``. For URLs ``storage_options``.
 
     Returns:
-        An object of that class. Type checkers see a data set of molecules, or with ``arrays=`` an
+        An object of that class. Type checkers see a dataset of molecules, or with ``arrays=`` an
         ``AtlasDataset``; for them, open shards of other examples by ``ShardDataset``.
 
     Raises:
@@ -98,7 +98,7 @@ def info(
 
     Args:
         path: as for ``open``, or an array file, or its bytes; a list of ``.atp`` files counts as
-            one data set.
+            one dataset.
         full: for ``.atp`` files: count labels in all records, however many there are, instead of
             in a sample of 10,000.
         storage_options: for URLs, as for ``AtpDataset``.
@@ -215,14 +215,14 @@ def statistics(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         storage_options: for URLs, as for ``AtpDataset``.
-        **options: for molecules: ``cutoff``, ``features``, and options of the data set
+        **options: for molecules: ``cutoff``, ``features``, and options of the dataset
             (``fields``, ``missing``).
 
     Returns:
         For molecules ``Statistics``, as from ``dataset.statistics()``; for Atlas shards
         ``ShardStatistics``, with the kinds and the spread of the values in examples; for ATLAS
         stores and array files a dict per array, aggregated from the stored statistics. (Those of an
-        array file are in a file beside it, so that its bytes alone have none.)
+        array file are in a file next to it, so that its bytes alone have none.)
 
     Raises:
         TypeError: options are given for Atlas shards.

@@ -43,7 +43,7 @@ class Head(NamedTuple):
     """The first items of files.
 
     Attributes:
-        values: the items, as returned by their data set.
+        values: the items, as returned by their dataset.
         documents: the same as plain JSON values, each made when it is iterated over.
         text: the same in readable form.
     """
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """One item of a data set.
+    """One item of a dataset.
 
     Attributes:
         document: the item as plain JSON values.
@@ -82,7 +82,7 @@ class Summary(NamedTuple):
     """Statistics of files.
 
     Attributes:
-        value: the statistics, as returned by the class of the data set.
+        value: the statistics, as returned by the class of the dataset.
         document: the same as plain JSON values.
         text: the same in readable form.
     """
@@ -167,7 +167,7 @@ class Entry(Protocol):
     """
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
-        """Opens a data set with the options of its class."""
+        """Opens a dataset with the options of its class."""
 
     def describe(
         self, places: Sequence[Place], full: bool, progress: bool | OnProgress

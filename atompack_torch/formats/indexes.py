@@ -167,7 +167,7 @@ def _places_of(place: str) -> Iterator[Path]:
 
 
 def _read(kept: Path, version: FileVersion) -> ParsedIndex | None:
-    """Reads the index of this version of a file; None if there is none, or it is damaged.
+    """Reads the index of this version of a file; None if missing, or it is damaged.
 
     The folder may come from strangers: pipes, devices and links are not opened, and no more is
     read than an index of such a file can have.

@@ -1,4 +1,4 @@
-"""Base of the data sets of molecules in files, which have all options in common."""
+"""Base of the datasets of molecules in files, which have all options in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from atompack_torch.options import shown_path
 
 Self = TypeVar("Self", bound="MoleculeFiles")
 
-_AT_ONCE = 1024  # molecules per batch in passes of the data set itself
+_AT_ONCE = 1024  # molecules per batch in passes of the dataset itself
 
 
 class MoleculeFiles(MoleculeDataset):
@@ -96,7 +96,7 @@ class MoleculeFiles(MoleculeDataset):
         return torch.nonzero(self._with_forces).flatten()
 
     def _place_of(self, number: int) -> tuple[str, int]:
-        """Returns the file of a molecule of the whole data set, and its number in that file."""
+        """Returns the file of a molecule of the whole dataset, and its number in that file."""
         for file, count in zip(self._files, self._block_sizes().tolist(), strict=True):
             if number < count:
                 return file, number

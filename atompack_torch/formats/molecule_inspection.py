@@ -36,7 +36,7 @@ class _Labels(NamedTuple):
 
     Attributes:
         molecules: label → number of examined molecules that have it.
-        nan: label → number of those whose label is all NaN; labels without any are left out.
+        nan: label → number of those whose label is all NaN; labels without any are omitted.
         n_looked_at: number of molecules whose records were read.
         exact: True if these are all molecules, not a sample.
     """
@@ -54,7 +54,7 @@ def describe_molecules(
     full: bool,
     progress: bool | OnProgress,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Describes files as one data set.
+    """Describes files as one dataset.
 
     Args:
         files: description of each file, which has ``"error"`` if it cannot be read.
@@ -84,7 +84,7 @@ def describe_molecules(
 
 
 def _count_labels(source: MoleculeSource, full: bool, progress: bool | OnProgress) -> _Labels:
-    """Counts labels in all records, or in a sample of a large data set."""
+    """Counts labels in all records, or in a sample of a large dataset."""
     sample = None if full or len(source) <= _SAMPLE else _sample(len(source))
     n_looked_at = len(source) if sample is None else len(sample)
     with reporting(progress if full else False, 2 * n_looked_at, "statistics") as report:
@@ -135,7 +135,7 @@ class ParsedEntry:
     """The functions of ``Entry`` for files whose molecules are parsed on reading.
 
     Args:
-        dataset_class: the class of their data sets.
+        dataset_class: the class of their datasets.
     """
 
     def __init__(self, dataset_class: type[ParsedFiles]) -> None:
@@ -162,7 +162,7 @@ class ParsedEntry:
     def describe(
         self, places: Sequence[Place], full: bool, progress: bool | OnProgress
     ) -> Description:
-        """Describes files, or folders of them, as one data set."""
+        """Describes files, or folders of them, as one dataset."""
         try:
             dataset = self._open(places)
         except AtompackError as error:

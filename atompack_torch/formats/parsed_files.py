@@ -1,4 +1,4 @@
-"""Base of the data sets whose molecules are parsed when they are read."""
+"""Base of the datasets whose molecules are parsed when they are read."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ParsedFiles(MoleculeFiles):
             True if anything has changed.
 
         Raises:
-            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            IndexError: molecules of a subset no longer exist; the dataset is unchanged.
             CorruptFileError: a file is damaged.
             FieldError: keys denote one field.
         """

@@ -28,7 +28,7 @@ class Format(NamedTuple):
         matches: recognizes the first bytes of a file, for formats without magic bytes, or whose
             magic bytes others have too.
         holds: patterns; a folder of this format contains a file that matches one of them.
-        opens: name of the Python function or class that opens it; "" if there is none.
+        opens: name of the Python function or class that opens it; "" if missing.
         source: name of the format for ``convert``; "" if it cannot read it, "ase" if it is read by
             ASE.
         is_target: True if ``convert`` writes it.
@@ -36,7 +36,7 @@ class Format(NamedTuple):
         is_compression: True for compressed files, whose content may have any format.
         suffixes: suffixes of its files, which count where the content does not tell the format.
         hub_files: patterns of the files that ``hub.open`` downloads from a folder.
-        is_uploaded: True if ``hub.upload`` takes a single file of it: a whole data set.
+        is_uploaded: True if ``hub.upload`` takes a single file of it: a whole dataset.
         is_read_from_bytes: True if ``opens`` takes the bytes of files too.
         entry: module of the format, with the functions of ``formats.entry.Entry``; "" if the
             package cannot open it.
@@ -143,7 +143,7 @@ FORMATS = [
         entry="atompack_torch.formats.torch_cache.inspection",
         converter=_ARRAYS,
     ),
-    # Told from other HDF5 files by its groups, which the converter of HDF5 looks at.
+    # Distinguished from other HDF5 files by its groups, which the converter of HDF5 looks at.
     _foreign("mace-hdf5", "an HDF5 file of MACE", is_target=True),
     _foreign(
         "hdf5-set",
@@ -169,7 +169,7 @@ FORMATS = [
         suffixes=(".aselmdb",),
         **_room("aselmdb"),
     ),
-    # Told from databases by its first value, which ``conversion.formats`` looks at.
+    # Distinguished from databases by its first value, which ``conversion.formats`` looks at.
     _foreign("pickled-lmdb", "an LMDB file of pickles"),
     Format(
         "torch-save",
@@ -250,7 +250,7 @@ FORMATS = [
         suffixes=(".xyz", ".extxyz"),
         **_room("extxyz"),
     ),
-    # Told from other JSON files by its structures, which the converter of ASE's formats looks at.
+    # Distinguished from other JSON files by its structures: the converter of ASE's formats looks.
     _foreign("pymatgen-json", "a JSON file of pymatgen structures"),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE

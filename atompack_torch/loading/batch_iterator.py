@@ -57,7 +57,7 @@ class BackgroundPrefetcher(Generic[Prepared]):
 
     @property
     def n_dropped(self) -> int:
-        """Number of items that ``missing="drop"`` left out of the batches taken."""
+        """Number of items that ``missing="drop"`` dropped from the batches delivered."""
         n: int = getattr(self._batches, "n_dropped", 0)
         return n
 
@@ -70,7 +70,7 @@ class BackgroundPrefetcher(Generic[Prepared]):
     def take(self) -> Any:
         """Returns the oldest batch, or raises the error that stopped it."""
         if self._process != os.getpid():
-            raise RuntimeError("the thread of these batches is the parent's: iterate anew")
+            raise RuntimeError("threads do not survive fork(): start a new pass in the child")
         while self._n_waiting and len(self._started) <= self._n_ahead:
             self._started.append(self._thread.submit(self._prepare, self._batches))
             self._n_waiting -= 1
@@ -141,7 +141,7 @@ def _mixed(seed: int, epoch: int) -> int:
     return (mix ^ (mix >> 31)) >> 1
 
 
-_N_ON_DEVICE = 2  # batches on a CUDA device beside those that were delivered
+_N_ON_DEVICE = 2  # batches on a CUDA device next to those that were delivered
 
 # Their threads must not outlive the interpreter.
 _running: weakref.WeakSet[BatchIterator[Any]] = weakref.WeakSet()

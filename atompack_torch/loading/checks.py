@@ -1,4 +1,4 @@
-"""Checks of the arguments of a ``Loader``; each error tells what to use instead."""
+"""Checks of the arguments of a ``Loader``; each error says what to use instead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from atompack_torch.loading.samplers.sizes import positive
 # Options of torch's DataLoader that a Loader lacks, and their replacements.
 REPLACEMENTS = {
     "num_workers": "give num_threads, the threads of this process that make batches",
-    "collate_fn": "batches are made collated; give transform to the data set to change them",
+    "collate_fn": "batches are made collated; give transform to the dataset to change them",
     "prefetch_factor": "give prefetch, the batches that are made ahead by all threads together",
     "pin_memory_device": "give device, where to move batches to",
     "generator": "give seed",
@@ -35,7 +35,7 @@ REPLACEMENTS = {
 
 
 def check_dataset(dataset: Any) -> None:
-    """Raises an error unless this is a data set of this package.
+    """Raises an error unless this is a dataset of this package.
 
     Args:
         dataset: argument of the loader.
@@ -49,16 +49,16 @@ def check_dataset(dataset: Any) -> None:
     hint = "torch.utils.data.DataLoader takes any"
     inner = getattr(dataset, "dataset", None)
     if isinstance(inner, BatchDataset) and hasattr(dataset, "indices"):
-        hint = "in place of Subset(dataset, indices) give dataset.subset(indices)"
+        hint = "instead of Subset(dataset, indices) give dataset.subset(indices)"
     elif isinstance(inner, BatchDataset):
-        hint = f"give the data set that it is made of, {type(inner).__name__}"
+        hint = f"give the dataset that it is made of, {type(inner).__name__}"
     elif isinstance(getattr(dataset, "datasets", None), list):
-        hint = "give one data set of several files (AtpDataset takes a list), or a MixtureDataset"
+        hint = "give one dataset of several files (AtpDataset takes a list), or a MixtureDataset"
     elif isinstance(dataset, (str, os.PathLike)):
         hint = f"open it first: AtpDataset({str(dataset)!r})"
     elif isinstance(dataset, type) and issubclass(dataset, BatchDataset):
         hint = f"give an object of the class, {dataset.__name__}(path)"
-    raise TypeError(f"dataset: expected a data set of this package, got {name}; {hint}")
+    raise TypeError(f"dataset: expected a dataset of this package, got {name}; {hint}")
 
 
 def check_unknown_options(options: dict[str, Any], known: Iterable[str]) -> None:

@@ -49,7 +49,7 @@ _MAX_THREADS = 4  # by default, as a training step needs cores too
 
 
 class Loader(Generic[Batch]):
-    """Iterates over the batches of a data set, which native threads make ahead.
+    """Iterates over the batches of a dataset, which native threads make ahead.
 
         loader = Loader(AtpDataset("data.atp"), batch_size=64, shuffle=True)
         for epoch in range(10):
@@ -59,11 +59,11 @@ class Loader(Generic[Batch]):
     Unlike a ``DataLoader``, it has no worker processes: the kernels release the GIL, so threads of
     the training process make batches while Python trains, and no data crosses a process boundary.
     Batches arrive in the order of the sampler for any number of threads. An error in a thread is
-    raised in place of its batch; iterating further continues with the next batch.
+    raised instead of its batch; iterating further continues with the next batch.
 
     Each pass is the next epoch, unless ``set_epoch`` was called. An epoch counts when its last
     batch was delivered: after a pass that was left early, as by ``next(iter(loader))``, the same
-    epoch starts again. The order of a shuffled pass only depends on ``seed`` and epoch; a data set
+    epoch starts again. The order of a shuffled pass only depends on ``seed`` and epoch; a dataset
     whose molecules or labels change with the epoch enters it too.
 
     With ``missing="drop"``, batches in which no molecule has the labels are skipped, and counted in
@@ -74,7 +74,7 @@ class Loader(Generic[Batch]):
     replacement.
 
     Args:
-        dataset: a data set of this package.
+        dataset: a dataset of this package.
         batch_size: number of items in a batch.
         batch_sampler: yields lists or int64 tensors of item numbers; replaces ``batch_size``,
             ``shuffle``, ``sampler`` and ``drop_last``.
@@ -82,7 +82,7 @@ class Loader(Generic[Batch]):
             as Lightning, calls its ``set_epoch`` between two passes.
         shuffle: use a new random order in every epoch.
         seed: seed of that order.
-        drop_last: leave out the last batch if it is not full.
+        drop_last: drop the last batch if it is not full.
         num_threads: number of threads, each of which makes one batch at a time; None: all cores of
             this process but one, at most four. For uncompressed files one usually suffices, and is
             fastest on few cores.
@@ -92,14 +92,14 @@ class Loader(Generic[Batch]):
             next two batches there, on a stream of its own, before they are asked for. The current
             stream waits for a batch when it is delivered; the thread that iterates never waits
             for the device.
-        neighbors: edges to add to the batches of a data set that makes none: on a CUDA device by
+        neighbors: edges to add to the batches of a dataset that makes none: on a CUDA device by
             its kernels, on the thread and the stream of the copies (nvalchemi-toolkit-ops is
-            needed, the extra ``cuda``), else by the threads, as ``neighbors=`` of the data set
+            needed, the extra ``cuda``), else by the threads, as ``neighbors=`` of the dataset
             does. Without triplets. On CUDA devices, pairs of an atom are sorted by j.
         **others: options of torch's ``DataLoader``, which raise an error.
 
     Raises:
-        TypeError: the data set is not one of this package (use torch's ``DataLoader``), or an
+        TypeError: the dataset is not one of this package (use torch's ``DataLoader``), or an
             option does not exist or has the wrong type.
         ValueError: an option is out of range, or options exclude each other.
     """
@@ -227,7 +227,7 @@ class Loader(Generic[Batch]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Starts a pass over the data set, and ends the current one."""
+        """Starts a pass over the dataset, and ends the current one."""
         if not self._resumed:  # the previous pass may have been left early
             self._restart()
         self._follow_sampler()
@@ -262,7 +262,7 @@ class Loader(Generic[Batch]):
             )
 
     def _warn_of_drops(self, n: int) -> None:
-        """Tells once, after the first whole pass, how many items ``missing="drop"`` left out."""
+        """Reports once, after the first whole pass, how many items ``missing="drop"`` dropped."""
         if not self._has_told_drops:
             self._has_told_drops = True
             warn_of_pass(n)
@@ -300,7 +300,7 @@ class Loader(Generic[Batch]):
         return self._chunks(islice(sampler, skip, None))
 
     def _enter_epoch_of_data(self) -> None:
-        """Lets the data set enter the epoch, if the sampler plans that epoch's molecules."""
+        """Lets the dataset enter the epoch, if the sampler plans that epoch's molecules."""
         if not isinstance(self.dataset, MoleculeDataset):
             return
         sampler = self._chosen_sampler
@@ -309,7 +309,7 @@ class Loader(Generic[Batch]):
             drawn = self.dataset._epoch_for(self._epoch)
             if drawn != self._drawn and sampler._depends_on_sizes:
                 raise ValueError(
-                    f"batch_sampler: expected one made of this data set, whose molecules change "
+                    f"batch_sampler: expected one made of this dataset, whose molecules change "
                     f"with the epoch, got one planned for epoch {self._drawn}: "
                     f"{type(sampler).__name__}(dataset, ...)"
                 )

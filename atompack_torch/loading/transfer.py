@@ -17,10 +17,10 @@ from atompack_torch.ops.neighbors import neighbor_list
 
 
 def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = False) -> Any:
-    """Returns a copy of a data set whose batches have edges, or what edges are made of.
+    """Returns a copy of a dataset whose batches have edges, or what edges are made of.
 
     Args:
-        dataset: a data set of molecules.
+        dataset: a dataset of molecules.
         neighbors: the options of the edges.
         on_device: True: edges are added to batches later, by ``add_edges``.
 
@@ -35,7 +35,7 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
     if is_elsewhere and not on_device:
         raise ValueError(
             "neighbors: expected molecules on the CPU, got resident ones on a device: give "
-            "neighbors= to the data set that is made resident"
+            "neighbors= to the dataset that is made resident"
         )
     if on_device:
         request = request._replace(neighbors=None)
@@ -45,7 +45,7 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
             if lacks and name in dataset.schema:
                 raise ValueError(
                     f"neighbors: expected {name} in batches, for the search on the device, got a "
-                    "data set without: change its fields= or exclude="
+                    "dataset without: change its fields= or exclude="
                 )
     if is_elsewhere:
         return dataset
@@ -56,7 +56,7 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
 
 
 def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
-    """Adds the edges of a batch on any device, as ``neighbors=`` of a data set adds them.
+    """Adds the edges of a batch on any device, as ``neighbors=`` of a dataset adds them.
 
     Args:
         batch: molecules without edges.
@@ -70,7 +70,7 @@ def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
     """
     positions = batch.positions.detach()
     cell = pbc = None
-    if "cell" in batch and "pbc" in batch:  # else all are open, as in a data set
+    if "cell" in batch and "pbc" in batch:  # else all are open, as in a dataset
         cell, pbc = batch.cell.double(), batch.pbc & batch.mask("cell").unsqueeze(1)
     found = neighbor_list(
         positions.double(),
@@ -128,7 +128,7 @@ class SideStream:
     def __init__(self, device: torch.device, neighbors: NeighborList | None) -> None:
         self._neighbors = neighbors
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        # A data set that is kept on the device may still be on its way there.
+        # A dataset that is kept on the device may still be on its way there.
         self._stream.wait_stream(torch.cuda.current_stream(device))
 
     def take(self, batches: BatchPrefetcher) -> tuple[Any, torch.cuda.Event]:
@@ -165,15 +165,15 @@ class SideStream:
 
 
 def check_neighbors(dataset: Any, neighbors: Any) -> None:
-    """Raises an error unless these edges can be added to the batches of a data set.
+    """Raises an error unless these edges can be added to the batches of a dataset.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
         neighbors: argument of the loader.
 
     Raises:
-        TypeError: it is not a ``NeighborList``, or the data set is of another kind.
-        ValueError: the data set makes edges already, or triplets are wanted.
+        TypeError: it is not a ``NeighborList``, or the dataset is of another kind.
+        ValueError: the dataset makes edges already, or triplets are wanted.
     """
     if not isinstance(neighbors, NeighborList):
         raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")
@@ -181,6 +181,6 @@ def check_neighbors(dataset: Any, neighbors: Any) -> None:
     if request is None:
         raise TypeError(f"neighbors: expected molecules, got {type(dataset).__name__}")
     if request.neighbors is not None:
-        raise ValueError("neighbors: the data set makes edges already: leave one of them out")
+        raise ValueError("neighbors: the dataset makes edges already: leave one of them out")
     if neighbors.triplets is not False:
-        raise ValueError("neighbors: triplets are made by the data set only: give it neighbors=")
+        raise ValueError("neighbors: triplets are made by the dataset only: give it neighbors=")

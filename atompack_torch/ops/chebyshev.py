@@ -45,7 +45,7 @@ class ChebyshevDescriptor:
         rad_cutoff: cutoff radius in the unit of the positions (Å).
         ang_order: highest order of the angular functions.
         ang_cutoff: like ``rad_cutoff``; either may be the larger one.
-        min_cutoff: neighbors at this distance or closer are left out.
+        min_cutoff: neighbors at this distance or closer are omitted.
         dtype: dtype of the results, ``"float32"`` or ``"float64"``.
 
     Raises:

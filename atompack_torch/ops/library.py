@@ -1,4 +1,4 @@
-"""Loads the library of operators and tells torch what it cannot see in it.
+"""Loads the library of operators and declares to torch what it cannot see in it.
 
 The library holds schemas, kernels and sizes of results; derivatives and ``vmap`` are added here.
 ``torch.compile``, ``torch.export`` and AOTInductor take the operators as they are; programs in C++

@@ -1,4 +1,4 @@
-"""Ray Data: ``.atp`` files as a source and as a target of its data sets.
+"""Ray Data: ``.atp`` files as a source and as a target of its datasets.
 
     dataset = apt.ray.read_atp("train/", fields=["energy", "forces"])
     dataset.filter(lambda row: row["energy"] is not None).write_datasink(
@@ -43,7 +43,7 @@ def read_atp(
     ray_remote_args: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Reads ``.atp`` files as a data set of Ray, one row for each molecule.
+    """Reads ``.atp`` files as a dataset of Ray, one row for each molecule.
 
     Blocks are Arrow tables. Columns have the names and dtypes of ``AtpDataset(paths).schema``:
     numbers and strings as such, arrays of a molecule as lists of fixed size, values of atoms as
@@ -62,7 +62,7 @@ def read_atp(
             ``storage_options``.
 
     Returns:
-        The data set, which reads when it is used.
+        The dataset, which reads when it is used.
 
     Raises:
         ImportError: Ray is not installed.

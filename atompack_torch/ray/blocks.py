@@ -18,13 +18,13 @@ DATA, SHAPE = "data", "shape"  # of the structs for tensors of various shapes
 
 
 def arrow_schema(dataset: AtpDataset) -> pa.Schema:
-    """Returns the types of the tables of a data set.
+    """Returns the types of the tables of a dataset.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
 
     Returns:
-        The schema: ``index``, then the fields in the order of the data set.
+        The schema: ``index``, then the fields in the order of the dataset.
     """
     requested = dataset[:0].keys()
     fields = [
@@ -70,7 +70,7 @@ def table_of(batch: MoleculeBatch, schema: pa.Schema) -> pa.Table:
     """Converts a batch; numbers are not copied.
 
     Args:
-        batch: a batch of the data set.
+        batch: a batch of the dataset.
         schema: types of its tables.
 
     Returns:

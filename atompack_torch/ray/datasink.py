@@ -32,11 +32,11 @@ class _Written(NamedTuple):
 
 
 class AtpDatasink(Datasink):  # type: ignore[misc]  # Ray's base classes are not annotated
-    """Writes a data set of Ray to a new folder of ``.atp`` files, one for each write task.
+    """Writes a dataset of Ray to a new folder of ``.atp`` files, one for each write task.
 
         dataset.write_datasink(apt.ray.AtpDatasink("labelled/", codec="zstd"))
 
-    The folder must be on storage that all nodes share. Tasks write to a hidden folder beside it.
+    The folder must be on storage that all nodes share. Tasks write to a hidden folder next to it.
     When all have ended, exactly the files that the successful tasks reported are kept, named
     ``part-00000-of-00008.atp`` in the order of the tasks, and the folder gets its name: it appears
     complete, or not at all. Files of tasks that failed, were repeated or ran twice are removed. If

@@ -22,10 +22,10 @@ _BLOCK_ATOMS = 1 << 19
 
 
 class AtpDatasource(Datasource):  # type: ignore[misc]  # Ray's base classes are not annotated
-    """Molecules of a data set, in tasks of about equally many atoms.
+    """Molecules of a dataset, in tasks of about equally many atoms.
 
     Args:
-        dataset: the data set, which is sent to the tasks: they read the same commit.
+        dataset: the dataset, which is sent to the tasks: they read the same commit.
     """
 
     def __init__(self, dataset: AtpDataset) -> None:

@@ -130,7 +130,7 @@ def _botocore_chain(url: str, profile: str | None) -> Callable[[], Resolved]:
         ) from None
 
     def resolve() -> Resolved:
-        # Made anew: botocore refreshes temporary credentials by itself, but does not say when.
+        # Made again: botocore refreshes temporary credentials by itself, but does not say when.
         found = Session(profile=profile).get_credentials()
         if found is None:
             raise PermissionError(

@@ -209,7 +209,7 @@ class FileSystems:
     def _system(self, url: str) -> tuple[Any, str]:
         """Returns the file system of a URL, and the path in it.
 
-        Archives in other files are opened anew when these have changed.
+        Archives in other files are opened again when these have changed.
         """
         from fsspec.core import url_to_fs
 
@@ -240,7 +240,7 @@ class FileSystems:
         return size, _digest(_facts(info), self._version_behind(url))
 
     def _version_behind(self, url: str) -> str:
-        """Returns the version of the file that holds an archive; empty if there is none."""
+        """Returns the version of the file that holds an archive; empty if missing."""
         from fsspec.core import url_to_fs
 
         first, _, behind = url.partition("::")

@@ -1,4 +1,4 @@
-"""Remote files of data sets: options, stores opened in each process, and folders of files."""
+"""Remote files of datasets: options, stores opened in each process, and folders of files."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def _weak(method: Callable[[str], T]) -> Callable[[str], T]:
     def call(name: str) -> T:
         alive = found()
         if alive is None:
-            raise OSError(errno.EBADF, "the data set of this file was closed", name)
+            raise OSError(errno.EBADF, "the dataset of this file was closed", name)
         return alive(name)
 
     return call

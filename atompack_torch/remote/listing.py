@@ -169,7 +169,7 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
         store: the client.
         url: ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``; the prefix may be empty, and end
             anywhere.
-        by_folder: list folders, whose URLs end with ``/``, in place of the objects in them.
+        by_folder: list folders, whose URLs end with ``/``, instead of the objects in them.
 
     Yields:
         One entry an object, among them objects whose keys end with ``/``.

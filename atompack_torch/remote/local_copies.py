@@ -195,7 +195,7 @@ def local_copy(
     version: ObjectVersion | None = None,
     hint: Hint | None = None,
 ) -> LocalCopy:
-    """Opens a local copy of an object, and downloads it if there is none.
+    """Opens a local copy of an object, and downloads it if missing.
 
     With a block cache the copy is kept in its folder, where several processes download it once.
     Without one, or without a strong ETag, it is a temporary file, which is removed with the object
@@ -382,7 +382,7 @@ def _size(path: Path) -> int:
 
 
 def _allocated(path: Path) -> int:
-    """Disk space of a file that is being written; -1 if there is none."""
+    """Disk space of a file that is being written; -1 if missing."""
     try:
         return path.stat().st_blocks
     except FileNotFoundError:

@@ -46,7 +46,7 @@ class ObjectState:
 
     @classmethod
     def of(cls, etag: str, size: int, generation: str = "") -> ObjectState:
-        """Returns a state; some stores leave out the quotes of ETags, and others do so in lists."""
+        """Returns a state; some stores omit the quotes of ETags, and others do so in lists."""
         is_bare = bool(etag) and not etag.startswith(('"', "W/"))
         return cls(f'"{etag}"' if is_bare else etag, size, generation)
 
@@ -84,7 +84,7 @@ class RemoteObjects:
         self.url = url
 
     def state(self, url: str) -> ObjectState | None:
-        """Returns the state of an object; None if there is none.
+        """Returns the state of an object; None if missing.
 
         Args:
             url: its URL.
@@ -144,7 +144,7 @@ class RemoteObjects:
         }
 
     def read(self, url: str) -> tuple[bytes, ObjectState] | None:
-        """Returns the bytes of a small object and its state; None if there is none.
+        """Returns the bytes of a small object and its state; None if missing.
 
         Args:
             url: its URL.

@@ -30,7 +30,7 @@ class Dialect:
     """Interface of the stores of one scheme.
 
     Attributes:
-        mark: header that tells one's own object from another one; "" if there is none.
+        mark: header that distinguishes one's own object from another one; "" if missing.
         fixed: headers of every request that stores an object.
         has_generations: True if conditions name generation numbers instead of ETags.
         parts: names of the requests for large files: ``"s3"``, ``"az"`` or "" if there are none.
@@ -59,7 +59,7 @@ class Dialect:
         return [("If-Match", etag)]
 
     def mark_in(self, headers: Mapping[str, str]) -> str:
-        """Returns the mark among the headers of a request or an object; "" if there is none."""
+        """Returns the mark among the headers of a request or an object; "" if missing."""
         return headers.get(self.mark, "") if self.mark else ""
 
 

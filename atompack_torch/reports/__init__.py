@@ -1,1 +1,1 @@
-"""Reports: one pass over a data set, shown as one page of HTML."""
+"""Reports: one pass over a dataset, shown as one page of HTML."""

@@ -28,15 +28,15 @@ from atompack_torch.reports.neighborhoods import search
 from atompack_torch.reports.notes import notes_of
 from atompack_torch.reports.page import page_of
 
-_ATOMS, _STRUCTURES = 65_536, 4096  # at once
-_EXAMPLES = 256  # of a data set that does not know their numbers of atoms
+_ATOMS, _STRUCTURES = 65_536, 4096  # at a time
+_EXAMPLES = 256  # of a dataset that does not know their numbers of atoms
 
 Source = BatchDataset[Any, Any] | PathLike | Sequence[PathLike]
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A page about one or two data sets; notebooks show it in a frame.
+    """A page about one or two datasets; notebooks show it in a frame.
 
     Attributes:
         html: the page, which needs nothing outside it.
@@ -66,8 +66,8 @@ class Report:
         """Returns the numbers of the page as plain values, for JSON.
 
         Returns:
-            ``"datasets"``: a list with one document per data set, and ``"n_shared"``: the number of
-            structures of the second whose geometry is in the first too (None for one data set).
+            ``"datasets"``: a list with one document per dataset, and ``"n_shared"``: the number of
+            structures of the second whose geometry is in the first too (None for one dataset).
         """
         return document_of(self._findings)
 
@@ -95,7 +95,7 @@ def report(
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
 ) -> Report:
-    """Describes a data set of molecules, or two side by side, on one page of HTML.
+    """Describes a dataset of molecules, or two side by side, on one page of HTML.
 
         apt.report("train.atp", "test.atp", output="report.html")
 
@@ -106,11 +106,11 @@ def report(
 
     All structures are read once, in bounded memory. Counts, extremes and force norms are exact;
     histograms of energies and volumes show at most 32,768 structures at even distances, neighbors
-    at most 4,096. Labels are those of the data set as stored; ``transform``, ``dtype`` and
+    at most 4,096. Labels are those of the dataset as stored; ``transform``, ``dtype`` and
     ``missing`` are ignored.
 
     Args:
-        source: a data set of molecules, or a path of one for ``open``.
+        source: a dataset of molecules, or a path of one for ``open``.
         other: a second one to compare with, also for geometries that are in both.
         output: file for the page, usually ``NAME.html``; None: it is only returned.
         cutoff: radius for neighbor counts, in the unit of the positions (Å).
@@ -213,7 +213,7 @@ def document_of(found: Sequence[Findings]) -> dict[str, object]:
     """Converts findings to plain JSON values.
 
     Args:
-        found: findings of one or two data sets.
+        found: findings of one or two datasets.
 
     Returns:
         ``"datasets"`` and ``"n_shared"``.

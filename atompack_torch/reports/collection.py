@@ -1,4 +1,4 @@
-"""The pass of a report over the batches of a data set, in bounded memory."""
+"""The pass of a report over the batches of a dataset, in bounded memory."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Collector:
         """Returns what was found.
 
         Args:
-            name: name of the data set.
+            name: name of the dataset.
             neighborhoods: neighbors, found separately.
 
         Returns:

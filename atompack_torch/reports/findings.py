@@ -1,4 +1,4 @@
-"""Contents of a report: counts, samples and extremes of one data set."""
+"""Contents of a report: counts, samples and extremes of one dataset."""
 
 from __future__ import annotations
 
@@ -115,10 +115,10 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that a report shows of one data set; values are in the units of the file.
+    """Everything that a report shows of one dataset; values are in the units of the file.
 
     Attributes:
-        name: name of the data set.
+        name: name of the dataset.
         n_structures: number of structures.
         n_atoms: number of their atoms.
         sizes: number of atoms → number of structures.
@@ -195,11 +195,11 @@ def log_histogram(values: Array) -> Array:
 
 
 def shared_geometries(first: Duplicates, second: Duplicates) -> tuple[int, int]:
-    """Counts the structures of a data set whose geometry is in another one too.
+    """Counts the structures of a dataset whose geometry is in another one too.
 
     Args:
-        first: structures of the other data set.
-        second: structures of this data set.
+        first: structures of the other dataset.
+        second: structures of this dataset.
 
     Returns:
         Their number, and one in how many hashes it was estimated from.

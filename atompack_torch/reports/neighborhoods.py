@@ -34,7 +34,7 @@ def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
     """Counts neighbors in at most 4,096 structures.
 
     Args:
-        dataset: a data set of molecules.
+        dataset: a dataset of molecules.
         cutoff: radius, in the unit of the positions.
 
     Returns:
@@ -47,7 +47,7 @@ def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
     if isinstance(dataset, MoleculeDataset):
         found.run(dataset, chosen(dataset.n_atoms.numpy()))
         return found.result()
-    # Other data sets have no search of their own: the chosen structures pass through a file.
+    # Other datasets have no search of their own: the chosen structures pass through a file.
     numbers = np.arange(0, len(dataset), max(1, -(-len(dataset) // _STRUCTURES)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.atp"

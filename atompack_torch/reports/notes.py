@@ -35,7 +35,7 @@ class Note(NamedTuple):
 
 
 def notes_of(found: Findings) -> list[Note]:
-    """Returns the notes on a data set, warnings first."""
+    """Returns the notes on a dataset, warnings first."""
     notes = [*_unit_notes(found), *_value_notes(found), *_geometry_notes(found)]
     return sorted(notes, key=lambda note: not note.is_warning)
 

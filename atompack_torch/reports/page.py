@@ -42,7 +42,7 @@ def of_integers(
     """Draws a histogram of counted integers.
 
     Args:
-        found: the data sets.
+        found: the datasets.
         values: value → number of times, for each of them.
         label: name of the axis.
         unit: what is counted.
@@ -68,10 +68,10 @@ def of_integers(
 def of_values(
     found: Sequence[Findings], values: Sequence[Array], label: str, unit: str
 ) -> tuple[Markup, int]:
-    """Draws a histogram of numbers; a few far outliers are left out.
+    """Draws a histogram of numbers; a few far outliers are omitted.
 
     Args:
-        found: the data sets.
+        found: the datasets.
         values: (n,) finite values of each of them.
         label: name of the axis.
         unit: what is counted.
@@ -98,7 +98,7 @@ def of_logarithms(
     """Draws logarithmic histograms with the bins of ``LOG_EDGES``.
 
     Args:
-        found: the data sets.
+        found: the datasets.
         counts: counts by bin of each of them.
         label: name of the axis.
         unit: what is counted.
@@ -150,7 +150,7 @@ _MOST = 60
 
 
 def labels(found: Sequence[Findings]) -> Markup:
-    """Returns the section on labels, with one column of coverage per data set."""
+    """Returns the section on labels, with one column of coverage per dataset."""
     names = list(dict.fromkeys(name for one in found for name in one.labels))
     if not names:
         return tag("p", "There are no labels, only positions and elements.")
@@ -364,7 +364,7 @@ def cells(found: Sequence[Findings]) -> Markup:
             axes = "".join(axis for axis, flag in zip("abc", flags, strict=True) if flag == "T")
             name = f"periodic along {', '.join(axes)}" if axes else "not periodic"
             rows.append((one.name, name, f"{count:,}", percent(count, one.n_structures)))
-    head = ("data set", "boundary conditions", "structures", "share")
+    head = ("dataset", "boundary conditions", "structures", "share")
     parts.append(table(head, rows, numeric=(2, 3)) if rows else Markup())
     return join(parts)
 
@@ -467,7 +467,7 @@ def page_of(found: Sequence[Findings]) -> str:
     """Builds the page.
 
     Args:
-        found: findings of one or two data sets.
+        found: findings of one or two datasets.
 
     Returns:
         A complete HTML document.
@@ -498,7 +498,7 @@ def _anchor(name: str) -> str:
 
 
 def _subtitle(found: Sequence[Findings]) -> Markup:
-    kind = "Data set of atomistic structures" if len(found) == 1 else "Two data sets side by side"
+    kind = "Dataset of atomistic structures" if len(found) == 1 else "Two datasets side by side"
     return tag("p", kind, class_="apt-soft")
 
 

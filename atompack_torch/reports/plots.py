@@ -21,7 +21,7 @@ def plot_statistics(found: Statistics, path: str, title: str) -> None:
     Args:
         found: the statistics.
         path: the picture; its suffix is its format.
-        title: name of the data set.
+        title: name of the dataset.
 
     Raises:
         ImportError: matplotlib is not installed.

@@ -273,7 +273,7 @@ class DataHooks:
         return loader
 
     def _load(self, name: str, dataset: MoleculeDataset) -> ResidentDataset:
-        """Returns a data set that is loaded into memory once, for all epochs."""
+        """Returns a dataset that is loaded into memory once, for all epochs."""
         layout, loaded = self._in_memory.get(name, (None, None))
         if loaded is None or layout != self._layout:
             loaded = ResidentDataset(dataset)
@@ -284,8 +284,8 @@ class DataHooks:
     def _device(self) -> torch.device | None:
         """Returns the CUDA device of the trainer, if it has one.
 
-        Batches move there before ``transform`` and ``layout``, in one transfer beside the previous
-        step; Lightning's own transfer then has nothing to do.
+        Batches move there before ``transform`` and ``layout``, in one transfer that overlaps
+        with the previous step; Lightning's own transfer then has nothing to do.
         """
         if self.trainer is None:
             return None
@@ -300,7 +300,7 @@ def equally_long(dataset: MoleculeDataset) -> MoleculeDataset:
         dataset: what this rank sees; more than others if a writer appends meanwhile.
 
     Returns:
-        The data set, or its first molecules.
+        The dataset, or its first molecules.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return dataset

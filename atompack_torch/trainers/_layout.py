@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Names of further fields of the data set that ``assemble`` uses."""
+        """Names of further fields of the dataset that ``assemble`` uses."""
         return ()
 
     @property
@@ -87,20 +87,20 @@ class Layout:
         """
         if self.neighbors is not None and "edge_index" not in batch:
             raise FieldError(
-                "expected a batch with edges: give the data set "
+                "expected a batch with edges: give the dataset "
                 f"neighbors=NeighborList({self.neighbors.cutoff}) (field 'edge_index')"
             )
         return self.assemble(batch, from_batch(self.outputs, batch))
 
     def dataset(self, dataset: Dataset) -> Dataset:
-        """Returns a copy of a data set whose batches are those of the trainer.
+        """Returns a copy of a dataset whose batches are those of the trainer.
 
         The tensors are made in the pass that makes the batch, from the values as stored: ``dtype``
-        and ``neighbors`` of the data set are replaced. Its ``transform`` is applied first; then the
+        and ``neighbors`` of the dataset are replaced. Its ``transform`` is applied first; then the
         tensors are made from its result.
 
         Args:
-            dataset: a data set of molecules, a subset or a mixture.
+            dataset: a dataset of molecules, a subset or a mixture.
 
         Returns:
             The copy, for any loader and sampler.
@@ -148,26 +148,26 @@ def open_dataset(
     """Opens anything that holds molecules.
 
     Args:
-        data: a data set of molecules, or a path, a URL or a list of them.
+        data: a dataset of molecules, or a path, a URL or a list of them.
         key_map: name in the data → label or property here, which other options name.
-        **options: of the data set, if it is opened here.
+        **options: of the dataset, if it is opened here.
 
     Returns:
-        The data set.
+        The dataset.
 
     Raises:
         FieldError: the data have no field of a name in ``key_map``, or it does not suit the label.
-        TypeError: it holds something else, or options are given for an open data set.
+        TypeError: it holds something else, or options are given for an open dataset.
         ValueError: two names in ``key_map`` are one label.
     """
     if key_map:
         return _open_renamed(data, dict(key_map), options)
     if isinstance(data, MoleculeDataset):
         if options:
-            raise TypeError(f"{next(iter(options))}: expected a path to open, got a data set")
+            raise TypeError(f"{next(iter(options))}: expected a path to open, got a dataset")
         return data
     if not isinstance(data, (str, Path, os.PathLike, list, tuple)):
-        raise TypeError(f"data: expected a data set or a path, got {type(data).__name__}")
+        raise TypeError(f"data: expected a dataset or a path, got {type(data).__name__}")
     opened = open_path(data, **options)
     if not isinstance(opened, MoleculeDataset):
         raise TypeError(f"{data}: expected molecules, got {type(opened).__name__}")
@@ -193,12 +193,12 @@ def _open_renamed(data: Data, key_map: dict[str, str], options: dict[str, Any]) 
 
 
 def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
-    """Describes the fields that batches have: without those that options leave out.
+    """Describes the fields that batches have: without those that options omit.
 
     A ``transform`` is called with the first molecule, to see what it adds and removes.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
 
     Returns:
         Name → dtype, level and shape of a row.
@@ -246,7 +246,7 @@ def _absent_labels(dataset: MoleculeDataset) -> set[str]:
 
 
 def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:
-    """Describes the fields of a batch as the schema of a data set does.
+    """Describes the fields of a batch as the schema of a dataset does.
 
     Args:
         batch: the batch.

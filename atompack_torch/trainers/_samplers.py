@@ -85,7 +85,7 @@ def epoch_loader(
     Raises:
         FieldError: no molecule has a label that the layout wants; without ``shuffle``, a warning.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
-        TypeError: ``resident`` and the data set is a mixture, or in memory already.
+        TypeError: ``resident`` and the dataset is a mixture, or in memory already.
         MemoryError: ``resident`` and there is not enough memory.
     """
     if batch_sampler is None:
@@ -126,12 +126,12 @@ def once_each(
     """Returns a sampler with every molecule once an epoch and as many batches on each rank.
 
     Args:
-        dataset: the data set.
+        dataset: the dataset.
         max_atoms: maximum number of atoms in a batch.
-        batch_size: maximum number of molecules in a batch, in place of ``max_atoms``.
+        batch_size: maximum number of molecules in a batch, instead of ``max_atoms``.
         shuffle: use a random order in every epoch; otherwise the stored one.
         seed: seed of these orders.
-        drop_last: leave out batches that cannot be divided among the ranks.
+        drop_last: drop batches that cannot be divided among the ranks.
 
     Returns:
         The sampler.
@@ -245,7 +245,7 @@ class CountBatchSampler(BatchSampler):
         """Checks the options.
 
         Args:
-            dataset: the data set.
+            dataset: the dataset.
             most: maximum number of molecules in a batch.
             **options: of all samplers.
 

@@ -190,11 +190,11 @@ def frame_groups(data: Data, *, key_map: Mapping[str, str] | None = None) -> Ten
 
     DeePMD's ``find_*`` hold for all labels of a batch, and its boxes are periodic in all
     directions or absent. Molecules of a group have as many atoms, the same ones of energy, forces
-    and stress, and all of them a cell or none. This takes one pass over the data set; the result
+    and stress, and all of them a cell or none. This takes one pass over the dataset; the result
     may be kept with ``torch.save``.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
 
     Returns:
@@ -251,7 +251,7 @@ def batch(
         (B, 1) float64, ``force`` (B, n, 3), ``virial`` (B, 9) float64 = -stress · volume,
         ``natoms`` (B, 2 + number of types) int32, ``find_energy``, ``find_force`` and
         ``find_virial`` (1.0 if all molecules have it, else 0.0), ``sid`` 0 and ``fid``, the
-        numbers of the molecules in the data set.
+        numbers of the molecules in the dataset.
 
     Raises:
         FieldError: the molecules differ in their number of atoms, only some have a cell, or an
@@ -283,14 +283,14 @@ def loader(
     and ``state_dict`` is the position inside the epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         batch_size: maximum number of frames in a batch.
         type_map: symbols of the elements.
         groups: result of ``frame_groups``; None: it is called here, which takes a pass.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a random order in every epoch.
         seed: seed of these orders.
-        drop_last: leave out batches that cannot be divided among the ranks.
+        drop_last: drop batches that cannot be divided among the ranks.
         dtype: of coordinates and forces; None: torch's default.
         num_threads: as for ``Loader``.
         prefetch: as for ``Loader``.
@@ -302,7 +302,7 @@ def loader(
 
     Raises:
         FieldError: no molecule has any label; without ``shuffle``, a warning.
-        ValueError: an option is invalid, or ``groups`` are of another data set.
+        ValueError: an option is invalid, or ``groups`` are of another dataset.
     """
     made = layout(type_map, dtype=dtype)
     dataset: MoleculeDataset = open_dataset(data, key_map)

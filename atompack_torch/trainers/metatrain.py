@@ -333,9 +333,9 @@ def batch(
 
     Returns:
         B systems with neighbor lists, and the targets by name: tensor maps of one block with the
-        sample names of metatrain; ``system`` is the number of the molecule in the data set. The
+        sample names of metatrain; ``system`` is the number of the molecule in the dataset. The
         gradients of the energy are -forces (N, 3, 1) and stress · volume (B, 3, 3, 1). NaN is a
-        missing value, which metatrain's losses and metrics leave out.
+        missing value, which metatrain's losses and metrics ignore.
 
     Raises:
         FieldError: the batch lacks the edges, or a field of a target.
@@ -366,7 +366,7 @@ def loader(
     Ranks share an epoch of every molecule once; ``state_dict`` is the position inside of it.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         batch_size: maximum number of molecules in a batch.
         neighbor_lists: those that the systems get.
         energy: name of the energy target.

@@ -69,7 +69,7 @@ class NvalchemiLayout(Layout):
     """Tensors of nvalchemi's ``Batch``.
 
     Attributes:
-        fields_of: pairs of a name in the batch and the field of the data set.
+        fields_of: pairs of a name in the batch and the field of the dataset.
         edges: neighbor list; None: no edges, because nvalchemi's hook makes them.
         dtype: of positions, cells and labels.
         references: energies of elements by atomic number.
@@ -209,7 +209,7 @@ def batch(
     ``stress`` (B, 3, 3), ``charges`` (N,), ``velocities`` (N, 3), ``cell`` (B, 3, 3), ``pbc``
     (B, 3) bool; of its custom properties, ``charge`` and ``spin`` (B, 1), ``dipole`` (B, 3),
     ``virial`` (B, 3, 3). A label that a molecule lacks is NaN. ``molecule_number`` (B,) int64 is
-    its number in the data set. With the edges of the batch, ``neighbor_list`` (E, 2), atoms i and
+    its number in the dataset. With the edges of the batch, ``neighbor_list`` (E, 2), atoms i and
     j, and ``neighbor_list_shifts`` (E, 3): vectors are r_j - r_i + S cell.
 
     Args:
@@ -283,12 +283,12 @@ def loader(
     num_threads: int | None = None,
     prefetch: int = 4,
 ) -> Loader:
-    """Returns a loader of a data set for nvalchemi's ``TrainingStrategy``.
+    """Returns a loader of a dataset for nvalchemi's ``TrainingStrategy``.
 
     Ranks get equal numbers of batches and every molecule once.
 
     Args:
-        data: a data set of molecules, or what ``atompack_torch.open`` takes.
+        data: a dataset of molecules, or what ``atompack_torch.open`` takes.
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, instead.
         cutoff: of the edges, in Å; None: no edges, because nvalchemi's hook makes them.
@@ -298,7 +298,7 @@ def loader(
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a new random order in every epoch.
         seed: of that order.
-        drop_last: leave out what would make ranks unequal.
+        drop_last: drop what would make ranks unequal.
         num_replicas: number of ranks; None: that of torch.distributed.
         rank: of this process; None: that of torch.distributed.
         num_threads: as for ``atompack_torch.Loader``.

@@ -1,4 +1,4 @@
-"""``atompack-torch bench``: speed of reading batches from ``.atp`` files, beside atompack-db.
+"""``atompack-torch bench``: speed of batches from ``.atp`` files, compared with atompack-db.
 
 ``race.py`` measures, ``readers.py`` holds the data and the contestants. `run` is the command.
 """

@@ -47,7 +47,7 @@ def make_atp(folder: Path, count: int, codecs: Sequence[str] = CODECS) -> dict[s
 
 
 def identity(batch: Any) -> Any:
-    """Return the batch unchanged: the data set makes whole batches itself."""
+    """Return the batch unchanged: the dataset makes whole batches itself."""
     return batch
 
 

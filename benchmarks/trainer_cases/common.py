@@ -1,6 +1,6 @@
 """Structures, timing and rows that the benchmarks of all trainers share.
 
-Each module beside this one runs in the environment of its trainer and prints its rows as lines of
+Each module next to this one runs in the environment of its trainer and prints its rows as lines of
 JSON; ``benchmarks/trainers.py`` starts them and makes the table.
 """
 
@@ -88,7 +88,7 @@ def waiting_share(
 
 
 def report(trainer: str, beside: str, seconds: float, ours: float, n_structures: int) -> None:
-    """Prints one row: how many times as fast an epoch of ours is as one of the stock path."""
+    """Prints one row: the speed-up of an epoch of ours over one of the stock path."""
     row = {"trainer": trainer, "beside": beside, "stock_s": seconds, "ours_s": ours}
     print(json.dumps(row | {"ratio": seconds / ours, "structures": n_structures}), flush=True)
 

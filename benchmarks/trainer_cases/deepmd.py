@@ -1,4 +1,4 @@
-"""DeePMD-kit: frame batches from its npy systems beside ours.
+"""DeePMD-kit: frame batches from its npy systems compared with ours.
 
 All structures have the same atoms in the same order, so that they make one system, which is best
 for the npy reader.

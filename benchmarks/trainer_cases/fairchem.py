@@ -1,4 +1,4 @@
-"""Batches for fairchem: its data set of .aselmdb files and its collater, beside ours.
+"""Batches for fairchem: its dataset of .aselmdb files and its collater, compared with ours.
 
 Ours are made from files, with edges searched in every epoch, and from memory with their edges.
 """

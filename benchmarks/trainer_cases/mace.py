@@ -1,4 +1,4 @@
-"""MACE: batches of 64 from ``.atp`` beside extended XYZ in memory, its HDF5 and its LMDB.
+"""MACE: batches of 64 from ``.atp`` compared with extended XYZ in memory, its HDF5 and its LMDB.
 
 Two sets: molecules of 9 atoms, and crystals of 32 atoms with 33 neighbors each. Ours are made from
 ``.atp``, with edges searched in every epoch, and from memory with their edges, as extended XYZ in

@@ -1,4 +1,4 @@
-"""Batches for MatGL: its data set in memory, and its converter for each batch, beside ours."""
+"""Batches for MatGL: its dataset in memory, and its converter, compared with ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""metatrain: its folder of arrays, collated and with its own neighbor lists, beside our batches."""
+"""metatrain: its folder of arrays and its neighbor lists, compared with our batches."""
 
 from __future__ import annotations
 

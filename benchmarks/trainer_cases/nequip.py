@@ -1,4 +1,4 @@
-"""Batches for NequIP: its LMDB and ASE data sets with neighbor lists, beside ours.
+"""Batches for NequIP: its LMDB and ASE datasets with neighbor lists, compared with ours.
 
 Ours are made from ``.atp``, with edges searched in every epoch, and from memory with their edges.
 """

@@ -1,4 +1,4 @@
-"""Batches for nvalchemi: its Zarr store and loader, beside ours."""
+"""Batches for nvalchemi: its Zarr store and loader, compared with ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ import atompack_torch as apt
 from atompack_torch.trainers.nvalchemi import loader
 
 COUNT = 1024
-STORED = 256  # of these, beside nvalchemi's store, whose epochs take long
+STORED = 256  # of these, compared with nvalchemi's store, whose epochs take long
 WIDTHS = (64, 512)  # of the demo model: of its default size, and one whose steps take longer
 
 

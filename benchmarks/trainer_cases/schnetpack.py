@@ -1,4 +1,4 @@
-"""SchNetPack: batches from ``.atp`` beside its ASE database with neighbor lists by matscipy."""
+"""SchNetPack: batches from ``.atp`` compared with its ASE database and matscipy."""
 
 from __future__ import annotations
 

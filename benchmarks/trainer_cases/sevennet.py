@@ -1,4 +1,4 @@
-"""Batches for SevenNet: its data sets in memory and from structures, beside ours."""
+"""Batches for SevenNet: its datasets in memory and from structures, compared with ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TorchMD-Net: batches from ``.atp`` beside its HDF5 and the loader of torch-geometric."""
+"""TorchMD-Net: batches from ``.atp`` compared with its HDF5 and the loader of torch-geometric."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPTIONS = {
 
 
 def write_hdf5(path: Path, made: list[ase.Atoms]) -> None:
-    """Writes structures as TorchMD-Net's data set HDF5 reads them: one group, equal sizes."""
+    """Writes structures as TorchMD-Net's dataset HDF5 reads them: one group, equal sizes."""
     with h5py.File(path, "w") as file:
         group = file.create_group("0")
         group["types"] = np.stack([atoms.numbers for atoms in made])

@@ -142,7 +142,7 @@ SubsetView::SubsetView(int64_t size, const std::optional<at::Tensor>& selection,
 }
 
 void SubsetView::refuse_number(const std::string& number) const {
-  throw py::index_error(cat(item_, " ", number, " is out of range for a data set of ", size_));
+  throw py::index_error(cat(item_, " ", number, " is out of range for a dataset of ", size_));
 }
 
 int64_t SubsetView::checked(int64_t index) const {

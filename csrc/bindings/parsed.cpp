@@ -1,4 +1,4 @@
-// Data sets whose molecules are parsed from text when they are read.
+// Datasets whose molecules are parsed from text when they are read.
 #include <pybind11/stl.h>
 
 #include "base/error.h"

@@ -97,7 +97,7 @@ class MoleculeSource {
   virtual ~MoleculeSource() = default;
   virtual int64_t size() const = 0;
 
-  // Returns the number of a molecule in the data set, as batches report it.
+  // Returns the number of a molecule in the dataset, as batches report it.
   virtual int64_t number(int64_t index) const { return index; }
 
   // Files may declare different fields: molecules with the same schema number have the same schema.

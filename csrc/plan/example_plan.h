@@ -24,7 +24,7 @@ struct MoleculesPlan {
   std::unique_ptr<const ValueMolecules> source;
   std::unique_ptr<const FieldSet> fields;
   BatchPlan batch;               // indices refer to `source`
-  std::vector<int64_t> numbers;  // indices of the examples in the data set
+  std::vector<int64_t> numbers;  // indices of the examples in the dataset
 };
 
 // Plans a batch of one dict per example. Returns nullopt if the dicts are not molecules, hold values that no field can,
@@ -82,7 +82,7 @@ struct ExamplePlan {
 };
 
 // Plans a batch; returns nullopt if the examples differ in ways that no form allows. `numbers` are the indices of the
-// examples in the data set. Arrays that differ only in their first dimension become jagged if `jagged`; all other
+// examples in the dataset. Arrays that differ only in their first dimension become jagged if `jagged`; all other
 // arrays that differ in shape become one tensor per example.
 std::optional<ExamplePlan> plan_examples(std::span<const Value> examples, std::span<const int64_t> numbers,
                                          const KeyLevels& levels, bool jagged);

@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--max-atoms", type=int, default=256)
-    parser.add_argument("--resume", help="checkpoint to go on from, also inside an epoch")
+    parser.add_argument("--resume", help="checkpoint to continue from, also inside an epoch")
     parser.add_argument("--out", default="lightning", help="folder of the checkpoints")
     args = parser.parse_args()
 

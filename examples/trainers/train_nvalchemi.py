@@ -30,7 +30,7 @@ def main() -> None:
         ),
         num_epochs=5,
         training_fn=default_training_fn,
-        # Labels that a structure lacks are NaN, and left out of the loss.
+        # Labels that a structure lacks are NaN, and ignored by the loss.
         loss_fn=EnergyMSELoss(ignore_nonfinite=True) + ForceMSELoss(ignore_nonfinite=True),
         devices=[torch.device("cuda" if torch.cuda.is_available() else "cpu")],
     )

@@ -231,7 +231,7 @@ def test_copies(batch: apt.MoleculeBatch) -> None:
 
 
 def test_to_a_dtype(batch: apt.MoleculeBatch) -> None:
-    """As with the data set's ``dtype``: floating fields follow, the energy stays float64."""
+    """As with the dataset's ``dtype``: floating fields follow, the energy stays float64."""
     wide = batch.to("cpu", dtype=torch.float64)
     assert wide.positions.dtype == wide.forces.dtype == torch.float64
     narrow = batch.to("cpu", dtype=torch.float32)

@@ -213,7 +213,7 @@ def test_items_pickle_and_copy(path: Path, transform: Any) -> None:
 
 
 def shifted(items: list[Any]) -> Any:
-    """A collate function that goes on with what it got."""
+    """A collate function that continues with what it got."""
     batch = apt.collate_identity(items)
     return {**batch, "image": batch["image"] + 1}
 

@@ -103,7 +103,7 @@ Write = Callable[[str, Any], Any]
 
 @pytest.fixture(params=["store", "file"])
 def write_stored(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
-    """Writes values into a fresh array of a dtype, and reads it anew."""
+    """Writes values into a fresh array of a dtype, and reads it again."""
     numbers = itertools.count()
 
     def of_store(dtype: str, values: Any, **options: Any) -> Any:

@@ -144,9 +144,9 @@ def test_edges_cannot_be_set(tmp_path: Path) -> None:
         writer.write(water())
     dataset = apt.AtpDataset(tmp_path / "a.atp", neighbors=apt.NeighborList(9.0))
     molecule = dataset[0]
-    with pytest.raises(apt.FieldError, match="made by data sets"):
+    with pytest.raises(apt.FieldError, match="made by datasets"):
         molecule["edge_index"] = molecule.edge_index
-    molecule.energy = 1.0  # beside edges
+    molecule.energy = 1.0  # next to edges
     assert torch.equal(molecule.edge_index, dataset[0].edge_index)
 
 

@@ -271,7 +271,7 @@ def test_info_as_text(
 
 
 def test_info_of_damaged_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """NaN among the attributes, and a sound file beside a damaged one."""
+    """NaN among the attributes, and a sound file next to a damaged one."""
     paths = [folder / "damaged/truncated.h5", folder / "v2_both_f64_two.h5"]
     assert run("info", "--json", *paths) == 1
     captured = capsys.readouterr()

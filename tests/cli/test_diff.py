@@ -1,4 +1,4 @@
-"""`diff`: two data sets compared with each other and with a slow reference."""
+"""`diff`: two datasets compared with each other and with a slow reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`convert(add=...)`: predictions and other arrays beside the labels."""
+"""`convert(add=...)`: predictions and other arrays next to the labels."""
 
 from __future__ import annotations
 

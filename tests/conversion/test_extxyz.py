@@ -421,7 +421,7 @@ def test_text_of_some_atoms_leaves_the_numbers_of_others(
     got = [frame.get((ATOM_PROPERTY, "site")) for frame in read(path, report=told)]
     assert [None if rows is None else rows.tolist() for rows in got] == [None, [5], None]
     assert told.skipped == [("column 'site'", "text of atoms", 2)]
-    with pytest.warns(UserWarning, match="column 'site' left out: strings of atoms"):
+    with pytest.warns(UserWarning, match="column 'site' omitted: strings of atoms"):
         dataset = apt.ExtxyzDataset(path, index=False)
     assert dataset[1]["site"].tolist() == [5]
 

@@ -51,7 +51,7 @@ def written(parts: list[Parts], folder: Path) -> tuple[Path, Report]:
 
 
 def assert_same(got: apt.AtpDataset, want: apt.AtpDataset) -> None:
-    """Compares data sets bit for bit, except for the dtype of positions and cells."""
+    """Compares datasets bit for bit, except for the dtype of positions and cells."""
     assert len(got) == len(want)
     for i in range(len(want)):
         g, w = got[i], want[i]

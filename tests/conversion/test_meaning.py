@@ -293,7 +293,7 @@ def test_no_atoms_are_no_nan(tmp_path: Path) -> None:
 
 
 def test_a_collection_of_sgdml(save: Callable[[dict[str, Any]], Path]) -> None:
-    """As its data sets are: name, theory and units are arrays without dimensions."""
+    """As its datasets are: name, theory and units are arrays without dimensions."""
     more = {"name": np.bytes_(b"ethanol"), "theory": np.bytes_(b"PBE"), "type": np.bytes_(b"d")}
     more |= {"e_unit": np.bytes_(b"kcal/mol"), "E": ARRAYS["E"][:, None]}
     report, batch = run(save(ARRAYS | more), keep_units=True)

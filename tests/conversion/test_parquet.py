@@ -1,4 +1,4 @@
-"""Parquet files in the layouts of public data sets, and others, written with pyarrow."""
+"""Parquet files in the layouts of public datasets, and others, written with pyarrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion in parts: the same data set in any order, again, after a kill, all at once."""
+"""Conversion in parts: the same dataset in any order, again, after a kill, all immediately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types that one file can hold: what is widened, what is left out, and nothing else is lost."""
+"""Types that one file can hold: what is widened, what is omitted, and nothing else is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no regular file is refused at once by everything that opens files."""
+"""What is no regular file is refused immediately by everything that opens files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`missing="drop"` says once how many molecules it leaves out."""
+"""`missing="drop"` says once how many molecules it omits."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_options(path: Path, option: str) -> None:
 
 
 def test_the_options_of_the_data_set_do_not_matter(path: Path) -> None:
-    """Not its edges; and molecules that ``missing`` leaves out or refuses have edges too."""
+    """Not its edges; and molecules that ``missing`` omits or refuses have edges too."""
     expected = counted(path, PLAIN)
     for missing in ("drop", "error"):
         dataset = apt.AtpDataset(

@@ -1,4 +1,4 @@
-"""Properties, methods, options and checks that every public data set has in common."""
+"""Properties, methods, options and checks that every public dataset has in common."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import atompack_torch as apt
 from atompack_torch.fields import FieldSpec
 
 INNER = Path(__file__).resolve().parents[1] / "fixtures"
-N = 4  # items of each data set below
+N = 4  # items of each dataset below
 
 Make = Callable[..., Any]
 
@@ -128,7 +128,7 @@ OPEN: dict[str, Make] = {
     "MixtureDataset": open_mixture,
     "ResidentDataset": open_resident,
 }
-OF_OTHERS = ("MixtureDataset", "ResidentDataset")  # made of data sets, not of a path
+OF_OTHERS = ("MixtureDataset", "ResidentDataset")  # made of datasets, not of a path
 OPTIONS = {"dtype": None, "transform": None, "missing": "nan", "num_threads": None}
 MISTAKES: list[tuple[str, Any, type[Exception], str]] = [
     ("num_threads", 0, ValueError, "num_threads: expected a positive number or None, got 0"),
@@ -356,7 +356,7 @@ def test_a_cache_with_other_sections_is_not_taken_up(tmp_path: Path) -> None:
     other = tmp_path / "other.h5"
     apt.build_cache(dataset, dataset.cache.descriptor, other, progress=False)  # type: ignore[arg-type]
     other.rename(path)
-    with pytest.raises(apt.FieldError, match="open the data set again"):
+    with pytest.raises(apt.FieldError, match="open the dataset again"):
         dataset.refresh()
     del batch
 

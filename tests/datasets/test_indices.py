@@ -1,4 +1,4 @@
-"""Indices and masks: every data set and every way in takes and refuses the same ones."""
+"""Indices and masks: every dataset and every way in takes and refuses the same ones."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         TypeError,
         "a quantized tensor",
     ),
-    "too large": ([N], IndexError, "4 is out of range for a data set of 4"),
-    "too small": ([0, -N - 1], IndexError, "-5 is out of range for a data set of 4"),
+    "too large": ([N], IndexError, "4 is out of range for a dataset of 4"),
+    "too small": ([0, -N - 1], IndexError, "-5 is out of range for a dataset of 4"),
     "beyond int64": ([2**63], IndexError, "of more than 64 bits is out of range"),
     "far below": ([-(2**70)], IndexError, "of more than 64 bits is out of range"),
     "array of uint64": (np.array([2**64 - 1], "u8"), IndexError, f"{2**64 - 1} is out of range"),
@@ -166,7 +166,7 @@ NO_SEQUENCES: dict[str, Any] = {
 
 
 class Way(NamedTuple):
-    """One way to select items of a data set of four; ``numbers`` tells which came."""
+    """One way to select items of a dataset of four; ``numbers`` tells which came."""
 
     select: Callable[[Any], Any]
     numbers: Callable[[Any], list[int]]
@@ -205,7 +205,7 @@ def write_molecules(path: Path, n: int) -> Path:
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
-    """Data sets of four items, also as subsets, and how their batches tell which they hold."""
+    """Datasets of four items, also as subsets, and how their batches tell which they hold."""
     folder = tmp_path_factory.mktemp("indices")
     atp = apt.AtpDataset(write_molecules(folder / "a.atp", N))
     with apt.AtlasStore(folder / "store", "x") as store:
@@ -343,7 +343,7 @@ def test_single_items(datasets: dict[str, tuple[Any, Any]], name: str) -> None:
         with pytest.raises(TypeError, match="indices: expected integers, got "):
             dataset[wrong]
     for beyond in (N, -N - 1, 2**64, np.uint64(2**64 - 1)):
-        with pytest.raises(IndexError, match="is out of range for a data set of 4"):
+        with pytest.raises(IndexError, match="is out of range for a dataset of 4"):
             dataset[beyond]
 
 
@@ -361,7 +361,7 @@ def test_empty_datasets(tmp_path: Path) -> None:
     empty = apt.AtpDataset(write_molecules(tmp_path / "a.atp", 1)).subset([])
     for nothing in ([], (), range(0), torch.zeros(0).bool(), np.zeros(0, bool), torch.tensor([])):
         assert len(empty.batch(nothing)) == len(empty.subset(nothing)) == 0
-    with pytest.raises(IndexError, match="0 is out of range for a data set of 0"):
+    with pytest.raises(IndexError, match="0 is out of range for a dataset of 0"):
         empty.batch([0])
     with pytest.raises(IndexError, match="expected a mask of 0 bools"):
         empty.batch([True])

@@ -1,4 +1,4 @@
-"""MixtureDataset: shares, epochs, what a batch across data sets holds."""
+"""MixtureDataset: shares, epochs, what a batch across datasets holds."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_growing_sources_are_not_ours(new_path: NewPath) -> None:
 def test_only_lists_are_sources(parts: list[apt.AtpDataset], kind: Any) -> None:
     given = parts[0] if kind == "one" else kind(enumerate(parts) if kind is dict else parts)
     name = type(given).__name__
-    with pytest.raises(TypeError, match=f"^datasets: expected a list of data sets, got {name}$"):
+    with pytest.raises(TypeError, match=f"^datasets: expected a list of datasets, got {name}$"):
         apt.MixtureDataset(given)  # type: ignore[arg-type]
 
 
@@ -320,9 +320,7 @@ def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None
     with pytest.raises(ValueError, match="datasets: expected at least one, got none"):
         apt.MixtureDataset([])
     for others in ([parts[0], [1, 2]], [apt.MixtureDataset(parts)], [range(3)]):
-        with pytest.raises(
-            TypeError, match="datasets: expected data sets of molecules of one kind"
-        ):
+        with pytest.raises(TypeError, match="datasets: expected datasets of molecules of one kind"):
             apt.MixtureDataset(others)  # type: ignore[arg-type]
     path = parts[1]._files[0]
     for options in ({"missing": "drop"}, {"fields": ["energy"]}, {"dtype": torch.float64}):

@@ -476,7 +476,7 @@ def test_replacing_edges(dataset: apt.AtpDataset) -> None:
     assert of_molecule(batch[4])[0][3] == [2 * x for x in of_molecule(dataset[4])[0][3]]
     with pytest.raises(apt.FieldError, match=r"'edge_vector': expected \(\d+, 3\), got \(1, 3\)"):
         batch.edge_vector = batch.edge_vector[:1]
-    with pytest.raises(apt.FieldError, match="'weights': edges and triplets are made by data sets"):
+    with pytest.raises(apt.FieldError, match="'weights': edges and triplets are made by datasets"):
         batch.set_field("weights", batch.edge_vector, "edge")
 
 

@@ -428,7 +428,7 @@ def test_the_transform_of_the_user_comes_first(path: Path) -> None:
 
 
 def test_the_schema_is_that_of_batches(path: Path) -> None:
-    """Without what options leave out, and with what the transform of the user adds."""
+    """Without what options omit, and with what the transform of the user adds."""
 
     def add(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
         batch.of_edges = torch.bincount(batch.edge_index[0], minlength=len(batch.positions))
@@ -520,7 +520,7 @@ def test_missing_labels_may_be_an_error_or_dropped(path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["error", "drop"])
 def test_labels_left_out_are_not_missing(path: Path, missing: str) -> None:
-    """Neither those that the user leaves out, nor those that no file has."""
+    """Neither those that the user omits, nor those that no file has."""
     layout = Plain(
         Output("energy", "value", F64, "energy"),
         Output("stress", "value", F64, "stress"),
@@ -583,7 +583,7 @@ def test_only_data_sets_of_molecules_are_opened(path: Path) -> None:
     dataset = apt.AtpDataset(path)
     assert open_dataset(dataset) is dataset
     assert len(open_dataset([path, path])) == 28
-    with pytest.raises(TypeError, match="expected a data set or a path, got int"):
+    with pytest.raises(TypeError, match="expected a dataset or a path, got int"):
         open_dataset(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected a path to open"):
         open_dataset(dataset, missing="drop")

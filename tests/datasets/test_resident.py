@@ -1,4 +1,4 @@
-"""Resident data sets: batches bit-equal to those of the data set that was loaded."""
+"""Resident datasets: batches bit-equal to those of the dataset that was loaded."""
 
 from __future__ import annotations
 
@@ -339,16 +339,16 @@ def test_trainers_take_resident_molecules(path: Path) -> None:
         assert list(found) == list(expected)
         for name, value in expected.items():
             assert torch.equal(found[name], value), name
-    few = apt.AtpDataset(path, fields=["forces"])  # labels that are left out are absent
+    few = apt.AtpDataset(path, fields=["forces"])  # labels that are omitted are absent
     for data in (few, apt.ResidentDataset(few)):
         assert Tensors().dataset(data).batch(ORDER)["energy"].isnan().all()
 
 
 def test_refusals(path: Path) -> None:
     source = apt.AtpDataset(path)
-    with pytest.raises(TypeError, match="MixtureDataset of resident data sets"):
+    with pytest.raises(TypeError, match="MixtureDataset of resident datasets"):
         apt.ResidentDataset(apt.MixtureDataset([source, source]))
-    with pytest.raises(TypeError, match="expected a data set of molecules"):
+    with pytest.raises(TypeError, match="expected a dataset of molecules"):
         apt.ResidentDataset([1, 2])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="max_bytes"):
         apt.ResidentDataset(source, max_bytes=1.5)  # type: ignore[arg-type]

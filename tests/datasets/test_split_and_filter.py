@@ -1,4 +1,4 @@
-"""`split(by=)` and `filter` of every data set of molecules, compared with slow references."""
+"""`split(by=)` and `filter` of every dataset of molecules, compared with slow references."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_a_property_named_like_a_derived_value(tmp_path: Path) -> None:
 def test_data_without_labels_is_refused(tmp_path: Path) -> None:
     WRITE["AtlasDataset"](tmp_path / "store", 4)
     dataset = OPEN["AtlasDataset"](tmp_path / "store")
-    with pytest.raises(TypeError, match="expected a data set of molecules, got AtlasDataset"):
+    with pytest.raises(TypeError, match="expected a dataset of molecules, got AtlasDataset"):
         dataset.filter("n_atoms > 1")
 
 

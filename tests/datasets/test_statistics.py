@@ -410,7 +410,7 @@ def test_fields_that_no_schema_lists(new_path: NewPath) -> None:
 
 
 def test_damaged_properties(new_path: NewPath) -> None:
-    """As in a batch: an error unless they are left out."""
+    """As in a batch: an error unless they are omitted."""
     damaged = molecule_property("k", rec.F64, b"123")
     twice = 2 * [atom_property("q", rec.F64_ARRAY, struct.pack("<d", 1.0))]
     for name, sections in (("k", [damaged]), ("q", twice)):

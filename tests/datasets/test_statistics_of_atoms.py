@@ -119,7 +119,7 @@ def test_neighbors(molecules: list[dict[str, Any]], path: Path, cutoff: float) -
     assert found.cutoff == cutoff
     assert found.mean_neighbors == int(counts.sum()) / n_atoms
     assert f"neighbors within {cutoff:g}" in repr(found)
-    # Cell and pbc count whether or not they are asked for; molecules that are left out do not.
+    # Cell and pbc count whether or not they are asked for; molecules that are omitted do not.
     assert apt.AtpDataset(path, fields=[]).statistics(cutoff=cutoff).mean_neighbors == (
         found.mean_neighbors
     )

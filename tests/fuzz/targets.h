@@ -29,7 +29,7 @@ void find_neighbors(Bytes input);
 // references u8, references, file.
 void read_vlen_rows(Bytes input);
 
-// A chunk of a data set. Layout: rows u16 (big-endian), element bytes u8, filters u8, wanted rows u8 u8, first byte u8,
+// A chunk of a dataset. Layout: rows u16 (big-endian), element bytes u8, filters u8, wanted rows u8 u8, first byte u8,
 // filter mask u8, the chunk.
 void unpack_stored_chunk(Bytes input);
 
@@ -49,7 +49,7 @@ void read_shard(Bytes input);
 // Both kinds of meta.json of Atlas shards.
 void read_shard_meta(Bytes input);
 
-// A data set of shards, written and read back. Each byte is a choice.
+// A dataset of shards, written and read back. Each byte is a choice.
 void write_shards(Bytes input);
 
 // The plan of a batch of examples. Layout: flags u8 (bit 0: jagged, 1: learns levels), a pickled list.

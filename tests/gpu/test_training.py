@@ -1,4 +1,4 @@
-"""Static shapes, CUDA graphs, resident data sets and several ranks, on a device."""
+"""Static shapes, CUDA graphs, resident datasets and several ranks, on a device."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_loader_makes_the_host_wait_for_nothing(path: Path, cuda: torch.device
 
 
 def test_memory_is_not_reused_while_a_stream_uses_it(path: Path, cuda: torch.device) -> None:
-    """Batches are dropped at once, while slow kernels of the current stream still read them."""
+    """Batches are dropped immediately, while slow kernels of the current stream still read them."""
     dataset = apt.AtpDataset(path)
     sums = []
     for batch in apt.Loader(dataset, 16, device=cuda, pin_memory=True):

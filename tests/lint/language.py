@@ -29,6 +29,8 @@ PHRASES = re.compile(
     | as\ it\ is | (bears?|borne)\ (it\ |them\ )?out | nobody\ (knows|wants|needs)
     | tak(es?|en|ing)\ up(?!\ to) | let(s|ting)?\ go | giv(es|en|ing)\ up | held\ against
     | at\ (any|every|whatever|all)\ moments? | (a|as|no|its)\ moments? | in\ silence
+    | beside | at\ once | anew | in\ place\ of | go(es)?\ on | leaves?\ out | leaving\ out | tells
+    | times\ as\ fast | data\ sets?
     | without\ a\ word | none\ the\ worse | one\ another
     )\b""",
     re.IGNORECASE | re.VERBOSE,

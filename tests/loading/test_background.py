@@ -241,7 +241,7 @@ def test_two_consumers(dataset: apt.AtpDataset) -> None:
 
 
 def test_a_fork_does_not_wait_for_the_thread_of_its_parent(dataset: apt.AtpDataset) -> None:
-    batches = iter(loader_of(dataset, 60))  # both are with the thread at once
+    batches = iter(loader_of(dataset, 60))  # both are with the thread immediately
     next(batches)
     child = os.fork()
     if child == 0:

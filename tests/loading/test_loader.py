@@ -265,7 +265,7 @@ def test_iterating_goes_on_after_an_error(new_path: Callable[[], Path]) -> None:
 def test_an_index_out_of_range_is_an_index_error(dataset: apt.AtpDataset) -> None:
     for order in ([[0], [N]], [[0], torch.tensor([-N - 1])]):
         batches = apt.Loader(dataset, batch_sampler=order)  # type: ignore[arg-type]
-        with pytest.raises(IndexError, match="out of range for a data set of 101"):
+        with pytest.raises(IndexError, match="out of range for a dataset of 101"):
             list(batches)
 
 
@@ -449,7 +449,7 @@ except KeyboardInterrupt:
 
 
 def test_forks_while_threads_run(dataset: apt.AtpDataset) -> None:
-    """A child iterates anew; the parent's pass is not its own."""
+    """A child iterates again; the parent's pass is not its own."""
     batches = iter(apt.Loader(dataset, 1, num_threads=2, prefetch=8))
     next(batches)
     for _ in range(5):

@@ -59,17 +59,17 @@ def ranks(n: int) -> Iterator[None]:
 
 def test_other_data_sets_say_what_to_give(dataset: apt.AtpDataset, path: Path) -> None:
     wrong = {
-        r"got Subset; in place of .* give dataset\.subset\(indices\)": Subset(dataset, [1, 2]),
-        r"got ConcatDataset; give one data set of several": ConcatDataset([dataset, dataset]),
-        r"got DataLoader; give the data set that it is made of, AtpDataset": DataLoader(dataset),
-        r"got Loader; give the data set": apt.Loader(dataset),
+        r"got Subset; instead of .* give dataset\.subset\(indices\)": Subset(dataset, [1, 2]),
+        r"got ConcatDataset; give one dataset of several": ConcatDataset([dataset, dataset]),
+        r"got DataLoader; give the dataset that it is made of, AtpDataset": DataLoader(dataset),
+        r"got Loader; give the dataset": apt.Loader(dataset),
         r"got str; open it first: AtpDataset\('a\.atp'\)": "a.atp",
         r"open it first: AtpDataset": path,
         r"got type; give an object of the class, AtpDataset\(path\)": apt.AtpDataset,
         r"got list; torch\.utils\.data\.DataLoader takes any": [1, 2],
     }
     for message, given in wrong.items():
-        with pytest.raises(TypeError, match=f"^dataset: expected a data set .*{message}"):
+        with pytest.raises(TypeError, match=f"^dataset: expected a dataset .*{message}"):
             apt.Loader(given)  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ def test_other_data_sets_say_what_to_give(dataset: apt.AtpDataset, path: Path) -
     ("option", "hint"),
     [
         ("num_workers", "give num_threads"),
-        ("collate_fn", "give transform to the data set"),
+        ("collate_fn", "give transform to the dataset"),
         ("prefetch_factor", "give prefetch"),
         ("generator", "give seed"),
         ("pin_memory_device", "give device"),
@@ -149,12 +149,12 @@ def test_samplers_refuse_what_does_not_count_molecules(dataset: apt.AtpDataset) 
             with pytest.raises(TypeError, match="expected a count, numbers of atoms, or a data se"):
                 sampler(wrong, **options)
         for wrong in (apt.Loader(dataset), DataLoader(dataset)):
-            with pytest.raises(TypeError, match="give the data set of the loader"):
+            with pytest.raises(TypeError, match="give the dataset of the loader"):
                 sampler(wrong, **options)
         assert len(sampler(Subset(dataset, [1, 2, 3]), **options)) == 3
     for wrong, hint in {
         Subset(dataset, [1]): r"got Subset; give dataset\.subset\(indices\)",
-        DataLoader(dataset): "got DataLoader; give its data set",
+        DataLoader(dataset): "got DataLoader; give its dataset",
         "a.atp": r"got a path; give AtpDataset\('a\.atp'\)",
     }.items():
         with pytest.raises(TypeError, match=f"n_atoms: expected numbers of atoms .*{hint}"):
@@ -210,7 +210,7 @@ def test_loaders_and_samplers_show_their_options(dataset: apt.AtpDataset) -> Non
 
 @pytest.mark.parametrize("kind", ["budget", "single", "own"])
 def test_epochs_that_others_choose(dataset: apt.AtpDataset, kind: str) -> None:
-    """On the sampler of the loader, as Lightning does, also of a loader that is made anew."""
+    """On the sampler of the loader, as Lightning does, also of a loader that is made again."""
 
     def make() -> apt.Loader:
         if kind == "budget":

@@ -41,7 +41,7 @@ def is_evicted(path: Path) -> bool:
 
 def evict(path: Path) -> None:
     """Drops a file from memory; skips the test where its file system has no other place for it."""
-    for _ in range(20):  # pages that are being written or queued are not dropped at once
+    for _ in range(20):  # pages that are being written or queued are not dropped immediately
         if is_evicted(path):
             return
         time.sleep(0.1)

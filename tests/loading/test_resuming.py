@@ -276,7 +276,7 @@ def test_a_plan_of_old_draws_is_never_used(write: Make) -> None:
     sampler = apt.AtomBudgetBatchSampler(dataset.n_atoms, max_atoms=25)
     loader = apt.Loader(dataset, batch_sampler=sampler)
     list(loader)
-    with pytest.raises(ValueError, match="one made of this data set, whose molecules change"):
+    with pytest.raises(ValueError, match="one made of this dataset, whose molecules change"):
         list(loader)
     alike = apt.AtomBudgetBatchSampler(20, 5, costs=np.ones(20))
     loader = apt.Loader(dataset, batch_sampler=alike)

@@ -1,4 +1,4 @@
-"""``Loader(neighbors=)``: the edges of the data set's own option, on any device."""
+"""``Loader(neighbors=)``: the edges of the dataset's own option, on any device."""
 
 from __future__ import annotations
 

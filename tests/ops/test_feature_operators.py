@@ -87,7 +87,7 @@ def test_operators_pass_all_checks_of_torch(kind: str, cell: str) -> None:
 @pytest.mark.parametrize("cell", ["open", "cell", "slab"])
 @pytest.mark.parametrize("kind", ["one", "two"])
 def test_all_derivatives(kind: str, cell: str) -> None:
-    """First and second ones, with respect to positions and cell, beside differences."""
+    """First and second ones, with respect to positions and cell, next to differences."""
     given = structures(kind, cell, (3, 2))
     inputs = [given.positions.requires_grad_()]
     if given.cell is not None:

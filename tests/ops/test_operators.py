@@ -116,7 +116,7 @@ class Potential(torch.nn.Module):
 
 
 def test_compiled_training_is_one_graph_and_equals_eager() -> None:
-    """Over batches of different sizes: one graph, compiled anew at most twice."""
+    """Over batches of different sizes: one graph, compiled again at most twice."""
     batches = [
         batch_of("many", sizes, n)
         for n, sizes in enumerate(((4, 3), (2, 5, 6), (7, 4), (3, 3, 3, 3)))

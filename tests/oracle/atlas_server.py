@@ -33,7 +33,7 @@ def apply(path: str, operations: Sequence[Operation]) -> None:
 
 
 def compacted(store: Any, path: str) -> Any:
-    """A new handle: the old one would go on with what it kept of the old files."""
+    """A new handle: the old one would continue with what it kept of the old files."""
     store.flush()
     atlas.Atlas.open(path).compact()
     return atlas.Atlas.open(path)

@@ -23,7 +23,7 @@ class OracleError(RuntimeError):
 
 
 class OracleProcess:
-    """One long-lived process, started anew when a request ended it."""
+    """One long-lived process, started again when a request ended it."""
 
     def __init__(self, server: Path) -> None:
         self._server = server

@@ -22,7 +22,7 @@ from atompack_torch import cli
 
 folder, told = sys.argv[1:]
 os.chdir(folder)
-torch.set_num_threads(1)  # pages run beside each other
+torch.set_num_threads(1)  # pages run next to each other
 page, *blocks = json.loads(told)
 os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")  # of torchrun
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", OMP_NUM_THREADS="1")

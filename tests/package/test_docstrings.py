@@ -87,7 +87,7 @@ def folder_of(item: Documented) -> str:
 
 
 def section(docstring: str, title: str) -> str:
-    """Returns the lines of a section; empty if there is none."""
+    """Returns the lines of a section; empty if missing."""
     match = re.search(rf"^{title}:\n((?: +.*\n?|\n)+)", inspect.cleandoc(docstring), re.MULTILINE)
     return match[1] if match else ""
 

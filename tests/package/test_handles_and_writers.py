@@ -93,7 +93,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A feature cache, and its molecules beside it."""
+    """A feature cache, and its molecules next to it."""
     path = tmp_path_factory.mktemp("handles") / "c.h5"
     with apt.AtpWriter(path.with_name("m.atp")) as molecules:
         fill_molecules(molecules)
@@ -117,7 +117,7 @@ def opened_new(case: Case, path: Any, **options: Any) -> Any:
 
 
 def test_no_public_class_is_left_out() -> None:
-    """Whatever takes a path and is no data set is in the table above."""
+    """Whatever takes a path and is no dataset is in the table above."""
     found = {
         name
         for name in apt.__all__

@@ -1,4 +1,4 @@
-"""Native handles on many threads: opened, forked beside, and dropped, in processes of their own."""
+"""Native handles on many threads: opened, forked and dropped, in processes of their own."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ for kinds, n in ((READERS, 200), (WRITERS, 8)):
 print("done", len(READERS) + len(WRITERS))
 """
 
-# What waits for a native thread while it is destroyed lets other threads of Python go on.
+# What waits for a native thread while it is destroyed lets other threads of Python continue.
 DESTRUCTION = """
 import sys, threading, time
 import numpy as np

@@ -28,7 +28,7 @@ METADATA = "Name: atompack_torch\nRequires-Dist: torch>=2.7\nRequires-Dist: nump
 
 
 def script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A script of ``.ci`` as a module, which finds the modules beside it."""
+    """A script of ``.ci`` as a module, which finds the modules next to it."""
     monkeypatch.syspath_prepend(str(REPOSITORY / ".ci"))
     loader = importlib.machinery.SourceFileLoader(name, str(REPOSITORY / ".ci" / name))
     spec = importlib.util.spec_from_loader(loader.name, loader)

@@ -86,7 +86,7 @@ def _copy_group(source: Any, target: Any, layout: Layout, fixed_text: bool) -> N
 
 
 def rewrite(source: Path, target: Path, libver: str, layout: str) -> Path:
-    """Writes the contents of a cache anew; some layouts come with further forms.
+    """Writes the contents of a cache again; some layouts come with further forms.
 
     Args:
         source: A cache.

@@ -72,7 +72,7 @@ class ReferenceDataset:
         return [s[name] for s in chosen if name in s]
 
     def fields(self) -> list[Field]:
-        """Every field of the data set but those that each molecule has."""
+        """Every field of the dataset but those that each molecule has."""
         names = {name for schema in self.schemas for name in schema}
         return sorted(n for n in names if n[0] != "builtin" or n[1] in rec.LEGAL_BUILTINS)
 

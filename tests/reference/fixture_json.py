@@ -1,4 +1,4 @@
-"""The expected values beside each fixture file, turned into reference molecules."""
+"""The expected values next to each fixture file, turned into reference molecules."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Shard:
 
 
 class Reader:
-    """A data set: every folder in it is a shard, in the order of the names."""
+    """A dataset: every folder in it is a shard, in the order of the names."""
 
     def __init__(self, root: Path) -> None:
         self.meta = _meta(root / "meta.json", ROOT_KEYS)

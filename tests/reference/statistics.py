@@ -26,7 +26,7 @@ class Plain:
 
 
 def plain_of(molecule: apt.Molecule) -> Plain:
-    """A molecule as the data set reads it."""
+    """A molecule as the dataset reads it."""
     energy, forces = molecule["energy"], molecule["forces"]
     return Plain(
         molecule["atomic_numbers"].numpy(),

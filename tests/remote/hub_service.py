@@ -28,7 +28,7 @@ def _json(value: object, status: int = 200, **headers: str) -> Answer:
 
 @dataclass
 class HubService:
-    """One data set repository: commits, each a dictionary from names to contents."""
+    """One dataset repository: commits, each a dictionary from names to contents."""
 
     url: str = ""
     small: int = 500  # files of up to this many bytes come with the commit

@@ -19,7 +19,7 @@ def place(server: FileServer, kind: str, name: str) -> tuple[str, dict[str, Any]
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality bit for bit of what data sets and stores return."""
+    """Equality bit for bit of what datasets and stores return."""
     if isinstance(one, torch.Tensor):
         bits = [x.contiguous().view(-1).view(torch.uint8) for x in (one, other)]
         return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)
@@ -31,7 +31,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class Both(torch.utils.data.Dataset[Any]):
-    """Batches of two subsets, which share the files of their data set."""
+    """Batches of two subsets, which share the files of their dataset."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts = parts

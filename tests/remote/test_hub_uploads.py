@@ -1,4 +1,4 @@
-"""``hub.upload`` and ``hub.download`` with a hub on loopback, beside those of atompack-db."""
+"""``hub.upload`` and ``hub.download`` with a hub on loopback, next to those of atompack-db."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     for i, name in enumerate(SHARDS):
         write(tmp_path / "made" / name, seed=i, count=40 + i)
     (tmp_path / "made/manifest.json").write_text('{"shards": 3}')
-    (tmp_path / "made/notes.txt").write_text("not a part of the data set")
+    (tmp_path / "made/notes.txt").write_text("not a part of the dataset")
     (tmp_path / "made/.3.atp.new").write_bytes(b"half")
     return tmp_path / "made"
 

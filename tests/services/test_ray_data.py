@@ -80,7 +80,7 @@ def _atoms(rng: np.random.Generator, n: int) -> Any:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    """Each molecule as plain values; what it does not have is left out."""
+    """Each molecule as plain values; what it does not have is omitted."""
     found = []
     for molecule in apt.AtpDataset(path):
         values = {key: molecule[key] for key in molecule.keys() if key != "index"}
@@ -100,7 +100,7 @@ def assert_equal(made: Path, source: Path) -> None:
 
 
 def assert_nothing_else(folder: Path) -> None:
-    """Nothing beside the folder, and parts alone in it."""
+    """Nothing next to the folder, and parts alone in it."""
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     names = sorted(path.name for path in folder.iterdir())
     assert names == [f"part-{i:05}-of-{len(names):05}.atp" for i in range(len(names))]
@@ -167,7 +167,7 @@ def test_fields_and_missing_ones(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["pyarrow", "numpy", "pandas"])
 def test_functions_on_batches(source: Path, tmp_path: Path, form: str) -> None:
-    """Batches in other forms lose what is not in their types: levels and integers beside NaN."""
+    """Batches in other forms lose what is not in their types: levels and integers next to NaN."""
     fields = ["energy", "forces", "number", "text", "spin", "vector", "tensor"]
 
     def doubled(batch: Any) -> Any:

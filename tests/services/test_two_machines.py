@@ -1,4 +1,4 @@
-"""Two machines that train from one store, in network namespaces; ``make soak`` goes on with it."""
+"""Two machines that train from one store, in network namespaces; ``make soak`` goes further."""
 
 from __future__ import annotations
 

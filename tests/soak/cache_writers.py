@@ -1,4 +1,4 @@
-"""Feature caches, whose build goes on after a kill where it was."""
+"""Feature caches, whose build continues after a kill where it was."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(source: str, target: str) -> None:
 
 
 class CacheBuilding(KilledWriter):
-    """``build_cache``: each run goes on where the killed one was, to the same bytes."""
+    """``build_cache``: each run continues where the killed one was, to the same bytes."""
 
     name = "build_cache"
 

@@ -120,7 +120,7 @@ def append_examples(path: str, seed: str, first: str) -> None:
 
 
 class ShardAppending(GrowingWriter):
-    """Appends to a data set of Atlas shards."""
+    """Appends to a dataset of Atlas shards."""
 
     name = "ShardWriter, append"
     script = "growing_writers.append_examples"
@@ -239,7 +239,7 @@ class StoreFlushing(GrowingWriter):
         for name in "de":
             assert np.array_equal(np.asarray(store.read(name, "a")), _values((6,), n))
             assert np.array_equal(np.asarray(store.read(name, "x")), _values(SHAPES[n % 3], n))
-        for found in store.stats("a").values():  # beside a writer they may be absent
+        for found in store.stats("a").values():  # next to a writer they may be absent
             assert (found.min, found.max) == (n, n + 5)
         return n
 

@@ -37,7 +37,7 @@ class KilledWriter:
 
     Attributes:
         name: name in totals.
-        weight: share of the kills, beside those of the others.
+        weight: share of the kills, next to those of the others.
         folder: empty folder for what it writes.
         rng: source of all random choices.
         counts: events by name: ``kills``, and how many of them had which effect.
@@ -156,12 +156,12 @@ class GrowingWriter(KilledWriter):
     def _read_until(self, end: float, writer: Script) -> None:
         last, states = self.state, set()
         while time.monotonic() < end or len(states) < 2:
-            assert time.monotonic() < end + SECONDS, "the writer does not go on"
+            assert time.monotonic() < end + SECONDS, "the writer does not continue"
             least = max(last, last_number(writer.stdout, "done", self.state))
             last = self.state_of(self.folder / self.target)
             assert last >= least, f"state {last} after {least}"
             states.add(last)
-            self.counts["reads beside the writer"] += 1
+            self.counts["reads next to the writer"] += 1
 
 
 class PublishingWriter(KilledWriter):

@@ -134,7 +134,7 @@ def _logs(folder: Path) -> str:
 
 
 def train_on_two_machines(folder: Path, seed: int) -> Counter[str]:
-    """Trains on two machines from one store, with broken connections and a kill, and goes on.
+    """Trains on two machines from one store, with broken connections and a kill, and continues.
 
     Returns:
         Counts of what happened.

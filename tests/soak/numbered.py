@@ -42,5 +42,5 @@ def labeled(first: int, last: int) -> dict[str, Any]:
 
 
 def example(i: int) -> dict[str, Any]:
-    """One example of a data set of shards."""
+    """One example of a dataset of shards."""
     return {"i": i, "a": np.arange(200) * i}

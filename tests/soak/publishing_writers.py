@@ -53,7 +53,7 @@ class MoleculesWriter(PublishingWriter):
 
 
 def replace(sources: str, version: str, target: str) -> None:
-    """Writes a file anew; it appears at its only commit."""
+    """Writes a file again; it appears at its only commit."""
     n = N[int(version)]
     tell_open()
     with apt.AtpWriter(target, mode="w", codec="zstd") as writer:
@@ -195,7 +195,7 @@ class Splitting(MoleculesWriter):
 
 
 def write_shards(sources: str, version: str, target: str) -> None:
-    """Writes a data set anew."""
+    """Writes a dataset again."""
     tell_open()
     with apt.ShardWriter(target, 60, 4, strategy=int(version) + 1, mode="w") as writer:
         for i in range(N[int(version)]):
@@ -218,7 +218,7 @@ class ShardWriting(PublishingWriter):
 
 
 def compact_shards(sources: str, version: str, target: str) -> None:
-    """Compacts the data set of a version to the target, in place of what is there."""
+    """Compacts the dataset of a version to the target, instead of what is there."""
     tell_open()
     apt.compact(target, target, shards=(10 + 5 * int(version), 3, 1))
     tell("done", 1)

@@ -2,7 +2,7 @@
 
     python tests/soak/run.py build/soak --seconds 3600
 
-All parts run beside each other; each fuzz target has an equal share of the time. Shows
+All parts run next to each other; each fuzz target has an equal share of the time. Shows
 progress, and writes and prints totals (``totals.json``); the status is 1 if anything was found, and
 the folders of what failed are kept. ``tests/fuzz/run.sh`` must have built the targets.
 """
@@ -67,7 +67,7 @@ class Soak:
         return {
             "kills": sum(found["kills"] for found in counts),
             "kills within a write": sum(found["within a write"] for found in counts),
-            "reads beside a writer": sum(found["reads beside the writer"] for found in counts),
+            "reads next to a writer": sum(found["reads next to the writer"] for found in counts),
             "fuzzed inputs": sum(found["inputs"] for found in self.fuzzing.values()),
             "machines": dict(self.machines),
             "faults": dict(self.faults),
@@ -81,7 +81,7 @@ class Soak:
         found = self.totals()
         return (
             f"{max(0, self.left()):6.0f} s left: {found['kills']:,} kills, "
-            f"{found['reads beside a writer']:,} reads beside writers, "
+            f"{found['reads next to a writer']:,} reads next to writers, "
             f"{found['fuzzed inputs']:,} inputs of {len(self.fuzzing)} fuzz targets, "
             f"{self.machines['epochs']:,} epochs on two machines, {len(self.failures)} failures"
         )

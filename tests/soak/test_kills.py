@@ -1,4 +1,4 @@
-"""Kills of every writer at random times, 200 in all; ``make soak`` goes on with the same."""
+"""Kills of every writer at random times, 200 in all; ``make soak`` continues with the same."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_reads_beside_a_writer(
     assert isinstance(writer, GrowingWriter)
     writer.read_beside(0.2)
     writer.finish()
-    assert writer.counts["reads beside the writer"] > 1
+    assert writer.counts["reads next to the writer"] > 1
 
 
 def test_all_kills() -> None:

@@ -50,7 +50,7 @@ _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens an ``.npz`` or an HDF5 file, also one that MACE wrote or of a public data set."""
+    """Opens an ``.npz`` or an HDF5 file, also one that MACE wrote or of a public dataset."""
     is_npz = options.format == "npz"
     if not is_npz and mace_hdf5.is_mace(path):
         return mace_hdf5.open_source(path, options)
@@ -91,7 +91,7 @@ _Opener = Callable[[_Request], AbstractContextManager[Systems]]
 
 
 def _names(systems: _Opener, path: str, options: SourceOptions) -> set[str]:
-    """Returns the names of all fields, of some perhaps one that is left out."""
+    """Returns the names of all fields, of some perhaps one that is omitted."""
     names: set[str] = set()
     with systems(_Request(path, options, Report())) as found:
         for system in found:
@@ -135,7 +135,7 @@ class _Survey:
                 self._what[member.key] = member.what
 
     def levels(self, report: Report) -> dict[str, Level]:
-        """Returns the levels of custom members; members that fit none are left out and reported."""
+        """Returns the levels of custom members; members that fit none are omitted and reported."""
         levels: dict[str, Level] = {}
         for key, possible in self._possible.items():
             if possible >= {"atom", "molecule"} and len(self._sizes) == 1:

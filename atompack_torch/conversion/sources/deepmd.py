@@ -106,7 +106,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def _names(path: str) -> set[str]:
-    """Returns the names of all fields, of some perhaps one that is left out."""
+    """Returns the names of all fields, of some perhaps one that is omitted."""
     names = {"name", "pbc"}
     for system in _systems(path):
         for stem in (stem for folder in system.sets() for stem in system.files(folder)):
@@ -207,7 +207,7 @@ def _blocks(system: _System, elements: Array, folder: Path, report: Report) -> I
         report.refuse(fault, n_frames)
         return
     if not system.is_periodic and arrays.pop("box", None) is not None:
-        report.note("'box' left out where a file nopbc says that there is none")
+        report.note("'box' omitted where a file nopbc says that there is none")
     for name, label in _LABELS.items():
         if name in arrays and label not in (name, "stress"):
             report.origin(label, name)

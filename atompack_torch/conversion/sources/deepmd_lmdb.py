@@ -98,7 +98,7 @@ def read(
     Args:
         path: the folder.
         elements: name of a type that is no symbol of an element → its atomic number.
-        report: receives values that are left out.
+        report: receives values that are omitted.
         first: number of the first frame.
         last: one past the last frame; None: all.
 
@@ -189,7 +189,7 @@ def _parts(file: LmdbFile, path: str, metadata: _Metadata, number: int, report: 
         positions=parts.positions[there], atomic_numbers=metadata.elements[types[there]]
     )
     if np.any(values.get("nopbc", False)) and values.pop("box", None) is not None:
-        report.note("'box' left out where 'nopbc' says that there is none")
+        report.note("'box' omitted where 'nopbc' says that there is none")
     for name in [name for name in _LABELS if name in values]:
         value = _shaped(values, name, len(types), where)
         if name != "box" or value.any():

@@ -47,12 +47,12 @@ from atompack_torch.formats.records import is_per_atom
 
 
 class HdfSet(NamedTuple):
-    """A data set.
+    """A dataset.
 
     Attributes:
         title: its name, for messages.
         names: name in the file → part of a structure, or label.
-        gradient: name of an array of gradients, which become forces; empty if there is none.
+        gradient: name of an array of gradients, which become forces; empty if missing.
         units: label → unit that it is published in, unless the file states another.
         subgroups: groups in a group that are groups of structures too.
     """
@@ -130,7 +130,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def _names(path: str, keys: Mapping[str, str]) -> set[str]:
-    """Returns the names of all fields, of some perhaps one that is left out."""
+    """Returns the names of all fields, of some perhaps one that is omitted."""
     with _opened(path, keys, Report()) as reader:
         return {"name"}.union(*map(reader.names, _groups(reader, Report())))
 
@@ -169,7 +169,7 @@ def _holds(group: Listing, names: Iterable[str]) -> bool:
 
 
 def _first(file: ForeignFile, name: str, group: Listing) -> tuple[str, Listing] | None:
-    """Returns path and content of the first group in a group; None if there is none."""
+    """Returns path and content of the first group in a group; None if missing."""
     for found in _below(name, group):
         return found, file.listing(found)
     return None
@@ -440,7 +440,7 @@ class GroupReader:
         return members
 
     def _target(self, name: str) -> FieldId | None:
-        """Returns the field of an array; None if it is left out."""
+        """Returns the field of an array; None if it is omitted."""
         if name not in self._targets:
             self._targets[name] = self._new_target(name)
         return self._targets[name]

@@ -137,7 +137,7 @@ class Folder:
             values = self._rows(name, *bounds, info.shape)
             scope, key = field_of(info.field, MOLECULE_PROPERTY)
             if name == "momenta" and scope == BUILTIN:
-                report.note("momenta: read as velocities, with the masses beside them or ASE's")
+                report.note("momenta: read as velocities, with the masses next to them or ASE's")
                 values = values / self._masses(numbers, begin, end)[:, None]
             mask = None
             if scope != BUILTIN and name in self._described:
@@ -204,7 +204,7 @@ class Folder:
             raise CorruptFileError(f"{path}: expected {expected}, got {size}")
 
     def _description(self) -> dict[str, ArrayInfo]:
-        """Reads the description of the arrays; empty if there is none."""
+        """Reads the description of the arrays; empty if missing."""
         path = self._path / DESCRIPTION
         if not path.exists():
             return {}

@@ -74,7 +74,7 @@ def read(path: str, *, elements: Mapping[int, int], report: Report) -> Iterator[
     Args:
         path: the file.
         elements: type → atomic number.
-        report: receives configurations that cannot be read, and values that are left out.
+        report: receives configurations that cannot be read, and values that are omitted.
 
     Yields:
         Blocks of structures.
@@ -147,7 +147,7 @@ class _Parser:
     Args:
         path: path of the file, for messages.
         lines: the lines of the configuration.
-        report: receives values that are left out.
+        report: receives values that are omitted.
     """
 
     def __init__(self, path: str, lines: list[_Line], report: Report) -> None:

@@ -1,7 +1,7 @@
 """Structures from Parquet files, one per row, and from folders of them.
 
 Positions and other values of atoms are lists, nested or flat. Files of ``parquet_writing`` are read
-as they were written, and data sets that ``public_sets`` knows by their columns with their names,
+as they were written, and datasets that ``public_sets`` knows by their columns with their names,
 units and signs; other files by common names, or with ``keys``.
 """
 
@@ -272,7 +272,7 @@ class ColumnPlanner:
         schema: its schema.
         written: column → field and layout, of a file that was written here; empty for others.
         given: names that ``key_map`` gives to columns.
-        report: receives what is left out.
+        report: receives what is omitted.
 
     Attributes:
         known: the public set that the file belongs to; None: another file.
@@ -357,7 +357,7 @@ class ColumnPlanner:
         return Field(key, path, target, kind, is_leveled, is_given=True)
 
     def _column(self, name: str) -> Field | None:
-        """Returns the field of a column that ``keys`` do not name; None if it is left out."""
+        """Returns the field of a column that ``keys`` do not name; None if it is omitted."""
         if name in self._parts:
             return None
         what, type_ = f"column {name!r}", self._columns[name]

@@ -66,7 +66,7 @@ class BlockReader:
         path: path of the file, for messages.
         fields: the columns to read, positions and atomic numbers among them.
         known: the public set that the file belongs to; None: another file.
-        report: receives structures that are refused, and values that are left out.
+        report: receives structures that are refused, and values that are omitted.
     """
 
     def __init__(

@@ -99,13 +99,13 @@ def read(
     """Yields the structures in blocks, in order, in the types of the file.
 
     Values with a row for each atom become properties of atoms, others of the structure. Edges and
-    what follows from them is left out.
+    what follows from them is omitted.
 
     Args:
         path: the file.
         keys: names of positions and atomic numbers, and names that are not read as labels, because
             they are mapped to others.
-        report: receives the interpretation of names, and values that are left out.
+        report: receives the interpretation of names, and values that are omitted.
         first: number of the first structure.
         last: one past the last structure; None: all.
 
@@ -196,7 +196,7 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         labels["pbc"] = labels["pbc"].astype(bool)
     for key, value in values.items():
         if key in _DERIVED:
-            report.note(f"{key!r} left out: it follows from the structure and a cutoff")
+            report.note(f"{key!r} omitted: it follows from the structure and a cutoff")
         elif value is not None:
             builtin = BUILTINS.get(keys.get(key, ""))
             is_whole = builtin is not None and builtin.level == "molecule"

@@ -1,4 +1,4 @@
-"""Names, units and signs of public data sets of crystals, as their publishers document them.
+"""Names, units and signs of public datasets of crystals, as their publishers document them.
 
 VASP prints the stress in kilobars, positive for a compressed crystal; ASE's stress is in eV/Å³ and
 negative for it. What is known to be VASP's is converted; where the publisher does not state unit
@@ -20,7 +20,7 @@ _KBAR = "kilobars of VASP, positive under compression"
 
 
 class PublicSet(NamedTuple):
-    """A data set, or several of the same columns.
+    """A dataset, or several of the same columns.
 
     Attributes:
         title: its name, for messages.
@@ -113,7 +113,7 @@ PUBLIC_SETS = (
     ),
 )
 
-# Data sets of JSON entries with a pymatgen structure each, by the keys of an entry.
+# Datasets of JSON entries with a pymatgen structure each, by the keys of an entry.
 _MP_DERIVED = PUBLIC_SETS[2].derived
 ENTRY_SETS = (
     PublicSet(

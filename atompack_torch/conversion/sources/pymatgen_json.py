@@ -212,7 +212,7 @@ class EntryReader:
 
     Args:
         keys: key of an entry, or ``KEY.PART`` of an object in it → label or property.
-        report: receives the interpretation of keys, and values that are left out.
+        report: receives the interpretation of keys, and values that are omitted.
     """
 
     def __init__(self, keys: Mapping[str, str], report: Report) -> None:
@@ -474,7 +474,7 @@ def _site_properties(sites: list[dict[str, Any]], report: Report) -> dict[str, l
 
 
 def _part(values: Mapping[str, Any], key: str) -> Any:
-    """Returns the value at ``KEY.PART`` of nested objects; None if there is none."""
+    """Returns the value at ``KEY.PART`` of nested objects; None if missing."""
     found: Any = values
     for part in key.split("."):
         found = found.get(part) if isinstance(found, dict) else None

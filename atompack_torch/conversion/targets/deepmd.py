@@ -250,7 +250,7 @@ class Writer:
         is_box = has_cell & (volumes_of(columns) > 0)
         is_periodic: Array = is_box & (pbc.any(axis=1) | ~has_pbc)
         if (is_periodic & ~has_pbc).any():
-            self._report.note("pbc: T T T where it was absent beside a cell, as a box means that")
+            self._report.note("pbc: T T T where it was absent next to a cell, as a box means that")
         mixed = is_periodic & has_pbc & ~pbc.all(axis=1)
         self._skip("pbc", "a system is periodic in all directions or in none", mixed)
         self._skip(
@@ -270,7 +270,7 @@ class Writer:
         return virials_of(stress, np.where(mask, volumes_of(columns), 1.0))
 
     def _name_of(self, column: Column, mask: Array, taken: set[str]) -> str | None:
-        """Returns the name of the file for a field; None if it is left out."""
+        """Returns the name of the file for a field; None if it is omitted."""
         label, key = label_of(column), column.key
         if column.scope == BUILTIN and key in _LABELS:
             return _LABELS[key]

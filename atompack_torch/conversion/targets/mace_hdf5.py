@@ -3,7 +3,7 @@
 The layout is that of ``save_configurations_as_HDF5`` of MACE 0.3.16: a group ``config_batch_0`` of
 groups ``config_N``. Values that MACE reads are in ``properties``, with weights of 1 in
 ``property_weights``; labels that a structure lacks are the string "None" with a weight of 0. All
-other values are beside the positions, where MACE does not look, with an attribute
+other values are next to the positions, where MACE does not look, with an attribute
 ``atompack_torch`` that names their field.
 """
 
@@ -25,7 +25,7 @@ from atompack_torch.formats.converter import Target, TargetOptions
 from atompack_torch.formats.records import records_of
 from atompack_torch.publishing import published
 
-FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values beside MACE's
+FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values next to MACE's
 DEFAULT_TYPE = "Default"  # of structures without a type
 _NONE = "None"  # MACE's word for a missing value
 # Values with weights in MACE's losses; a weight that lacks counts as 1.

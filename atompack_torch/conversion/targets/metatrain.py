@@ -4,7 +4,7 @@
 the number of atoms, ``x.bin`` the positions, ``a.bin`` the atomic numbers (int32), ``c.bin`` the
 cells, ``e.bin``, ``f.bin`` and ``s.bin`` energies, forces and stresses, ``momenta.bin`` and
 ``masses.bin`` those of FlashMD, and ``KEY.bin`` custom values. Numbers are float32; NaN is a
-missing value, which metatrain's losses leave out. ``atompack_torch.json``, which metatrain does not
+missing value, which metatrain's losses ignore. ``atompack_torch.json``, which metatrain does not
 read, has the field, the level and the shape of the rows of each array.
 """
 
@@ -159,7 +159,7 @@ class Writer:
             why = "directions without a cell vector are not periodic in metatrain"
             self._report.skip("pbc", why, int(bare.sum()))
         if (has_cell & ~has_pbc).any():
-            self._report.note("pbc: T where it was absent beside a cell, as a vector means that")
+            self._report.note("pbc: T where it was absent next to a cell, as a vector means that")
         keeps = pbc | ~has_pbc[:, None]
         return cell * keeps[:, :, None]
 

@@ -1,4 +1,4 @@
-"""Data sets that stay in memory whole, on the host or on a device."""
+"""Datasets that stay in memory whole, on the host or on a device."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _OF_THIS_PROCESS = ("_kept",)
 
 
 class ResidentDataset(MoleculeDataset):
-    """A data set of molecules that is in memory whole, with its edges.
+    """A dataset of molecules that is in memory whole, with its edges.
 
         ds = apt.ResidentDataset(apt.AtpDataset("data.atp", neighbors=apt.NeighborList(5.0)))
         for batch in apt.Loader(ds, batch_size=64, shuffle=True):
             ...
 
-    Batches equal those of the data set that it is made of, bit for bit, with its options
+    Batches equal those of the dataset that it is made of, bit for bit, with its options
     (``fields``, ``dtype``, ``missing``, ``neighbors``, ``transform``, ...) and numbers
     (``index``). Edges are found once, while the molecules are loaded, and only copied after that.
 
@@ -61,7 +61,7 @@ class ResidentDataset(MoleculeDataset):
     use the same memory; for spawned ones it moves to shared memory once. A pickle holds all data.
 
     Args:
-        dataset: a data set of molecules, or a subset. Its molecules are numbered from 0 here.
+        dataset: a dataset of molecules, or a subset. Its molecules are numbered from 0 here.
         device: where the molecules are kept. For another device than the CPU, samplers and
             ``Loader`` work as always, and a ``DataLoader`` needs ``num_workers=0``.
         max_bytes: limit on ``nbytes``; None: the free memory of the device.
@@ -69,9 +69,9 @@ class ResidentDataset(MoleculeDataset):
             molecules that are done, in two passes (four with ``neighbors``).
 
     Raises:
-        TypeError: the data set is not one of molecules, or a mixture (make a mixture of resident
-            data sets instead), or an option has the wrong type.
-        ValueError: the features or forces of the data set cannot be kept on another device.
+        TypeError: the dataset is not one of molecules, or a mixture (make a mixture of resident
+            datasets instead), or an option has the wrong type.
+        ValueError: the features or forces of the dataset cannot be kept on another device.
         MemoryError: more bytes are needed than ``max_bytes`` allows or than are free; both numbers
             are in the message.
         CorruptFileError: a record is damaged.
@@ -94,11 +94,11 @@ class ResidentDataset(MoleculeDataset):
     ) -> None:
         if not isinstance(dataset, MoleculeDataset) or isinstance(dataset, ResidentDataset):
             kind = type(dataset).__name__
-            raise TypeError(f"dataset: expected a data set of molecules in files, got {kind}")
+            raise TypeError(f"dataset: expected a dataset of molecules in files, got {kind}")
         if dataset._has_parts:
             raise TypeError(
-                "dataset: expected one data set, got a MixtureDataset: make a MixtureDataset of "
-                "resident data sets"
+                "dataset: expected one dataset, got a MixtureDataset: make a MixtureDataset of "
+                "resident datasets"
             )
         if max_bytes is not None and (
             isinstance(max_bytes, bool) or not isinstance(max_bytes, int)
@@ -162,7 +162,7 @@ class ResidentDataset(MoleculeDataset):
 
     @property
     def path(self) -> Path | str | tuple[Path | str, ...]:
-        """Path of the data set that was loaded."""
+        """Path of the dataset that was loaded."""
         return self._origin.path
 
     @property
@@ -222,7 +222,7 @@ class ResidentDataset(MoleculeDataset):
             if native.selects(field) and field not in loaded:
                 raise FieldError(
                     f"{shown_place(self._path)}: expected a field that was loaded, got one that "
-                    "the data set left out by fields= or exclude= before it became resident "
+                    "the dataset omitted by fields= or exclude= before it became resident "
                     f"(field {field.key!r})"
                 )
         if self._kept is None and self._block.edges:
@@ -256,7 +256,7 @@ class ResidentDataset(MoleculeDataset):
             True if they have changed.
 
         Raises:
-            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            IndexError: molecules of a subset no longer exist; the dataset is unchanged.
             MemoryError: there is not enough memory for the new state.
         """
         if not self._origin.refresh():
@@ -295,14 +295,14 @@ class ResidentDataset(MoleculeDataset):
         return self._gather(number, drops=False)[0]
 
     def batch(self, indices: Indices) -> MoleculeBatch:
-        """Collates molecules into one batch, on the device of the data set.
+        """Collates molecules into one batch, on the device of the dataset.
 
         Args:
             indices: a list, range, array or tensor of integers in any order, repeats allowed,
                 negative ones from the end; or a mask of ``len(self)`` booleans.
 
         Returns:
-            The batch; ``index`` (B,) int64 holds the numbers in the data set that was loaded. With
+            The batch; ``index`` (B,) int64 holds the numbers in the dataset that was loaded. With
             ``transform``, its result instead.
 
         Raises:

@@ -91,8 +91,8 @@ class EdgeReader:
 
     Args:
         source: the molecules.
-        request: options of the data set, with neighbors.
-        path: path of the data set, for errors.
+        request: options of the dataset, with neighbors.
+        path: path of the dataset, for errors.
         numbers: of the molecules in the source.
         n_atoms: (n,) atoms of each of them.
     """
@@ -293,7 +293,7 @@ class DeviceFields:
         forms: name of each field on the device → dtype and shape of a row.
         rows: level → rows of each molecule.
         edges: edges of all molecules, or None.
-        numbers: (n,) int64 numbers of the molecules in the data set.
+        numbers: (n,) int64 numbers of the molecules in the dataset.
         device: of the tensors.
     """
 

@@ -161,9 +161,9 @@ def load_block(
         source: the molecules.
         numbers: (n,) int64, of those to read.
         n_atoms: (n,) int64, atoms of each of them.
-        request: options of the data set; with neighbors, edges are found and kept too.
+        request: options of the dataset; with neighbors, edges are found and kept too.
         requests: fields to keep: those that one of these selects, the cell and ``pbc``.
-        path: path of the data set, for errors.
+        path: path of the dataset, for errors.
         max_bytes: limit of the block; None: the free memory.
         report: called with the number of molecules done, in each of two passes over them (four
             with edges).
@@ -237,7 +237,7 @@ class HostFields(MoleculeDataset):
     Args:
         block: the molecules, with these fields only.
         request: selects these fields.
-        path: path of the data set, for errors.
+        path: path of the dataset, for errors.
     """
 
     def __init__(self, block: ResidentBlock, request: Request, path: Any) -> None:
@@ -262,7 +262,7 @@ def load_on_device(
     """Loads molecules onto a device.
 
     Args:
-        origin: the data set.
+        origin: the dataset.
         source: its molecules.
         numbers: (n,) int64, of those to load.
         rows: (n, 3) int64 atoms, stored edges and stored triplets of each.
@@ -275,7 +275,7 @@ def load_on_device(
 
     Raises:
         MemoryError: there is too little memory.
-        ValueError: derivatives are computed, or forces are chosen anew in each epoch.
+        ValueError: derivatives are computed, or forces are chosen again in each epoch.
         FieldError: a value is missing and ``missing="error"``.
         CorruptFileError: a record is damaged.
     """

@@ -290,11 +290,11 @@ def normal(name: str) -> str:
 
 
 def check_known(name: str, known: Iterable[str], where: str, others: Iterable[str] = ()) -> None:
-    """Raises an error if a data set has no field of a name.
+    """Raises an error if a dataset has no field of a name.
 
     Args:
         name: the name.
-        known: names of the fields that the data set has.
+        known: names of the fields that the dataset has.
         where: start of the message.
         others: further names that may be meant.
 

@@ -1,7 +1,7 @@
 """Expressions over labels and elements, such as ``energy / n_atoms < -3 and 'Fe' in elements``.
 
 They have the syntax of Python, but are never executed: the syntax tree is checked against a list
-of allowed forms and evaluated for a whole block of structures at once.
+of allowed forms and evaluated for a whole block of structures in one go.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Expression:
     """A condition on structures, checked and ready to be evaluated.
 
     Args:
-        text: the expression; see ``filter`` of data sets.
+        text: the expression; see ``filter`` of datasets.
 
     Raises:
         ExpressionError: it is not understood; the message has the position.
@@ -90,7 +90,7 @@ class Expression:
         return bool(self._needed or self._asked or self._names.keys() - {"n_atoms"})
 
     def check(self, known: Collection[str]) -> None:
-        """Checks that a data set has all fields of the expression.
+        """Checks that a dataset has all fields of the expression.
 
         Args:
             known: names of the fields that it has.
@@ -106,7 +106,7 @@ class Expression:
                 raise self._error(node, str(error)) from None
 
     def fields_of(self, known: Collection[str]) -> list[str]:
-        """Returns the names of the fields to read, as a data set spells them; check first."""
+        """Returns the names of the fields to read, as a dataset spells them; check first."""
         names = [_spelled(name, known) for name in {**self._needed, **self._asked}]
         return [name for name in names if name in known or "/" in name]
 

@@ -43,7 +43,7 @@ class GroupBy:
         return [] if self._by == FORMULA else [self._by]
 
     def check(self, known: Collection[str]) -> None:
-        """Checks that a data set has the field.
+        """Checks that a dataset has the field.
 
         Args:
             known: names of the fields that it has.

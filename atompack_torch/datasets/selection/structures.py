@@ -1,4 +1,4 @@
-"""Names that expressions may use beside fields, and their values for a block."""
+"""Names that expressions may use in addition to fields, and their values for a block."""
 
 from __future__ import annotations
 

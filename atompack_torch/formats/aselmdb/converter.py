@@ -89,7 +89,7 @@ class RowBlocks:
             last: one past the last row.
 
         Returns:
-            The rows as a data set.
+            The rows as a dataset.
 
         Raises:
             CorruptFileError: a row is damaged.
@@ -329,7 +329,7 @@ class Writer:
 
 
 class _Texts:
-    """JSON of the arrays of a block, written for all structures at once.
+    """JSON of the arrays of a block, written for all structures together.
 
     Args:
         columns: the block.

@@ -1,4 +1,4 @@
-"""Rows of ASE databases in LMDB as a data set."""
+"""Rows of ASE databases in LMDB as a dataset."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from atompack_torch.options import PathLike, files_in, threads_or_cores, with_fi
 
 
 class AseLmdbDataset(ParsedFiles):
-    """Rows of ``.aselmdb`` databases as one map-style data set, parsed when they are read.
+    """Rows of ``.aselmdb`` databases as one map-style dataset, parsed when they are read.
 
         for batch in DataLoader(AseLmdbDataset("train/"), batch_size=64, shuffle=True):
             ...
 
-    Rows are in the order of their ids; deleted ones are left out. Batches are those of the
+    Rows are in the order of their ids; deleted ones are omitted. Batches are those of the
     ``.atp`` file that ``convert`` makes of the same rows, in the units of the database (eV and Å
     by ASE's convention): positions and labels are float64, stress is (3, 3), momenta become
     velocities, and labels that are NaN throughout are missing. Other results of calculators, tags,
     initial charges and moments, key-value pairs and data (charge, spin, ids) are properties; an
     entry of ``data`` named ``atom_properties/KEY`` has a row for each atom. Constraints, complex
-    numbers and nested maps have no place in batches and are left out, with a warning.
+    numbers and nested maps have no place in batches and are dropped, with a warning.
 
     The first time, every row is read once (some hundred thousand rows a second) for the numbers of
-    atoms and the types of all fields, which are kept beside the file as ``.NAME.idx`` or, where
+    atoms and the types of all fields, which are kept next to the file as ``.NAME.idx`` or, where
     that is impossible, in the folder ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or
     ``~/.cache``.
 
@@ -114,7 +114,7 @@ class AseLmdbDataset(ParsedFiles):
                 counts[key] = counts.get(key, 0) + count
         self.left_out = counts
         for key, count in counts.items():
-            text = f"{key} left out in {count:,} rows: no number, string or array of numbers"
+            text = f"{key} omitted in {count:,} rows: no number, string or array of numbers"
             warnings.warn(f"{self}: {text}", stacklevel=4)
 
     def _open_file(

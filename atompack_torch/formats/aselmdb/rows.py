@@ -61,7 +61,7 @@ def _units(key: str, value: Any) -> dict[str, Any]:
     return {"positions": value} if is_distance else {}
 
 
-# Arrays of a row, and the spin (beside the charge) that fairchem looks for in ``data``.
+# Arrays of a row, and the spin (next to the charge) that fairchem looks for in ``data``.
 _ONLY_DATA = ("initial_magmoms", "initial_charges", "tags", "masses", "spin")
 
 

@@ -1,4 +1,4 @@
-"""Data sets of shards as source and target of conversions."""
+"""Datasets of shards as source and target of conversions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TARGET = TargetTraits(("x",), codecs=("zstd",), has_shards=True)
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a data set."""
+    """Opens a dataset."""
     read_blocks = partial(read, path)
     return Source(
         path,
@@ -53,7 +53,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def open_target(path: str, options: TargetOptions) -> Writer:
-    """Opens a data set for writing."""
+    """Opens a dataset for writing."""
     return Writer(path, options.shards or _SHARDS, options.level)
 
 
@@ -66,7 +66,7 @@ def read(path: _Path, report: Report, first: int = 0, last: int | None = None) -
     """Yields the examples, all of them molecules, in blocks and in order.
 
     Args:
-        path: folder of the data set.
+        path: folder of the dataset.
         report: receives examples that cannot be read.
         first: number of the first example.
         last: one past the last example; None: all.
@@ -99,7 +99,7 @@ def _molecules(dataset: ShardDataset, first: int, last: int) -> Columns:
 
 
 class Writer(ForwardingWriter):
-    """Writes one data set; it appears when the ``with`` block ends without an error.
+    """Writes one dataset; it appears when the ``with`` block ends without an error.
 
     Examples are dicts: positions, atomic numbers and labels by name, properties by their key. A
     per-molecule array is stored as ``properties/KEY``, so that readers do not mistake its rows for

@@ -1,4 +1,4 @@
-"""Examples of data sets of Atlas shards."""
+"""Examples of datasets of Atlas shards."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PickledQueue:
     """Batches of examples that Python unpickles, made when they are taken.
 
     Args:
-        n: number of examples in the data set.
+        n: number of examples in the dataset.
         collate: returns the arena and the batch of indices.
     """
 
@@ -97,10 +97,10 @@ HandedOver = tuple[Tensor | None, Any, Sequence[int] | None]
 
 MissingShards = Literal["renumber", "error", "keep"]
 
-# Shards of a local data set when it was opened: their number, and a digest of their metadata.
+# Shards of a local dataset when it was opened: their number, and a digest of their metadata.
 Generation = tuple[int, str]
 
-# Identity of the files: of meta.json, or the fingerprint of a remote data set.
+# Identity of the files: of meta.json, or the fingerprint of a remote dataset.
 Version = tuple[int, ...] | str
 
 _MAX_ATTEMPTS = 1000
@@ -118,7 +118,7 @@ def local_version(root: str) -> Version:
 def _open_one_generation(
     root: str, opened: Callable[[], ShardReader]
 ) -> tuple[ShardReader, Version]:
-    """Opens anew while a writer exchanges the folder, of which one could see parts of two."""
+    """Opens again while a writer exchanges the folder, of which one could see parts of two."""
     for attempts_left in reversed(range(_MAX_ATTEMPTS)):
         version = local_version(root)
         try:
@@ -133,7 +133,7 @@ def _open_one_generation(
 
 
 class OpenShards:
-    """Open files of a data set, and its batches.
+    """Open files of a dataset, and its batches.
 
     Args:
         root: absolute path or URL of the folder.
@@ -222,11 +222,11 @@ class OpenShards:
 Layout = Literal["list", "jagged"]
 LevelName = Literal["atom", "molecule"]
 
-_AT_ONCE = 1024  # examples per batch in passes of the data set itself
+_AT_ONCE = 1024  # examples per batch in passes of the dataset itself
 
 
 class ShardDataset(BatchDataset[object, object]):
-    """Examples from a folder of shards of torch_atlas_ds, as a map-style data set.
+    """Examples from a folder of shards of torch_atlas_ds, as a map-style dataset.
 
         for batch in DataLoader(ShardDataset("train"), batch_size=64):
             ...
@@ -241,14 +241,14 @@ class ShardDataset(BatchDataset[object, object]):
     in shape become a list of tensors.
 
     Pickles are not executed: only data is decoded, anything else is an ``UnsafePickleError``. Files
-    are opened by the first read in each process; the data set may be pickled, forked, and used by
-    several threads at once. Shuffle with ``BlockShuffleSampler``, since a block is read and decoded
-    as a whole: ranks share no block if their number divides its ``lanes``, nor do the workers of a
-    ``DataLoader`` that it knows (``workers``, ``batch_size``), and the threads of a ``Loader``
-    decode each block once for all.
+    are opened by the first read in each process; the dataset may be pickled, forked, and used by
+    several threads at the same time. Shuffle with ``BlockShuffleSampler``, since a block is read
+    and decoded as a whole: ranks share no block if their number divides its ``lanes``, nor do the
+    workers of a ``DataLoader`` that it knows (``workers``, ``batch_size``), and the threads of a
+    ``Loader`` decode each block once for all.
 
     Args:
-        path: folder of the data set, or its URL (``s3://``, ``gs://``, ``https://``); also
+        path: folder of the dataset, or its URL (``s3://``, ``gs://``, ``https://``); also
             accepted as ``root``.
         allow_pickle: decode blocks with ``pickle.loads``, which executes code from the file; only
             for data that you trust like a program. Examples are then the unpickled objects
@@ -270,7 +270,7 @@ class ShardDataset(BatchDataset[object, object]):
         storage_options: options of the remote store of a URL; see ``AtpDataset``.
         missing_shards: treatment of shards whose files are lost. ``"renumber"``: as torch_atlas_ds,
             the examples of the others are numbered consecutively, with a warning, and a missing
-            file is an error when it is read. ``"error"``: a ``FileNotFoundError`` at once.
+            file is an error when it is read. ``"error"``: a ``FileNotFoundError`` immediately.
             ``"keep"``: the others keep their numbers, and reading a lost example is a
             ``FileNotFoundError``; ``ds.subset(ds.is_present)`` leaves the lost ones out.
 
@@ -340,11 +340,11 @@ class ShardDataset(BatchDataset[object, object]):
         return opened
 
     def _open_earlier(self, current: OpenShards) -> OpenShards:
-        """Opens the shards of the data set that was opened first, to which others were appended."""
+        """Opens the shards of the dataset that was opened first, to which others were appended."""
         if self._generation is None or not current.continues(self._generation):
             raise OSError(
                 errno.ESTALE,
-                "another data set is here than the one that was opened first: open it again",
+                "another dataset is here than the one that was opened first: open it again",
                 self._shown,
             )
         return self._open_current(self._generation[0])
@@ -397,7 +397,7 @@ class ShardDataset(BatchDataset[object, object]):
         """Fields of the first example, as a batch holds them; shards store no schema.
 
         Name → dtype, level (``"molecule"``: one row per example) and shape of one row. Other
-        examples may differ. Keys that are neither tensors nor strings are left out; it is empty
+        examples may differ. Keys that are neither tensors nor strings are omitted; it is empty
         without examples, and for examples that are not dicts.
         """
         if self._n == 0:
@@ -407,14 +407,14 @@ class ShardDataset(BatchDataset[object, object]):
         return specs_of_batch(whole._collate_examples([0])[1])
 
     def refresh(self) -> bool:
-        """Switches to the data set that is now at the path; a subset keeps its numbers.
+        """Switches to the dataset that is now at the path; a subset keeps its numbers.
 
         Returns:
             True if it is another one.
 
         Raises:
-            IndexError: examples of a subset no longer exist; the data set is unchanged.
-            FileNotFoundError: there is no data set any more.
+            IndexError: examples of a subset no longer exist; the dataset is unchanged.
+            FileNotFoundError: there is no dataset any more.
             CorruptFileError: a ``meta.json`` is not JSON.
         """
         if not self._is_remote and local_version(self._root) == self._version:
@@ -548,7 +548,7 @@ class ShardDataset(BatchDataset[object, object]):
         )
 
     def _numbers(self, indices: Indices) -> list[int]:
-        """Resolves indices to numbers in the whole data set."""
+        """Resolves indices to numbers in the whole dataset."""
         return list(resolve_indices(indices, self._size(), self._selection, self._item).tolist())
 
     def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:

@@ -52,7 +52,7 @@ class Examples:
     """Collates examples in Python, for batches that the native core does not support.
 
     Args:
-        numbers: numbers of the examples in the data set.
+        numbers: numbers of the examples in the dataset.
         levels: key of molecules → True if its values belong to the atoms.
         jagged: arrays that differ in their first dimension become a pair of tensors.
     """
@@ -119,7 +119,7 @@ class Examples:
         return batch
 
     def _levels_in(self, column: list[dict[Any, Any]]) -> dict[str, bool]:
-        """Determines levels from this batch for keys that the data set's levels do not name."""
+        """Determines levels from this batch for keys that the dataset's levels do not name."""
         levels: dict[str, bool] = {}
         for values in column:
             n_atoms = getattr(values["atomic_numbers"], "shape", None)
@@ -209,7 +209,7 @@ def complete_examples(batch: Any, missing: str) -> Tensor | None:
 
     Args:
         batch: a ``MoleculeBatch``, or lists and dicts of such.
-        missing: option of the data set.
+        missing: option of the dataset.
 
     Returns:
         (B,) bool, or None if every example is to stay.

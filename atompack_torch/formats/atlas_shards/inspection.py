@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
 _STRATEGIES = ("bare", "zstd", "zstd, shared dictionary", "zstd, own dictionary")
-_MOST_SHARDS = 20  # of a data set, in text
-_NO_SHARD = ("", 2, 100, 0, 3, False)  # stands for the first of a data set without shards
+_MOST_SHARDS = 20  # of a dataset, in text
+_NO_SHARD = ("", 2, 100, 0, 3, False)  # stands for the first of a dataset without shards
 _COPIED_AT_ONCE = 1024  # examples
 
 
 def open_dataset(path: Any, options: Mapping[str, Any]) -> ShardDataset:
-    """Opens a data set."""
+    """Opens a dataset."""
     from atompack_torch.formats.atlas_shards.dataset import ShardDataset
 
     return ShardDataset(path, **options)
 
 
 def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
-    """Describes data sets; no block is read."""
+    """Describes datasets; no block is read."""
     sets = [_document(place) for place in places]
     document = {"n_examples": sum(s["n_examples"] for s in sets), "data_sets": sets}
     return Description(document, "\n".join(map(_text, sets)))
@@ -136,7 +136,7 @@ def statistics(
 
 
 def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> Compaction:
-    """Writes the examples of data sets to a new one, or in place of the only source.
+    """Writes the examples of datasets to a new one, or instead of the only source.
 
     Args:
         places: the sources, one after the other.

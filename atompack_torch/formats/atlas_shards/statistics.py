@@ -20,7 +20,7 @@ class ValueStatistics:
     Attributes:
         count: number of times that it occurs.
         kinds: kind of value, such as ``"float32 (3, 2)"`` or ``"str"`` → how often it occurs, most
-            frequent first; kinds beyond the first hundred are left out.
+            frequent first; kinds beyond the first hundred are omitted.
         spread: of all real numbers in it, those of arrays too; None without any.
     """
 

@@ -25,7 +25,7 @@ from atompack_torch.options import (
 from atompack_torch.remote.staging import StagedFolder
 from atompack_torch.remote.urls import shown_url
 
-# Names of the files of a data set, in its folder and in those of shards.
+# Names of the files of a dataset, in its folder and in those of shards.
 SHARD_FILES = frozenset(("meta.json", "index.npy", "data.bin", "zstd_dict.bin"))
 
 _PICKLE_PROTOCOL = 4  # read by every Python that torch supports
@@ -60,7 +60,7 @@ class ShardOptions(WriterOptions):
 
 
 class ShardWriter(StagedWriter):
-    """Writes a data set of shards, example by example.
+    """Writes a dataset of shards, example by example.
 
         with ShardWriter("train", shard_size=10_000, block_size=100) as writer:
             for image, label in images:
@@ -73,22 +73,22 @@ class ShardWriter(StagedWriter):
     read by torch_atlas_ds, with NumPy 1 and 2 alike.
 
     Nothing appears at ``root`` until the ``with`` block ends (or ``close()`` is called); then the
-    complete data set does, durably. If an exception is raised in the block, nothing is left. To
+    complete dataset does, durably. If an exception is raised in the block, nothing is left. To
     train the dictionary, strategy 2 keeps the first shard, strategy 3 each shard in memory,
     uncompressed.
 
     With ``mode="a"``, new shards follow the existing ones, which keep their names and files. They
     appear together, in one step, when the writer is closed: a process that is killed leaves the old
-    data set. Data sets that are open go on with the examples that they have, and find the new ones
+    dataset. Datasets that are open continue with the examples that they have, and find the new ones
     by ``refresh()``. Folders are exchanged for this, with hard links to the old files, so the file
     system must support both (ext4, XFS, Btrfs, tmpfs and most local ones do).
 
-    A URL (``s3://``, ``gs://``) names a folder of objects. The data set is built in the temporary
+    A URL (``s3://``, ``gs://``) names a folder of objects. The dataset is built in the temporary
     folder (see ``TMPDIR``), which needs space for all of it, and uploaded when the writer is
     closed, the metadata last: readers see all of it or nothing. If the upload fails, the objects
     that were stored are deleted, and the error names the local folder, which is kept; ``close`` can
-    then be called again. ``mode="w"`` deletes the objects of the old data set, or those that a
-    killed writer has left, just before the upload; until that ends, readers find no data set.
+    then be called again. ``mode="w"`` deletes the objects of the old dataset, or those that a
+    killed writer has left, just before the upload; until that ends, readers find no dataset.
 
     Args:
         root: the folder to create, a path or a URL; the parent of a path must exist.
@@ -97,14 +97,14 @@ class ShardWriter(StagedWriter):
         strategy: 0: not compressed; 1: zstd; 2: zstd with one dictionary, trained on the first
             shard, in the root folder; 3: zstd with one dictionary per shard. With fewer than seven
             blocks to train on, no dictionary is made, as with 1. Appended shards use the
-            dictionary in the root folder if there is one. None: that of the data set to append to,
+            dictionary in the root folder if there is one. None: that of the dataset to append to,
             otherwise 2.
         level: zstd level, -131072 to 22.
         tensors: ``"tensor"`` stores tensors as such; ``"numpy"`` stores them as arrays: smaller and
             much faster to load with torch_atlas_ds, equivalent for ``ShardDataset``.
         dictionary: its size as a fraction of its training data.
         num_threads: maximum number of compression threads; None: one per core, at most eight.
-        mode: ``"x"``: create a new data set; ``"w"``: replace an existing one when the writer is
+        mode: ``"x"``: create a new dataset; ``"w"``: replace an existing one when the writer is
             closed; ``"a"``: append shards to it, or create it (not for URLs).
         codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
             says.
@@ -115,10 +115,10 @@ class ShardWriter(StagedWriter):
             blocks.
 
     Raises:
-        FileExistsError: ``root`` exists and ``mode`` is ``"x"``, or it is no data set of shards, or
+        FileExistsError: ``root`` exists and ``mode`` is ``"x"``, or it is no dataset of shards, or
             there are objects below it.
-        FileNotFoundError: a file of the data set to append to is missing.
-        CorruptFileError: the data set to append to is damaged, or lacks shards.
+        FileNotFoundError: a file of the dataset to append to is missing.
+        CorruptFileError: the dataset to append to is damaged, or lacks shards.
         OSError: the store cannot be reached, or refuses.
         WriterLockedError: another writer is creating or changing it.
         TypeError, ValueError: an option does not have one of its values.
@@ -192,7 +192,7 @@ class ShardWriter(StagedWriter):
                 place. With ``allow_pickle``: it cannot be pickled. Nothing of the example is
                 written, and the writer stays usable.
             UnsupportedFormatError: its block would be too large to read; otherwise as above.
-            OSError: writing failed, for instance on a full disk; the data set cannot be finished.
+            OSError: writing failed, for instance on a full disk; the dataset cannot be finished.
         """
         if isinstance(example, Molecule):
             example = {name: example[name] for name in example.keys()}
@@ -205,7 +205,7 @@ class ShardWriter(StagedWriter):
             native.write_pickled(_pickled(example))
 
     def _copy(self, reader: ShardReader, examples: list[int]) -> None:
-        """Adds examples of another data set unchanged."""
+        """Adds examples of another dataset unchanged."""
         self._opened().copy(reader, examples)
 
     def __len__(self) -> int:

@@ -125,7 +125,7 @@ class ArrayFile(FlushingWriter):
             return
         whole = remote.absolute(path)
         if mode == "x" and Path(whole).exists():
-            raise file_exists(whole, "mode='a' goes on with it")
+            raise file_exists(whole, "mode='a' appends to it")
         self._handle = ArrayFileHandle(whole, options, remote, cache)
 
     @property
@@ -187,7 +187,7 @@ class ArrayFile(FlushingWriter):
         """Returns the statistics of each array as of the last flush; no data is read.
 
         Returns:
-            Name to statistics; arrays whose statistics are absent or damaged are left out.
+            Name to statistics; arrays whose statistics are absent or damaged are omitted.
 
         Raises:
             FieldError: the file was written to since it was opened for reading.

@@ -179,7 +179,7 @@ class StoreNames:
             raise self._no_array(array) from None
 
     def flushed_array_number(self, array: str) -> int:
-        """Returns the reader's number for a flushed array; FieldError if there is none."""
+        """Returns the reader's number for a flushed array; FieldError if it is missing."""
         if self._handle.writer is None:
             return self.array_number(array)
         try:

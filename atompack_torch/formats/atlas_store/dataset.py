@@ -47,7 +47,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     ``<array>_offsets`` (B + 1,) int64; ``name`` is a list of B dataset names. All tensors share
     one block of memory.
 
-    The data set shows the last flush at the time it was created, even if the store is open for
+    The dataset shows the last flush at the time it was created, even if the store is open for
     writing: names, length and values are those of that flush until ``refresh``. If values of a
     later flush would have to be read, that is a ``FieldError``.
 
@@ -137,8 +137,8 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             True if there was a later flush.
 
         Raises:
-            FieldError: no dataset has one of the arrays any more; the data set is unchanged.
-            IndexError: datasets of a subset no longer exist; the data set is unchanged.
+            FieldError: no dataset has one of the arrays any more; the dataset is unchanged.
+            IndexError: datasets of a subset no longer exist; the dataset is unchanged.
         """
         self._store.refresh()
         view = self._store.last_flush()
@@ -183,7 +183,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
 
     @property
     def store(self) -> AtlasStore:
-        """Store that was given; its own ``refresh`` and ``flush`` do not affect the data set."""
+        """Store that was given; its own ``refresh`` and ``flush`` do not affect the dataset."""
         return self._store
 
     @property

@@ -146,7 +146,7 @@ class StoreHandle:
                     options.n_threads,
                 )
         except FileExistsError:
-            raise file_exists(self.path, "mode='a' goes on with it") from None
+            raise file_exists(self.path, "mode='a' appends to it") from None
 
     def reader(self) -> AtlasReader:
         """Returns the native reader of the last flush that this handle shows."""

@@ -275,7 +275,7 @@ def new_id() -> str:
 
 
 def decoded(record: StoredFile | None) -> FlushRecord | None:
-    """Decodes a record; None if there is none, or a damaged one, which counts as none.
+    """Decodes a record; None if missing, or a damaged one, which counts as none.
 
     Args:
         record: the object.
@@ -300,7 +300,7 @@ class Recovery:
         found: the objects of the store by name.
         stored: the record's object.
         record: the record.
-        metadata: the metadata file; None if there is none.
+        metadata: the metadata file; None if missing.
     """
 
     def __init__(
@@ -415,7 +415,7 @@ def _empty_files(folder: Path) -> tuple[bytes, bytes]:
 
 
 _PAUSE = 0.05  # seconds between two looks, more each time
-_INSTEAD = "mode='a' goes on with it"
+_INSTEAD = "mode='a' appends to it"
 ADVICE = "call flush() again, or upload it by hand"
 
 
@@ -669,8 +669,8 @@ class _Flush:
     Args:
         copy: the local copy.
         changes: its changes.
-        metadata: the metadata file there; None if there is none.
-        record: state of the record there; None if there is none.
+        metadata: the metadata file there; None if missing.
+        record: state of the record there; None if missing.
 
     Attributes:
         record: state of the record.
@@ -729,7 +729,7 @@ class _Flush:
                 self.record = self._put(RECORD, self._end, self.record)
             except OSError as error:
                 if error.errno != errno.ESTALE:
-                    raise  # ESTALE: another writer has found the flush complete, and goes on
+                    raise  # ESTALE: another writer has found the flush complete, and continues
             self._ended = True
 
     def withdraw(self) -> None:

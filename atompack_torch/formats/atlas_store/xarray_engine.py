@@ -42,7 +42,7 @@ class AtlasBackendEntrypoint(BackendEntrypoint):
 
         Args:
             filename_or_obj: path or URL of the store, or an ``AtlasStore``.
-            drop_variables: names of arrays to leave out.
+            drop_variables: names of arrays to omit.
             group: name of the dataset, or a list of names; None: the only one.
             arrays: names of the arrays; None: all.
             concat_dim: name of the new dimension where ``group`` is a list.

@@ -28,14 +28,14 @@ class AtpOptions(MoleculeOptions):
 
 
 class AtpDataset(MoleculeFiles):
-    """Molecules of ``.atp`` files as one map-style data set.
+    """Molecules of ``.atp`` files as one map-style dataset.
 
         for batch in DataLoader(AtpDataset("data.atp"), batch_size=64, shuffle=True):
             ...
 
-    Opening reads only the headers; the index stays mapped. The data set keeps reading the commit
+    Opening reads only the headers; the index stays mapped. The dataset keeps reading the commit
     that it saw then, in every process that it is sent to, while a writer appends; ``refresh()``
-    switches to the last commit. Several threads may use it at once.
+    switches to the last commit. Several threads may use it at the same time.
     """
 
     @with_fields(AtpOptions)
@@ -90,7 +90,7 @@ class AtpDataset(MoleculeFiles):
             True if anything was committed.
 
         Raises:
-            IndexError: molecules of a subset no longer exist; the data set is unchanged.
+            IndexError: molecules of a subset no longer exist; the dataset is unchanged.
             CorruptFileError: a header, schema or index violates the format.
         """
         with self._remote.refreshing():

@@ -1,4 +1,4 @@
-"""The ``.atp`` files of a data set, and snapshots of their commits."""
+"""The ``.atp`` files of a dataset, and snapshots of their commits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
 
 
 def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
-    """Lists the files of a data set as URLs and absolute paths, for workers in other folders."""
+    """Lists the files of a dataset as URLs and absolute paths, for workers in other folders."""
     if isinstance(remote, MemoryFiles):
         return remote.names
     if isinstance(path, (str, os.PathLike)):
@@ -58,7 +58,7 @@ def warn_of_missing_parts(path: Any, files: list[str]) -> None:
     """Warns if a folder holds parts of a conversion, and others of its parts are missing.
 
     Args:
-        path: path or paths of a data set.
+        path: path or paths of a dataset.
         files: the files found there.
     """
     if not isinstance(path, (str, os.PathLike)) or [os.fspath(path)] == files:

@@ -60,7 +60,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> AtpDataset:
 
 
 def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -> Description:
-    """Describes files, or folders of them, as one data set."""
+    """Describes files, or folders of them, as one dataset."""
     remote, found = places[0].remote, _files(places)
     files = [_describe_file(file, remote) for file in found]
     sound = [name for name, file in zip(found, files, strict=True) if "error" not in file]
@@ -113,7 +113,7 @@ def _files(places: Sequence[Place]) -> list[str]:
 
 
 def _open(places: Sequence[Place], **options: Any) -> AtpDataset:
-    """Opens files, and those in folders, as one data set."""
+    """Opens files, and those in folders, as one dataset."""
     from atompack_torch.formats.atp.dataset import AtpDataset
 
     files = _files(places)

@@ -61,7 +61,7 @@ class _Warnings:
         self._told: set[str] = set()
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        self.note(f"{what} left out: {why}")
+        self.note(f"{what} omitted: {why}")
 
     def note(self, text: str) -> None:
         if text not in self._told:

@@ -1,4 +1,4 @@
-"""Frames of extended XYZ files as a data set."""
+"""Frames of extended XYZ files as a dataset."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ExtxyzOptions(ParsedOptions):
 
 
 class ExtxyzDataset(ParsedFiles):
-    """Frames of extended XYZ files as one map-style data set, parsed when they are read.
+    """Frames of extended XYZ files as one map-style dataset, parsed when they are read.
 
         for batch in DataLoader(ExtxyzDataset("train.xyz"), batch_size=64, shuffle=True):
             ...
@@ -63,8 +63,8 @@ class ExtxyzDataset(ParsedFiles):
     Batches are those of the ``.atp`` file that ``convert`` makes of the same text: positions and
     labels are float64, in the units and with the signs of the file, ``pbc`` is always present, and
     labels that are NaN throughout are missing. The dialect is that of ASE. A key has one type in
-    all files: integers beside reals become reals, numbers beside strings become strings. Columns
-    of strings are left out, with a warning.
+    all files: integers next to reals become reals, numbers next to strings become strings. Columns
+    of strings are dropped, with a warning.
 
     The first time, one pass over each file (about a second per GB) makes an index, which is kept
     next to it as ``.NAME.idx`` or, where that is impossible, in the folder
@@ -134,7 +134,7 @@ class ExtxyzDataset(ParsedFiles):
         super()._take_files(files, indexes, versions)
         shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
         for key in dict.fromkeys(key for index in indexes for key in index.left_out):
-            warnings.warn(f"{shown}: column {key!r} left out: strings of atoms", stacklevel=4)
+            warnings.warn(f"{shown}: column {key!r} omitted: strings of atoms", stacklevel=4)
 
     def _open_file(
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
@@ -147,7 +147,7 @@ class _Warnings:
     """Receiver of notices about keys."""
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        self.note(f"{what} left out: {why}")
+        self.note(f"{what} omitted: {why}")
 
     def note(self, text: str) -> None:
         warnings.warn(text, stacklevel=8)

@@ -58,7 +58,7 @@ class Report(Protocol):
     """Receiver of notices about values that are not carried over."""
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
-        """Records that ``count`` values of ``what`` are left out."""
+        """Records that ``count`` values of ``what`` are omitted."""
 
     def note(self, text: str) -> None:
         """Adds a note about something that loses nothing."""

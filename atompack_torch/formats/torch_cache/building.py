@@ -276,7 +276,7 @@ def build_cache(
     Molecules are computed by several threads and written in order, in bounded memory. Every entry
     gets a row of features, those with forces a row of derivatives; an absent energy is NaN. The
     file appears under its name when it is complete. An interrupted build leaves two hidden files
-    beside it, and resumes from them when it is called again with the same molecules, descriptor
+    next to it, and resumes from them when it is called again with the same molecules, descriptor
     and options.
 
     The file for a URL is built in the temporary folder (see ``TMPDIR``), from which an interrupted
@@ -459,7 +459,7 @@ class BuildJob:
 
     def _encode(self, chunk: range) -> tuple[range, EncodedEntries]:
         batch = self.dataset.batch(chunk)
-        _check_whole(batch, len(chunk), "the data set")
+        _check_whole(batch, len(chunk), "the dataset")
         made = self.descriptor.compute(batch, derivatives=self.header.force_derivatives)
         _check_whole(made, len(chunk), "compute()")
         return chunk, _encode(made, self.header)
@@ -630,10 +630,10 @@ def build_part(
 ) -> TorchCache | list[int]:
     """Builds one part of a cache; the process that completes the last one joins them.
 
-    Parts are hidden files beside the path. They may be built in any order, at once and again: an
-    interrupted part resumes, a complete one takes no time. Joining moves them into the new file,
-    which equals one that was built by a single process and appears when it is complete; an
-    interrupted join is resumed by any part that is built again.
+    Parts are hidden files next to the path. They may be built in any order, in parallel and
+    repeatedly: an interrupted part resumes, a complete one takes no time. Joining moves them into
+    the new file, which equals one that was built by a single process and appears when it is
+    complete; an interrupted join is resumed by any part that is built again.
 
     Args:
         dataset: all molecules of the cache.
@@ -652,7 +652,7 @@ def build_part(
     """
     number, n_parts = checked_part(part)
     if is_url(path):
-        raise ValueError("part: expected a local path, got a URL: all parts build beside it")
+        raise ValueError("part: expected a local path, got a URL: all parts build next to it")
     target = Path(absolute_path(path))
     if target.exists() and not unfinished_parts(target):
         return TorchCache(target)

@@ -179,7 +179,7 @@ class TorchCache:
         return part
 
     def _open_rows(self) -> MoleculeSource:
-        """Opens features and derivatives by entry, for data sets with their own molecules."""
+        """Opens features and derivatives by entry, for datasets with their own molecules."""
         return TorchCacheSource(self._reader(), whole=False)
 
     def close(self) -> None:
@@ -315,8 +315,8 @@ class TorchCacheDataset(MoleculeDataset):
             True if the file is another one.
 
         Raises:
-            IndexError: entries of a subset no longer exist; the data set is unchanged.
-            FieldError: the file has other sections, so that the data set must be opened again.
+            IndexError: entries of a subset no longer exist; the dataset is unchanged.
+            FieldError: the file has other sections, so that the dataset must be opened again.
             CorruptFileError: the file violates the format.
         """
         current = copy.copy(self._cache)
@@ -326,7 +326,7 @@ class TorchCacheDataset(MoleculeDataset):
         if current._stored_features() != self._cache._stored_features():
             raise FieldError(
                 f"{self._path}: expected the sections and descriptor of the former file, got "
-                "others: open the data set again"
+                "others: open the dataset again"
             )
         self._cache, self._digests = current, None
         self.close()

@@ -36,7 +36,7 @@ def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
         options: options of ``TorchCacheDataset``.
 
     Returns:
-        The data set.
+        The dataset.
 
     Raises:
         TypeError: several files.

@@ -37,7 +37,7 @@ class Batches:
         return [self.molecules[ptr[i] : ptr[i + 1]].tolist() for i in numbers]
 
     def drop_first(self, n_batches: int, n_molecules: int = 0) -> Batches:
-        """Leaves out the first batches, and the first molecules of the next one."""
+        """Skips the first batches, and the first molecules of the next one."""
         first = int(self.ptr[n_batches]) + n_molecules
         ptr = np.maximum(self.ptr[n_batches:] - first, 0)
         return Batches(self.molecules[first:], ptr)
@@ -62,7 +62,7 @@ class Limits:
 
 
 class Windows:
-    """Division of the molecules of a data set into windows, the same in every epoch."""
+    """Division of the molecules of a dataset into windows, the same in every epoch."""
 
     def __init__(self, costs: NDArray[Any], limits: Limits, shuffle: bool) -> None:
         self.costs = costs

@@ -46,7 +46,7 @@ class AtomBudgetBatchSampler(BatchSampler):
     no molecule occurs twice.
 
     Windows are independent and take about 20 ms each, so an epoch starts or resumes immediately,
-    however large the data set is. ``len`` has to plan a whole epoch (one second for ten million
+    however large the dataset is. ``len`` has to plan a whole epoch (one second for ten million
     molecules) and keeps the result for that epoch.
     """
 
@@ -66,7 +66,7 @@ class AtomBudgetBatchSampler(BatchSampler):
         """Checks the options.
 
         Args:
-            n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``); a count of
+            n_atoms: atoms of each molecule, or a dataset that knows them (``n_atoms``); a count of
                 molecules if ``costs`` are given.
             max_atoms: budget of a batch, in atoms or in the unit of ``costs``.
             max_molecules: maximum number of molecules in a batch.

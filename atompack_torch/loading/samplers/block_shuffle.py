@@ -32,7 +32,7 @@ _MAX_LANES = 8  # by default
 class BlockShuffleSampler(IndexSampler):
     """Yields molecule numbers in a random order that uses one window of blocks at a time.
 
-    For data of which a whole block is read or decompressed at once: shards, compressed blocks,
+    For data that is read or decompressed in whole blocks: shards, compressed blocks,
     remote files. The blocks are in random order, and the molecules of a window of blocks are
     shuffled; larger windows shuffle better.
 
@@ -63,8 +63,8 @@ class BlockShuffleSampler(IndexSampler):
         """Checks the options.
 
         Args:
-            n_or_block_sizes: a count, a data set, or an array with one entry per molecule, in
-                blocks of ``block``; without ``block``, an array of block sizes, or a data set that
+            n_or_block_sizes: a count, a dataset, or an array with one entry per molecule, in
+                blocks of ``block``; without ``block``, an array of block sizes, or a dataset that
                 knows them (``block_sizes``).
             block: number of molecules in a block.
             window: number of blocks to shuffle at a time.

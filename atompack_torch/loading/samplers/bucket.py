@@ -72,11 +72,11 @@ class BucketBatchSampler(BatchSampler):
         """Checks the options.
 
         Args:
-            n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
+            n_atoms: atoms of each molecule, or a dataset that knows them (``n_atoms``).
             max_atoms: maximum number of atoms in a padded batch.
             buckets: maximum number of shapes.
             max_edges: maximum number of edges in a batch.
-            edges: edges of each molecule, as ``statistics`` or a pass over the data set counts
+            edges: edges of each molecule, as ``statistics`` or a pass over the dataset counts
                 them.
             **options: of all samplers.
 

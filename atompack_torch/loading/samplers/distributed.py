@@ -33,7 +33,7 @@ class Order(Protocol):
 
 
 class StoredOrder:
-    """Order of the molecules in the data set."""
+    """Order of the molecules in the dataset."""
 
     def at(self, positions: Integers) -> Integers:
         """Returns the positions themselves."""
@@ -120,7 +120,7 @@ class DistributedMoleculeSampler(IndexSampler):
         """Checks the options.
 
         Args:
-            n: a count, a data set (which then enters each epoch, and by which states are
+            n: a count, a dataset (which then enters each epoch, and by which states are
                 recognized), or an array with one entry per molecule.
             **options: of all samplers.
 

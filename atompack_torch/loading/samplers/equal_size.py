@@ -43,7 +43,7 @@ class EqualSizeBatchSampler(BatchSampler):
         """Checks the options.
 
         Args:
-            n_atoms: atoms of each molecule, or a data set that knows them (``n_atoms``).
+            n_atoms: atoms of each molecule, or a dataset that knows them (``n_atoms``).
             batch_size: maximum number of molecules in a batch.
             **options: of all samplers.
 

@@ -1,4 +1,4 @@
-"""Conversion and checks of the arguments of samplers: counts, arrays and data sets."""
+"""Conversion and checks of the arguments of samplers: counts, arrays and datasets."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def is_array(source: Any) -> bool:
 
 
 def n_molecules(source: Any) -> int:
-    """Returns the number of molecules of a count, an array with one entry each, or a data set."""
+    """Returns the number of molecules of a count, an array with one entry each, or a dataset."""
     if is_array(source):
         return len(source)
     if isinstance(source, bool) or not hasattr(source, "__index__"):
         if not _has_molecules(source):
-            hint = "; give the data set of the loader" if _is_loader(source) else ""
+            hint = "; give the dataset of the loader" if _is_loader(source) else ""
             raise TypeError(
-                "expected a count, numbers of atoms, or a data set, "
+                "expected a count, numbers of atoms, or a dataset, "
                 f"got {type(source).__name__}{hint}"
             )
         return len(source if hasattr(source, "__len__") else source.n_atoms)
@@ -124,7 +124,7 @@ def _is_loader(source: Any) -> bool:
 
 
 def atom_counts(source: Any) -> Any:
-    """Returns the atoms of each molecule of a data set that knows them, else the source itself.
+    """Returns the atoms of each molecule of a dataset that knows them, else the source itself.
 
     Args:
         source: argument of a sampler.
@@ -133,19 +133,19 @@ def atom_counts(source: Any) -> Any:
         One number per molecule, or the source.
 
     Raises:
-        TypeError: the source is a path, a loader, or torch's Subset of a data set.
+        TypeError: the source is a path, a loader, or torch's Subset of a dataset.
     """
     if hasattr(source, "n_atoms"):
         return source.n_atoms
     if hasattr(source, "dataset"):
-        hint = "its data set" if _is_loader(source) else "dataset.subset(indices), which knows them"
+        hint = "its dataset" if _is_loader(source) else "dataset.subset(indices), which knows them"
         raise TypeError(
-            "n_atoms: expected numbers of atoms or a data set that knows them, "
+            "n_atoms: expected numbers of atoms or a dataset that knows them, "
             f"got {type(source).__name__}; give {hint}"
         )
     if isinstance(source, (str, bytes, os.PathLike)):
         raise TypeError(
-            "n_atoms: expected numbers of atoms or a data set that knows them, "
+            "n_atoms: expected numbers of atoms or a dataset that knows them, "
             f"got a path; give AtpDataset({str(source)!r})"
         )
     return source

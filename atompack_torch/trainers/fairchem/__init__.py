@@ -1,10 +1,10 @@
-"""Batches for fairchem: its ``AtomicData``, made natively, and data sets for its config files.
+"""Batches for fairchem: its ``AtomicData``, made natively, and datasets for its config files.
 
     train_loader = loader("omol.atp", max_atoms=700, task="omol", cutoff=6.0)
     for data in train_loader:  # AtomicData
         predictions = model(data)
 
-In a config of fairchem, ``format: atompack_torch.trainers.fairchem.Dataset`` names a data set and
+In a config of fairchem, ``format: atompack_torch.trainers.fairchem.Dataset`` names a dataset and
 ``_target_: atompack_torch.trainers.fairchem.Loader`` the loader.
 """
 

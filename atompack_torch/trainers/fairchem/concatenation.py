@@ -1,4 +1,4 @@
-"""Concatenated data sets of fairchem as one data set of this package."""
+"""Concatenated datasets of fairchem as one dataset of this package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEVELS = {"system": "molecule", "atom": "atom"}
 
 
 def labels_of_tasks(tasks: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """Returns level, shape and data sets of the labels of tasks, as ``MTCollater`` keeps them.
+    """Returns level, shape and datasets of the labels of tasks, as ``MTCollater`` keeps them.
 
     Args:
         tasks: of fairchem.
@@ -56,10 +56,10 @@ def layout_of(
     references: References | None,
     **options: Any,
 ) -> FairchemLayout:
-    """Returns the layout of data sets for tasks.
+    """Returns the layout of datasets for tasks.
 
     Args:
-        parts: the data sets, with all labels that they may have.
+        parts: the datasets, with all labels that they may have.
         sources: their molecules.
         molecules: all of them as one.
         tasks: name of a label → its options; none: all labels.
@@ -70,8 +70,8 @@ def layout_of(
         The layout, with the labels of the tasks.
 
     Raises:
-        FieldError: a task has a label that no molecule of its data set has.
-        ValueError: a data set of a task has no label of its name.
+        FieldError: a task has a label that no molecule of its dataset has.
+        ValueError: a dataset of a task has no label of its name.
     """
     schema = selected_schema(molecules)
     fitted = []
@@ -80,7 +80,7 @@ def layout_of(
         for name, task in tasks.items():
             if _has(task, part) and name not in names:
                 raise ValueError(
-                    f"tasks: data set {part.task!r} has no label {name!r}: rename one with "
+                    f"tasks: dataset {part.task!r} has no label {name!r}: rename one with "
                     "key_mapping (labels=)"
                 )
         trained = [
@@ -124,7 +124,7 @@ def concatenated(
     *,
     resident: bool = False,
 ) -> tuple[MoleculeDataset, FairchemLayout]:
-    """Returns the molecules of concatenated data sets in their order, and their layout.
+    """Returns the molecules of concatenated datasets in their order, and their layout.
 
     Args:
         dataset: of fairchem.
@@ -133,12 +133,12 @@ def concatenated(
         resident: keep all molecules and their edges in memory.
 
     Returns:
-        One data set of this package, and the layout of its batches.
+        One dataset of this package, and the layout of its batches.
 
     Raises:
-        FieldError: a task has a label that no molecule of its data set has.
+        FieldError: a task has a label that no molecule of its dataset has.
         TypeError: an argument has the wrong type.
-        ValueError: options of the data sets differ, or a task finds no label.
+        ValueError: options of the datasets differ, or a task finds no label.
     """
     if not isinstance(dataset, ConcatDataset):
         raise TypeError(f"dataset: expected a ConcatDataset, got {type(dataset).__name__}")
@@ -196,7 +196,7 @@ def in_memory(molecules: MoleculeDataset, edges: NeighborList | None) -> Residen
 
 
 def _unwrapped(part: Any) -> tuple[Dataset, Any]:
-    """Returns a data set of a configuration, and the numbers of the molecules used."""
+    """Returns a dataset of a configuration, and the numbers of the molecules used."""
     indices: Any = None
     while not isinstance(part, Dataset):
         if not hasattr(part, "dataset"):

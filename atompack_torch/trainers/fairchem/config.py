@@ -1,4 +1,4 @@
-"""Data sets of fairchem's configuration files."""
+"""Datasets of fairchem's configuration files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OPTIONS = (
 
 
 class Dataset(BaseDataset):  # type: ignore[misc]
-    """Data set of fairchem's configuration, over anything that holds molecules.
+    """Dataset of fairchem's configuration, over anything that holds molecules.
 
         dataset_configs:
           omol:
@@ -72,7 +72,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
     Options of ``AseDBDataset`` mean what they mean there: ``a2g_args``, ``key_mapping``,
     ``first_n``, ``sample_n``, ``no_shuffle``, ``max_atoms``, ``subset_to`` and ``seed``, and of
     ``transforms`` those that
-    name the data set, put molecules in boxes or reshape the stress. ``key_map`` is that of
+    name the dataset, put molecules in boxes or reshape the stress. ``key_map`` is that of
     ``atompack_torch.trainers.lightning.DataModule``. Numbers of atoms come from the index of the
     file; ``metadata.npz`` is not needed.
 
@@ -114,10 +114,10 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         return {"natoms": self.molecules.n_atoms.numpy()}
 
     def part(self, name: str | None = None) -> Part:
-        """Describes the data set as a part of a batch.
+        """Describes the dataset as a part of a batch.
 
         Args:
-            name: of the data set with its split.
+            name: of the dataset with its split.
 
         Returns:
             The description.
@@ -153,7 +153,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
 
     @property
     def edges(self) -> NeighborList | None:
-        """Neighbor list, if the data set makes edges."""
+        """Neighbor list, if the dataset makes edges."""
         if not self._graph.get("r_edges", False):
             return None
         return neighbor_list(self._graph.get("radius", 6.0), self._graph.get("max_neigh"))
@@ -165,7 +165,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
 
     @cached_property
     def _single(self) -> MoleculeDataset:
-        """Data set whose batches are those of fairchem."""
+        """Dataset whose batches are those of fairchem."""
         schema = selected_schema(self.molecules)
         part = self.part()
         labels = tuple((name, kind) for name, kind in part.labels if kind in schema)

@@ -39,10 +39,10 @@ _N_ELEMENTS = 256  # atomic numbers are bytes
 
 @dataclass(frozen=True)
 class Part:
-    """One of the data sets that a batch is made of.
+    """One of the datasets that a batch is made of.
 
     Attributes:
-        task: name of the data set to the model, such as ``"omol"``; None: from property
+        task: name of the dataset to the model, such as ``"omol"``; None: from property
             ``dataset``, if there is one.
         name: the same with its split, as ``"omol.train"``; None: none.
         labels: pairs of the name of a label in the batch, and energy, forces or stress.
@@ -71,7 +71,7 @@ class FairchemLayout(Layout):
     """Tensors of ``AtomicData``.
 
     Attributes:
-        parts: data sets, in the order of ``batch.source``.
+        parts: datasets, in the order of ``batch.source``.
         properties: pairs of charge, spin, fixed, tags, sid or dataset, and the name of the custom
             property; those that there are.
         edges: neighbor list; None: no edges, because the model makes them.
@@ -208,7 +208,7 @@ class FairchemLayout(Layout):
         return [number for number, part in enumerate(self.parts) if key in part.integers]
 
     def _tasks(self, batch: MoleculeBatch, sources: list[int]) -> list[str] | None:
-        """Returns the name of the data set of each molecule to the model."""
+        """Returns the name of the dataset of each molecule to the model."""
         names = [part.task for part in self.parts]
         if None in names:
             return self._strings(batch, "dataset")
@@ -338,17 +338,17 @@ def batch(
     """Converts a batch to the ``AtomicData`` of fairchem.
 
     For B molecules, N atoms and E edges: ``pos`` (N, 3), inside of the cell along periodic
-    directions; ``atomic_numbers`` (N,); ``cell`` (B, 3, 3), with unit vectors in place of missing
+    directions; ``atomic_numbers`` (N,); ``cell`` (B, 3, 3), with unit vectors instead of missing
     ones; ``pbc`` (B, 3); ``natoms`` (B,); ``batch`` (N,); ``charge`` and ``spin`` (B,), ``fixed``
     and ``tags`` (N,) int64 from the custom properties of these names, else 0; ``sid``, a list of
-    strings from that property, else of the numbers in the data set; ``dataset``, a list of strings;
+    strings from that property, else of the numbers in the dataset; ``dataset``, a list of strings;
     ``energy`` (B,), ``forces`` (N, 3), ``stress`` (B, 3, 3), infinite where absent, which fairchem
     masks; ``molecule_number`` (B,) int64. With the edges of the batch: ``edge_index`` (2, E), rows
     neighbor and center, ``cell_offsets`` (E, 3), ``nedges`` (B,); without, they are empty.
 
     Args:
         molecules: a batch on the CPU.
-        task: name of the data set to the model, ``dataset`` of all molecules; None: from the custom
+        task: name of the dataset to the model, ``dataset`` of all molecules; None: from the custom
             property ``dataset``, if there is one.
         labels: energy, forces or stress → their name or names in fairchem, such as
             ``"omol_energy"``.

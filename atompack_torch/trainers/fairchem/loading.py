@@ -40,7 +40,7 @@ class ResumableSampler(Protocol):
 
 
 class Loader(SteppedLoader):
-    """Loader for fairchem's trainer, in place of ``get_dataloader`` in its configuration.
+    """Loader for fairchem's trainer, instead of ``get_dataloader`` in its configuration.
 
         train_dataloader:
           _target_: atompack_torch.trainers.fairchem.Loader
@@ -54,7 +54,7 @@ class Loader(SteppedLoader):
             _target_: fairchem.core.units.mlip_unit.mlip_unit.mt_collater_adapter
             tasks: ${tasks}
 
-    Takes the arguments of ``get_dataloader``. The data set is a ``ConcatDataset`` of fairchem whose
+    Takes the arguments of ``get_dataloader``. The dataset is a ``ConcatDataset`` of fairchem whose
     parts have the format ``atompack_torch.trainers.fairchem.Dataset``; it keeps their shares and
     order. Its batches are made as a whole by native threads, and hold the same as those of
     fairchem's collater; there are no worker processes.
@@ -64,7 +64,7 @@ class Loader(SteppedLoader):
         batch_sampler_fn: called with ``dataset``, ``num_replicas`` and ``rank``; returns the
             batch sampler, of this package or of fairchem.
         collate_fn: result of ``mt_collater_adapter``, of which only the tasks are used; None: no
-            tasks, so that batches have the labels of their data sets.
+            tasks, so that batches have the labels of their datasets.
         num_workers: ignored.
         references: as for ``loader``, for tasks without ``element_references``.
         resident: keep the molecules and their edges in memory, so that these are searched once
@@ -73,9 +73,9 @@ class Loader(SteppedLoader):
         prefetch: as for ``atompack_torch.Loader``.
 
     Raises:
-        FieldError: a task has a label that no molecule of its data set has.
-        TypeError: an argument has the wrong type, or the data sets are of different formats.
-        ValueError: options of the data sets differ, or a task finds no label.
+        FieldError: a task has a label that no molecule of its dataset has.
+        TypeError: an argument has the wrong type, or the datasets are of different formats.
+        ValueError: options of the datasets differ, or a task finds no label.
         MemoryError: ``resident`` and there is not enough memory.
     """
 
@@ -126,7 +126,7 @@ class StepSampler:
 
 
 class _Named:
-    """Data set with the names that fairchem's evaluation asks for."""
+    """Dataset with the names that fairchem's evaluation asks for."""
 
     def __init__(self, molecules: MoleculeDataset, dataset_names: list[str]) -> None:
         self.molecules, self.dataset_names = molecules, dataset_names
@@ -160,18 +160,18 @@ def loader(
     num_threads: int | None = None,
     prefetch: int = 4,
 ) -> SteppedLoader:
-    """Returns a loader of one data set for fairchem's trainer, or for a loop of one's own.
+    """Returns a loader of one dataset for fairchem's trainer, or for a loop of one's own.
 
     Ranks get equal numbers of batches and every molecule once. The trainer selects the epoch with
     ``loader.batch_sampler.set_epoch_and_start_iteration(epoch, first_batch)``.
 
     Args:
-        data: a data set of molecules, or what ``atompack_torch.open`` takes.
+        data: a dataset of molecules, or what ``atompack_torch.open`` takes.
         batch_size: molecules in a batch.
         max_atoms: atoms in a batch, instead.
-        task: name of the data set to the model, such as ``"omol"``.
+        task: name of the dataset to the model, such as ``"omol"``.
         split: second half of the name in metrics, as ``"omol.train"``.
-        tasks: tasks of fairchem; their labels are infinite where the data set lacks them.
+        tasks: tasks of fairchem; their labels are infinite where the dataset lacks them.
         labels: energy, forces or stress → their name or names in fairchem.
         references: atomic number → energy in eV, subtracted for each atom in float64; for tasks
             without ``element_references``.
@@ -183,7 +183,7 @@ def loader(
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         shuffle: use a new random order in every epoch.
         seed: of that order.
-        drop_last: leave out what would make ranks unequal.
+        drop_last: drop what would make ranks unequal.
         num_replicas: number of ranks; None: of fairchem.
         rank: of this process; None: of fairchem.
         resident: keep the molecules and their edges in memory; see ``ResidentDataset``.

@@ -30,7 +30,7 @@ def properties_of(contents: Any) -> tuple[tuple[str, str], ...]:
     """Returns the custom properties that a batch of fairchem has a place for.
 
     Args:
-        contents: a batch, or the schema of a data set.
+        contents: a batch, or the schema of a dataset.
 
     Returns:
         Pairs of charge, spin, fixed, tags, sid or dataset, and the name of the property.

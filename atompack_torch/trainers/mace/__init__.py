@@ -59,7 +59,7 @@ def batch(
     weight 1 it would train on zeros, and a NaN with weight 0 would make it NaN.
 
     Args:
-        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
         head: number of the head, the same for all structures.
@@ -119,7 +119,7 @@ def loader(
     ``state_dict`` resumes inside an epoch. Each pass is the next epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
         head: number of the head.

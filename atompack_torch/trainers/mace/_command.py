@@ -114,7 +114,7 @@ def collections_of(
     no_data_ok: bool = False,
     prefix: str | None = None,
 ) -> tuple[SubsetCollection, dict[int, float] | None]:
-    """Opens the data of a head, in place of MACE's ``get_dataset_from_xyz``.
+    """Opens the data of a head, instead of MACE's ``get_dataset_from_xyz``.
 
     Args:
         work_dir: folder for the numbers of structures that are split off for validation.

@@ -321,7 +321,7 @@ def make_layout(
     type_weights: Mapping[str, float] | None = None,
     head: int = 0,
 ) -> MaceLayout:
-    """Finds the labels in the fields of a data set.
+    """Finds the labels in the fields of a dataset.
 
     Args:
         schema: name → type of each field.

@@ -1,4 +1,4 @@
-"""Data sets and loaders that MACE's command trains from."""
+"""Datasets and loaders that MACE's command trains from."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class GraphDataset(Dataset[Any]):
         return AtomicData(**values)
 
     def where(self, place: int) -> tuple[int, int]:
-        """Returns the number of the data set of a structure, and its number in there."""
+        """Returns the number of the dataset of a structure, and its number in there."""
         structures = self.structures
         return int(structures.part_numbers[place]), int(structures.numbers[place])
 
     @property
     def parts(self) -> list[Any]:
-        """Data sets whose batches are those of MACE."""
+        """Datasets whose batches are those of MACE."""
         return self._parts
 
 
@@ -74,7 +74,7 @@ def _single(name: str, value: Any) -> Any:
 
 
 class Graph:
-    """A structure that MACE has asked to make a graph of; the loader makes all of a batch at once.
+    """A structure that MACE has asked to make a graph of; the loader makes all of a batch together.
 
     Args:
         row: the structure.
@@ -91,13 +91,13 @@ class Graph:
 
 
 def graphs_of(dataset: Any) -> list[GraphDataset] | None:
-    """Returns the data sets of this package that a data set consists of.
+    """Returns the datasets of this package that a dataset consists of.
 
     Args:
         dataset: argument of a data loader of MACE.
 
     Returns:
-        The data sets in order; None if there are others among them.
+        The datasets in order; None if there are others among them.
     """
     if isinstance(dataset, GraphDataset):
         return [dataset]
@@ -114,10 +114,10 @@ def graphs_of(dataset: Any) -> list[GraphDataset] | None:
 
 
 def make_loader(dataset: Any, **options: Any) -> GraphLoader | DataLoader:
-    """Makes a loader in place of MACE's ``DataLoader``, with the same arguments.
+    """Makes a loader instead of MACE's ``DataLoader``, with the same arguments.
 
     Args:
-        dataset: a data set.
+        dataset: a dataset.
         **options: of the data loader.
 
     Returns:
@@ -131,11 +131,11 @@ class GraphLoader:
     """Batches of MACE made ahead on native threads, in the order of MACE's own data loader.
 
     Args:
-        datasets: data sets, numbered as if they were one.
+        datasets: datasets, numbered as if they were one.
         batch_size: structures in a batch.
         shuffle: use a random order in each pass.
         sampler: yields numbers of structures.
-        drop_last: leave out the last batch if it is not full.
+        drop_last: drop the last batch if it is not full.
         pin_memory: make batches in page-locked memory.
         generator: of random orders.
         num_workers: ignored: threads make the batches.

@@ -1,4 +1,4 @@
-"""Structures in place of MACE's lists of configurations: numbers in data sets, read when needed."""
+"""Structures instead of MACE's lists of configurations: numbers in datasets, read when needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Part:
-    """A data set and the names of its labels.
+    """A dataset and the names of its labels.
 
     Attributes:
         dataset: the structures.
@@ -96,12 +96,12 @@ class Row(NamedTuple):
 
 
 class Structures(Sequence[Row]):
-    """Structures of several data sets, in any order, some of them several times.
+    """Structures of several datasets, in any order, some of them several times.
 
     Args:
-        parts: the data sets.
-        part_numbers: (n,) the data set of each structure.
-        numbers: (n,) its number in that data set.
+        parts: the datasets.
+        part_numbers: (n,) the dataset of each structure.
+        numbers: (n,) its number in that dataset.
     """
 
     def __init__(self, parts: Sequence[Part], part_numbers: Numbers, numbers: Numbers) -> None:
@@ -110,7 +110,7 @@ class Structures(Sequence[Row]):
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Structures:
-        """Returns all structures of data sets, in order."""
+        """Returns all structures of datasets, in order."""
         lengths = [len(part.dataset) for part in parts]
         numbers = [np.arange(length) for length in lengths]
         return cls(
@@ -120,7 +120,7 @@ class Structures(Sequence[Row]):
         )
 
     def part_of(self, place: int) -> Part:
-        """Returns the data set of a structure."""
+        """Returns the dataset of a structure."""
         return self.parts[int(self.part_numbers[place])]
 
     def take(self, places: Any) -> Structures:
@@ -222,7 +222,7 @@ def average_energies(structures: Structures, numbers: Sequence[int]) -> dict[int
     """Fits one energy an element to the total energies by least squares, of least norm.
 
     Args:
-        structures: those without an energy are left out.
+        structures: those without an energy are omitted.
         numbers: atomic numbers of the elements.
 
     Returns:

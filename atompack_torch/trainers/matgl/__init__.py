@@ -60,8 +60,8 @@ def layout(
             no stress, for ``stress_weight=0``.
         magmoms: field with a magnetic moment for each atom, often ``"magmoms"``.
         charges: field with a charge for each atom, often ``"charges"``; not with ``magmoms``.
-        target: property of molecules to train a ``ModelLightningModule`` on, (B,) or (B, n), in
-            place of energy, forces and stress.
+        target: property of molecules to train a ``ModelLightningModule`` on, (B,) or (B, n),
+            instead of energy, forces and stress.
         state: property of molecules that becomes the state attribute; None: two zeros.
         state_dtype: of the state attribute, int64 for numbers of fidelities.
         allow_missing: pass missing labels as NaN, for modules with ``ignore_missing_labels``;
@@ -95,7 +95,7 @@ def batch(
     """Converts a batch with edges to the tuple that MatGL's training steps take.
 
     Args:
-        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         element_types: ``model.element_types``.
         cutoff: ``model.cutoff``, in Å.
         **options: of ``layout``.
@@ -128,7 +128,7 @@ def loader(
     stores the position in its checkpoints and resumes inside an epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         element_types: ``model.element_types``.
         cutoff: ``model.cutoff``, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.

@@ -1,4 +1,4 @@
-"""The command of MatGL with data sets of this package in place of its own."""
+"""The command of MatGL with datasets of this package instead of its own."""
 
 from __future__ import annotations
 

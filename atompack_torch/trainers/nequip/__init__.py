@@ -43,7 +43,7 @@ def batch(
     """Converts a batch with edges to an ``AtomicDataDict``.
 
     Args:
-        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         model_type_names: types of the model, in its order.
         cutoff: ``r_max`` of the model, in Å.
         **options: ``chemical_species_to_atom_type_map``, ``key_map`` and ``transforms`` of
@@ -76,7 +76,7 @@ def loader(
     ``state_dict`` resumes inside an epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         model_type_names: types of the model, in its order.
         cutoff: ``r_max`` of the model, in Å.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.

@@ -64,7 +64,7 @@ _ATOMS_AT_ONCE: Final = 8192  # for statistics
 
 @dataclass(frozen=True)
 class _Source:
-    """One data set of a config.
+    """One dataset of a config.
 
     Attributes:
         data: what ``open_dataset`` takes.
@@ -115,14 +115,14 @@ class DataModule(DataHooks, _Base):
 
     An epoch yields every molecule once, shared by all ranks, which take the same number of steps.
     Validation and tests use the stored order and are complete too. A run that is resumed inside
-    an epoch goes on with the molecules that are left, also on another number of ranks.
+    an epoch continues with the molecules that are left, also on another number of ranks.
 
     Batches have ``total_energy``, ``forces`` and ``stress``, NaN for molecules without. If a loss
     or a weighted metric of the training module would be NaN for it, a missing label is an error;
     statistics leave missing labels out.
 
     Args:
-        train: a data set of molecules, or anything that ``apt.open`` takes: a path, a URL, or a
+        train: a dataset of molecules, or anything that ``apt.open`` takes: a path, a URL, or a
             list of them for one set of several files.
         val: likewise; the entries of a list are separate sets, with metrics of their own.
         test: likewise.
@@ -133,7 +133,7 @@ class DataModule(DataHooks, _Base):
             sizes of its parts, or fractions of 1; or a list of such dicts. The parts are those
             that NequIP makes with ``seed``, and follow the sets above.
         batch_size: maximum number of molecules in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
         chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
         key_map: name in the data → ``energy``, ``forces``, ``stress`` or another key of NequIP.
         transforms: of NequIP, applied to whole batches in turn.
@@ -182,7 +182,7 @@ class DataModule(DataHooks, _Base):
             for name, source in _parts(one):
                 self._sources[name].append(source)
         if (n_sets := len(self._sources["train"])) > 1:
-            raise ValueError(f"train: expected one data set, as NequIP takes one, got {n_sets}")
+            raise ValueError(f"train: expected one dataset, as NequIP takes one, got {n_sets}")
         for name, value in (_primitive(train_dataloader) or {}).items():
             check_choice("train_dataloader", name, ["_target_", "batch_size"])
             if name == "batch_size":
@@ -218,7 +218,7 @@ class DataModule(DataHooks, _Base):
         """
 
     def get_statistics(self, dataset: str = "train", dataset_idx: int = 0) -> dict[str, Any]:
-        """Computes statistics of a data set, for ``${training_data_stats:...}``.
+        """Computes statistics of a dataset, for ``${training_data_stats:...}``.
 
         Args:
             dataset: ``"train"``, ``"val"``, ``"test"`` or ``"predict"``.
@@ -228,7 +228,7 @@ class DataModule(DataHooks, _Base):
             Name → value, from the molecules that have the label; empty without ``stats_manager``.
 
         Raises:
-            ValueError: there is no such data set.
+            ValueError: there is no such dataset.
         """
         if self.stats_manager_cfg is None:
             return {}
@@ -286,7 +286,7 @@ class DataModule(DataHooks, _Base):
 
 
 def _primitive(value: Any) -> Any:
-    """Returns a list or a dict in place of one of Hydra's."""
+    """Returns a list or a dict instead of one of Hydra's."""
     if isinstance(value, (DictConfig, ListConfig)):
         return OmegaConf.to_container(value, resolve=True)
     return value

@@ -116,7 +116,7 @@ def batch(
     """Converts a batch with edges to the inputs of SchNetPack's models.
 
     Args:
-        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         cutoff: of the model, in Å.
         properties: names of labels, or name in SchNetPack → field.
         offsets: property → energy of each element, removed in float64.
@@ -150,12 +150,12 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for SchNetPack.
 
-    Structures that lack one of the properties are left out, with a warning: SchNetPack's losses
+    Structures that lack one of the properties are dropped, with a warning: SchNetPack's losses
     know no missing labels. An epoch has every other structure once, shared by all ranks;
     ``state_dict`` resumes inside an epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         cutoff: of the model, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         properties: as for ``batch``.
@@ -179,24 +179,24 @@ def loader(
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     """Data module for ``AtomisticTask``, also as ``_target_`` in a config of SchNetPack.
 
-    Structures that lack a property are left out, with a warning. ``AddOffsets`` of the model finds
+    Structures that lack a property are dropped, with a warning. ``AddOffsets`` of the model finds
     mean and atomic references here; what it adds is removed from the batches in float64 first.
 
     Args:
-        train: a data set of molecules, or anything that ``apt.open`` takes.
+        train: a dataset of molecules, or anything that ``apt.open`` takes.
         val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
         test: likewise.
         predict: likewise.
         cutoff: of the model, in Å.
         batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch, in place of ``batch_size``.
+        max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
         properties: names of labels, or name in SchNetPack → field.
         remove_mean: properties whose mean of an atom is removed.
         atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
         dtype: of floating values.
         train_sampler_cls: an argument of ``spktrain``; None: samplers are those of this package.
         **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
-            ``resident`` as for Lightning's module, and options of data sets that are opened here.
+            ``resident`` as for Lightning's module, and options of datasets that are opened here.
 
     Raises:
         ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.

@@ -43,7 +43,7 @@ def batch(
     """Converts a batch with edges to that of SevenNet.
 
     Args:
-        molecules: a batch on the CPU, of a data set with ``neighbors=NeighborList(cutoff)``.
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         type_map: ``model.type_map``: atomic number → index.
         cutoff: ``model.cutoff``, in Å.
         **options: ``dtype``, ``energy``, ``forces``, ``stress``, ``shifts``, ``allow_unlabeled``,
@@ -85,7 +85,7 @@ def loader(
     ``state_dict`` resumes inside an epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         type_map: ``model.type_map``: atomic number → index.
         cutoff: ``model.cutoff``, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.

@@ -35,12 +35,12 @@ _RIDGE = 0.1  # penalty of the fit of reference energies, as in SevenNet
 
 
 class DatasetStatistics:
-    """Statistics of a data set under the names of ``SevenNetGraphDataset``, in float64.
+    """Statistics of a dataset under the names of ``SevenNetGraphDataset``, in float64.
 
     Labels that are NaN are skipped.
 
     Args:
-        batches: all batches of the data set, with the atomic number as ``x``.
+        batches: all batches of the dataset, with the atomic number as ``x``.
     """
 
     def __init__(self, batches: Iterable[Any]) -> None:
@@ -186,7 +186,7 @@ def replace_readers() -> None:
     def with_epochs(
         config: Any, trainer: Any, loaders: dict[str, Any], start_epoch: int = 1, **options: Any
     ) -> Any:
-        for loader in loaders.values():  # a continued run goes on with the orders of its epochs
+        for loader in loaders.values():  # a resumed run continues with the orders of its epochs
             loader.set_epoch(start_epoch)
         return original(config, trainer, loaders, start_epoch, **options)
 
@@ -213,7 +213,7 @@ def _refuse_old_mode(*_: Any, **__: Any) -> None:
 
 
 class _Part(NamedTuple):
-    """One data set of a config.
+    """One dataset of a config.
 
     Attributes:
         dataset: as opened.
@@ -255,7 +255,7 @@ def _datasets(
 
 
 def _open(config: dict[str, Any], key: str) -> _Part:
-    """Opens one data set of a config."""
+    """Opens one dataset of a config."""
     options = _layout_options(config)
     paths, weights = _files(config[key], key)
     dataset = open_dataset(paths[0] if len(paths) == 1 else paths, options.pop("key_map"))
@@ -280,7 +280,7 @@ def _layout_options(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(given: Any, key: str) -> tuple[list[str], dict[str, float]]:
-    """Returns the paths of a data set, and its weights."""
+    """Returns the paths of a dataset, and its weights."""
     paths, weights = [], []
     for entry in [given] if isinstance(given, (str, dict)) else given:
         weights.append(entry.get(keys.DATA_WEIGHT, {}) if isinstance(entry, dict) else {})
@@ -343,7 +343,7 @@ def _split(whole: _Part, ratio: float) -> dict[str, _Part]:
 def _loader(
     config: dict[str, Any], dataset: MoleculeDataset, is_train: bool = False
 ) -> Loader[Any]:
-    """Makes the loader of a data set, in which every rank has its share."""
+    """Makes the loader of a dataset, in which every rank has its share."""
     sampler = once_each(
         dataset,
         batch_size=config[keys.BATCH_SIZE],

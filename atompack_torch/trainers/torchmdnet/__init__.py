@@ -3,8 +3,8 @@
     data = DataModule("train.atp", "val.atp", batch_size=32)
     lightning.Trainer().fit(LNNP(hparams), datamodule=data)
 
-``python -m atompack_torch.trainers.torchmdnet ARGS`` is ``torchmd-train ARGS``, with one more data
-set: ``--dataset Atompack --dataset-root train.atp``.
+``python -m atompack_torch.trainers.torchmdnet ARGS`` is ``torchmd-train ARGS``, with one more
+dataset: ``--dataset Atompack --dataset-root train.atp``.
 
 Needs the package ``torchmd-net``.
 """
@@ -92,12 +92,12 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
-    Structures that lack a label are left out, with a warning: the losses know no missing ones. An
+    Structures that lack a label are dropped, with a warning: the losses know no missing ones. An
     epoch has every other structure once, shared by all ranks; ``state_dict`` resumes inside an
     epoch.
 
     Args:
-        data: a data set of molecules, or anything that ``apt.open`` takes.
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
         energy: as for ``batch``.
         forces: as for ``batch``.
@@ -124,10 +124,10 @@ def loader(
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     """Data module for ``LNNP``, with the attributes of TorchMD-Net's own.
 
-    Structures that lack a label are left out, with a warning.
+    Structures that lack a label are dropped, with a warning.
 
     Args:
-        train: a data set of molecules, or anything that ``apt.open`` takes.
+        train: a dataset of molecules, or anything that ``apt.open`` takes.
         val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
         test: likewise.
         predict: likewise.
@@ -141,7 +141,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             ``Atomref`` they stay.
         dtype: of floating values.
         **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
-            ``resident`` as for Lightning's module, and options of data sets that are opened here.
+            ``resident`` as for Lightning's module, and options of datasets that are opened here.
 
     Raises:
         ValueError: not exactly one of ``batch_size`` and ``max_atoms``.

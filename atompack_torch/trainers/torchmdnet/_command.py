@@ -1,4 +1,4 @@
-"""The command of TorchMD-Net with one more data set, whose batches are made natively."""
+"""The command of TorchMD-Net with one more dataset, whose batches are made natively."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 class Structures:
-    """Data set of the command.
+    """Dataset of the command.
 
     Args:
         root: anything that ``apt.open`` takes; option ``--dataset-root``.

@@ -12,7 +12,7 @@
 namespace atompack::atp {
 
 // create: the path must not exist; an empty file is created immediately. replace: the first commit publishes a new file
-// in place of the one that existed when the writer was opened, and of no other. append: continues an existing file or
+// instead of the one that existed when the writer was opened, and of no other. append: continues an existing file or
 // creates one.
 enum class OpenMode : uint8_t { create, replace, append };
 

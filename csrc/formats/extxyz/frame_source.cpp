@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMaxSampledFrames = 8;           // by which a file is found to be in memory
 constexpr std::string_view kNull = "_JSON null";  // the value None, which is missing
+constexpr uint64_t kAhead = 64 << 10;             // bytes read together, where all frames are read in order
 constexpr int64_t kParsingWork = 24;              // bytes that could be copied while one byte is parsed
 
 // Memory that a thread reuses from frame to frame.
@@ -121,10 +122,8 @@ Bytes FrameSource::decode(int64_t index, std::span<std::byte> scratch) const {
 Bytes FrameSource::parse(int64_t index, std::span<std::byte> scratch) const {
   thread_local FrameMemory memory;
   const uint64_t offset = entry(index).place;
-  const Bytes text = file_->bytes(offset, entry(index).bytes, []() -> io::RangeBuffer& {
-    thread_local io::RangeBuffer buffer;
-    return buffer;
-  });
+  thread_local io::RangeBuffer buffer;
+  const Bytes text = file_->bytes(offset, entry(index).bytes, buffer, remarks_ != nullptr ? kAhead : 0);
   LineReader lines(text, offset);
   const FrameHead* const head = memory.heads.next(lines);
   if (head == nullptr || static_cast<uint64_t>(head->n_atoms) != entry(index).n_atoms) {

@@ -111,7 +111,7 @@ int64_t steady_seconds() {
 
 // Empty if something else than a file has this name, or, without O_CREAT, nothing has it.
 UniqueFd open_file(const std::string& path, int flags) {
-  constexpr int kMode = 0600;  // data sets may be private
+  constexpr int kMode = 0600;  // datasets may be private
   UniqueFd fd(::open(path.c_str(), O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | flags, kMode));
   if (!fd) {
     const bool is_absent = errno == ENOENT && (flags & O_CREAT) == 0;

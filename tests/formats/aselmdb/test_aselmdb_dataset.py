@@ -1,4 +1,4 @@
-"""ASE databases in LMDB as a data set: batches equal those that ASE's rows give."""
+"""ASE databases in LMDB as a dataset: batches equal those that ASE's rows give."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from atompack_torch.conversion.sources import ase_db
 from atompack_torch.formats import records
 from atompack_torch.formats.conversion_report import Report
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*left out in:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*omitted in:UserWarning")
 
 
 def structures(n: int) -> list[tuple[ase.Atoms, dict[str, Any], dict[str, Any]]]:
@@ -148,7 +148,7 @@ def test_values_of_rows(database: Path) -> None:
 
 
 def test_what_is_left_out_is_told(database: Path) -> None:
-    with pytest.warns(UserWarning, match="constraints left out in 10 rows"):
+    with pytest.warns(UserWarning, match="constraints omitted in 10 rows"):
         dataset = apt.AseLmdbDataset(database)
     assert dataset.left_out == {"constraints": 10, "data/complex": 40, "data/nested": 40}
 

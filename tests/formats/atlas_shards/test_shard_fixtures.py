@@ -1,4 +1,4 @@
-"""Data sets written by torch_atlas_ds itself, with what is expected of each."""
+"""Datasets written by torch_atlas_ds itself, with what is expected of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pickled data set of shards does not read another one that took its place."""
+"""A pickled dataset of shards does not read another one that took its place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_pickle_of_a_data_set_that_was_replaced(tmp_path: Path) -> None:
     assert pickle.loads(pickled)[5]["i"] == 5
     shutil.rmtree(root)
     write(root, 100, 8)
-    with pytest.raises(OSError, match="another data set is here") as caught:
+    with pytest.raises(OSError, match="another dataset is here") as caught:
         pickle.loads(pickled)[5]
     assert caught.value.errno == errno.ESTALE
     assert apt.ShardDataset(root)[5]["i"] == 105

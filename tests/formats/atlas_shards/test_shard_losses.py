@@ -1,4 +1,4 @@
-"""Data sets of shards of which files are lost, and examples that only Python's pickle can write."""
+"""Datasets of shards of which files are lost, and examples that only Python's pickle can write."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_sizes_that_no_file_justifies(tmp_path: Path, what: str) -> None:
         if not is_refused:
             assert len(apt.ShardDataset(root, missing_shards="keep")) == 50 + claimed
             continue
-        match = f"at most {1 << 28} examples in lost shards, got {claimed} beside 50 others"
+        match = f"at most {1 << 28} examples in lost shards, got {claimed} next to 50 others"
         with pytest.raises(apt.CorruptFileError, match=match):
             apt.ShardDataset(root, missing_shards="keep")
 

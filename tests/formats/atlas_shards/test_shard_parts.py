@@ -1,4 +1,4 @@
-"""Parts of a data set of shards: subsets and splits of it, and the blocks of each rank."""
+"""Parts of a dataset of shards: subsets and splits of it, and the blocks of each rank."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_subset(root: Path, allow_pickle: bool) -> None:
     assert part.batch(range(5))["n"].tolist() == members
     assert part.subset([1, -1])[0]["n"] == 63
     assert repr(part).startswith("ShardDataset(5 examples in ")
-    with pytest.raises(IndexError, match="example 5 is out of range for a data set of 5"):
+    with pytest.raises(IndexError, match="example 5 is out of range for a dataset of 5"):
         part[5]
-    with pytest.raises(IndexError, match="example 64 is out of range for a data set of 64"):
+    with pytest.raises(IndexError, match="example 64 is out of range for a dataset of 64"):
         dataset.subset([_N])
     assert_same(pickle.loads(pickle.dumps(part))[1], dataset[63])
 

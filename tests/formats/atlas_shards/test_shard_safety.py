@@ -75,7 +75,7 @@ HIDDEN: dict[str, Callable[[], Any]] = {
 
 
 def one_block(root: Path, raw: bytes, *, compressed: bool) -> Path:
-    """A data set of one example in one block."""
+    """A dataset of one example in one block."""
     with apt.ShardWriter(root, 1, 1, strategy=1 if compressed else 0) as writer:
         writer.write(0)
     stored = zstandard.ZstdCompressor().compress(raw) if compressed else raw
@@ -154,7 +154,7 @@ else:
 
 
 def read_with(megabytes: int, root: Path) -> str:
-    """Reads all examples with so much memory beside that of the first one."""
+    """Reads all examples with so much memory next to that of the first one."""
     done = subprocess.run(
         [sys.executable, "-c", _READ, str(root), str(megabytes)],
         env=os.environ | {"PYTHONPATH": str(Path(apt.__file__).parents[2])},

@@ -1,4 +1,4 @@
-"""Data sets of shards that are written here: what is read in them, and what is refused."""
+"""Datasets of shards that are written here: what is read in them, and what is refused."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ def test_a_fork_cannot_write(scripts: ScriptServer, tmp_path: Path) -> None:
 
 
 def shard_bytes(root: Path, **options: Any) -> dict[str, bytes]:
-    """Content of the files of a small data set."""
+    """Content of the files of a small dataset."""
     with apt.ShardWriter(root, 10, 2, **options) as writer:
         for i in range(40):
             writer.write({"x": np.full(30, i)})

@@ -1,4 +1,4 @@
-"""Shards that are appended to a data set, or replace it, beside readers that have it open."""
+"""Shards that are appended to a dataset, or replace it, next to readers that have it open."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_open_readers_go_on(tmp_path: Path, method: str) -> None:
         assert len(dataset) == 90
         assert _total(dataset) == sum(range(90))
     _write(root, range(50), mode="w")
-    with pytest.raises(OSError, match="another data set"):
+    with pytest.raises(OSError, match="another dataset"):
         pickle.loads(pickled)[0]
 
 
@@ -206,7 +206,7 @@ def _append_again_and_again(root: str, told: Any) -> None:
 
 
 def test_reads_during_appends(tmp_path: Path) -> None:
-    """Whoever opens the folder meanwhile finds a whole data set."""
+    """Whoever opens the folder meanwhile finds a whole dataset."""
     root = tmp_path / "set"
     _write(root, range(50), shard_size=7)
     context = multiprocessing.get_context("fork")
@@ -224,7 +224,7 @@ def test_reads_during_appends(tmp_path: Path) -> None:
             ends.add(n)
             assert torch.equal(dataset.batch(range(n))["i"], torch.arange(n))
             reads += 1
-        assert len(ends) > 1, "the other process does not go on"
+        assert len(ends) > 1, "the other process does not continue"
     finally:
         process.kill()
         process.join(_TIMEOUT)

@@ -1,8 +1,8 @@
-"""Readers that open a store again and again beside a writer that flushes and compacts.
+"""Readers that open a store again and again next to a writer that flushes and compacts.
 
     python tests/formats/atlas_store/race.py --seconds 60 [--durable] [--readers 2] [--original]
 
-Prints the counts of all processes as JSON. ``mixed`` are reads that show two flushes at once;
+Prints the counts of all processes as JSON. ``mixed`` are reads that show two flushes immediately;
 ``refused`` are those that say that the store was written to meanwhile. ``original`` is a reader by
 atlas-python, which knows of no flush as a whole: its mixed reads and errors are counted alike.
 """

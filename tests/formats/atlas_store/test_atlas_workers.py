@@ -1,4 +1,4 @@
-"""AtlasDataset in DataLoader workers and in the Loader, as pickles, and beside writers."""
+"""AtlasDataset in DataLoader workers and in the Loader, as pickles, and next to writers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_native_loader(dataset: apt.AtlasDataset) -> None:
 
 
 def test_concat(dataset: apt.AtlasDataset) -> None:
-    """A batch that spans two data sets is collated by torch from single items."""
+    """A batch that spans two datasets is collated by torch from single items."""
     both: Any = ConcatDataset([dataset.subset([1, 2]), dataset.subset([4])])
     batches = list(DataLoader(both, batch_size=2))
     names = [name for batch in batches for name in batch["name"]]

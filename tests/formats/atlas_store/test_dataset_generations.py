@@ -1,4 +1,4 @@
-"""A data set shows one flush of its store until it is refreshed itself: names, length, values."""
+"""A dataset shows one flush of its store until it is refreshed itself: names, length, values."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_of_a_store_with_pending_changes(path: Path) -> None:
 
 
 def test_of_a_store_that_is_refreshed(path: Path) -> None:
-    """A refresh of the store is none of the data set."""
+    """A refresh of the store is none of the dataset."""
     store = apt.AtlasStore(path)
     dataset = apt.AtlasDataset(store, ["x", "y"])
     assert shown(dataset) == (NAMES, {1})

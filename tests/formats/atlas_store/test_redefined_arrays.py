@@ -1,4 +1,4 @@
-"""Arrays that are deleted and defined anew with another number of axes.
+"""Arrays that are deleted and defined again with another number of axes.
 
 atlas-python panics where a file holds chunks of both; a flush that makes such a file rewrites it.
 """
@@ -30,7 +30,7 @@ def numbers(shape: Shape, first: float) -> np.ndarray[tuple[int, ...], np.dtype[
 
 
 def redefine(store: apt.AtlasStore, shape: Shape, chunks: Shape, first: float) -> None:
-    """Deletes ``d/x`` and defines it anew, with values."""
+    """Deletes ``d/x`` and defines it again, with values."""
     store.delete_array("d", "x")
     store.define_array("d", "x", "float32", shape, chunk_shape=chunks)
     store.write("d", "x", numbers(shape, first))

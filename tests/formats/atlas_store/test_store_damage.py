@@ -80,7 +80,7 @@ def is_readable(path: Path) -> bool:
 
 @pytest.mark.parametrize("name", NOT_LISTED_FILES)
 def test_what_only_the_metadata_lists(rejects: Path, name: str) -> None:
-    """The original invents zeros, or a file; the arrays beside it can be read."""
+    """The original invents zeros, or a file; the arrays next to it can be read."""
     store = apt.AtlasStore(rejects / name)
     assert store.read("d", "v").tolist() == [10, 11, 12, 13]
     (dataset, array), *others = [

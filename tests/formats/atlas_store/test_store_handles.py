@@ -1,4 +1,4 @@
-"""Handles of stores: pickles, forks, threads, descriptors, and writers beside them."""
+"""Handles of stores: pickles, forks, threads, descriptors, and writers next to them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def zstd_frame(*parts: bytes | tuple[int, int]) -> bytes:
 
 
 def lz4_run(n: int) -> bytes:
-    """A block of ``n`` spaces: one literal, then a match that goes on and on."""
+    """A block of ``n`` spaces: one literal, then a match that continues and on."""
     extra = n - 1 - 5 - 4 - 15
     match = b"\x1f \x01\x00" + b"\xff" * (extra // 255) + bytes([extra % 255])
     return match + b"\x50     "

@@ -24,7 +24,7 @@ def test_no_reader_sees_two_flushes_at_once(durable: bool) -> None:
         happened = found["writer"]["flushes"] > 0 and found["original"]["reads"] > 0
         if happened and found["reader"]["reads"] > found["reader"]["refused"]:
             return
-    pytest.fail(f"no reader came to read beside the writer: {found}")
+    pytest.fail(f"no reader came to read next to the writer: {found}")
 
 
 def race(seconds: float, durable: bool) -> dict[str, dict[str, int]]:

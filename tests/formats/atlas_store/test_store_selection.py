@@ -50,7 +50,7 @@ def holds(value: Any, fill: Any, least: Any, most: Any) -> bool:
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_no_dataset_that_matches_is_left_out(folder: Path, name: str) -> None:
-    """And one whose extremes lie outside is left out, exactly when they do."""
+    """And one whose extremes lie outside is omitted, exactly when they do."""
     expected = AtlasFixture(folder, name)
     store = apt.AtlasStore(expected.path)
     for array in store.arrays:

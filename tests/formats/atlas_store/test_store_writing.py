@@ -78,7 +78,7 @@ def test_changed_by_turns(
     turns: list[str],
     codec: str,
 ) -> None:
-    """Whoever writes, and whoever compacts, both go on with what the other left."""
+    """Whoever writes, and whoever compacts, both continue with what the other left."""
     plan = Plan(np.random.default_rng(seed))
     path = tmp_path_factory.mktemp("turns") / "store"
     apply(path, plan.operations(15), "x", codec=codec)

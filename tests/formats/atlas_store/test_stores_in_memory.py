@@ -165,7 +165,7 @@ def test_array_files_made_in_memory(tmp_path: Path) -> None:
     data = files[0].to_bytes()
     files[1].compact()
     assert data == (tmp_path / "a.af").read_bytes()
-    files[0].write("a", values[:1] + 9, [0, 0])  # it goes on
+    files[0].write("a", values[:1] + 9, [0, 0])  # it continues
     assert files[0].to_bytes() != data
     with pytest.raises(apt.FieldError, match=r"<memory>\.af: no such array"):
         files[0].read("b")

@@ -119,7 +119,7 @@ def test_subset(path: Path, reference: ReferenceDataset, num_workers: int) -> No
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_concat_dataset(path: Path, reference: ReferenceDataset, num_workers: int) -> None:
-    """A batch may span both parts; each molecule keeps the number it has in its own data set."""
+    """A batch may span both parts; each molecule keeps the number it has in its own dataset."""
     dataset = apt.AtpDataset(path)
     both: Dataset[Any] = ConcatDataset([dataset, dataset.subset([1, 2])])
     loader = DataLoader(both, batch_size=21, num_workers=num_workers)

@@ -148,7 +148,7 @@ def test_opening_and_closing_leaks_nothing(path: Path, close: bool) -> None:
 
 
 def test_open_files_while_reading(path: Path) -> None:
-    """One data set holds at most one descriptor a file."""
+    """One dataset holds at most one descriptor a file."""
     before = descriptors()
     datasets = [apt.AtpDataset(path) for _ in range(20)]
     for dataset in datasets:

@@ -107,7 +107,7 @@ def test_parts_that_are_not_contiguous(path: Path) -> None:
 
 
 def outcome(data: Any, name: str) -> tuple[type, str] | None:
-    """Class and message of the error on reading all molecules; None if there is none."""
+    """Class and message of the error on reading all molecules; None if missing."""
     try:
         dataset = apt.AtpDataset(data)
         dataset[list(range(len(dataset)))]

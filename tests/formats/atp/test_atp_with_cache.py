@@ -56,7 +56,7 @@ def path(new_path: NewPath, expected: CacheFixture) -> Path:
 
 
 def assert_joined(batch: Any, expected: CacheFixture, entries: Sequence[int]) -> None:
-    """The file's own labels beside the rows of the cache."""
+    """The file's own labels next to the rows of the cache."""
     assert batch.index.tolist() == [*entries]
     expected.assert_rows(batch, entries, batch.ptr.numpy())
     for name in ("energy", "forces", "cell"):

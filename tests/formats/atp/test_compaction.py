@@ -100,7 +100,7 @@ def test_dead_space_goes(path: Path, codec: Any) -> None:
         for file in map(AtpFile.open, (path, copy))
         for e in file.entries
     ]
-    assert stored[:40] == stored[40:], "compressed anew"
+    assert stored[:40] == stored[40:], "compressed again"
     assert names(path) == ["a.atp", "b.atp"]
 
 
@@ -201,7 +201,7 @@ def test_order(path: Path, order: Any) -> None:
 @pytest.mark.parametrize(
     ("order", "error", "message"),
     [
-        ([5], IndexError, "molecule 5 is out of range for a data set of 5"),
+        ([5], IndexError, "molecule 5 is out of range for a dataset of 5"),
         ([0, -6], IndexError, "molecule -6 is out of range"),
         ([2**63], IndexError, "out of range"),
         ([2**64 - 1], IndexError, "out of range"),
@@ -358,7 +358,7 @@ def test_locks(path: Path) -> None:
         writer.write(molecule(3))
         with pytest.raises(apt.WriterLockedError):
             apt.compact(path, path)
-        apt.compact(path, copy)  # of the newest commit, while the writer goes on
+        apt.compact(path, copy)  # of the newest commit, while the writer continues
         writer.write(molecule(4))
     assert energies(copy) == [1, 2]
     assert energies(path) == [1, 2, 3, 4]

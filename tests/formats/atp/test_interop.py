@@ -173,7 +173,7 @@ CRASHES: dict[str, Callable[[bytes], bytes]] = {
 def test_appends_after_a_crash(
     atompack: AtompackProcess, new_path: NewPath, crash: str, who: str
 ) -> None:
-    """What the file opens at stays, what is appended follows; the original goes on from there."""
+    """What the file opens at stays, what is appended follows; the original continues from there."""
     recipe = strategies.Recipe("f8", {"energy": "f8", "forces": "f8"})
     plains = [*some_molecules(9, 3, recipe)]
     path = new_path()
@@ -230,7 +230,7 @@ def slots_of(content: bytes) -> tuple[bytes, bytes]:
 def test_appending_to_files_of_older_releases(
     fixtures: Path, atompack: AtompackProcess, new_path: NewPath, version: str, kind: str
 ) -> None:
-    """Their schema is missing, or has wrong slots: it is derived anew, or put right."""
+    """Their schema is missing, or has wrong slots: it is derived again, or put right."""
     path = new_path()
     shutil.copy(fixtures / f"legacy_{version}{kind}.atp", path)
     before = apt.AtpDataset(path)

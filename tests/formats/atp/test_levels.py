@@ -1,4 +1,4 @@
-"""Compression levels: writers take those of the codec's library and refuse others at once."""
+"""Compression levels: writers take those of the codec's library and refuse others immediately."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ def test_appending_without_a_codec(tmp_path: Path) -> None:
         apt.AtpWriter(tmp_path / "lz4.atp", mode="a", level=19)
     with apt.AtpWriter(tmp_path / "zstd.atp", mode="a", level=19) as writer:
         writer.write(molecule(1))
-    assert AtpFile.open(tmp_path / "zstd.atp").slot.level == 3, "it goes on with the file's"
+    assert AtpFile.open(tmp_path / "zstd.atp").slot.level == 3, "it continues with the file's"
 
 
 def test_the_level_of_a_header_is_not_ours_to_judge(tmp_path: Path) -> None:
-    """Another writer may have put any number there; compacting goes on with the nearest level."""
+    """Another writer may have put any number there; compacting continues with the nearest level."""
     path = tmp_path / "a.atp"
     atp(path, "zstd", 3)
     content = bytearray(path.read_bytes())

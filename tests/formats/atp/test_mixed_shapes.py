@@ -1,4 +1,4 @@
-"""One key with values of different rank: what one file can hold, and what a data set can."""
+"""One key with values of different rank: what one file can hold, and what a dataset can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening, committing, closing: modes, names, locks, processes, readers beside a writer."""
+"""Opening, committing, closing: modes, names, locks, processes, readers next to a writer."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ def test_building_a_cache(tmp_path: Path) -> None:
 AGAIN = "mode='a' appends to it, mode='w' replaces it"
 TAKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "atp": (apt.AtpWriter, AGAIN),
-    "store": (lambda path: apt.AtlasStore(path, "x"), "mode='a' goes on with it"),
-    "array file": (lambda path: apt.ArrayFile(path, "x"), "mode='a' goes on with it"),
+    "store": (lambda path: apt.AtlasStore(path, "x"), "mode='a' appends to it"),
+    "array file": (lambda path: apt.ArrayFile(path, "x"), "mode='a' appends to it"),
     "shards": (
         lambda path: apt.ShardWriter(path, 4, 2),
         r"mode='a' appends to it, mode='w' replaces it",

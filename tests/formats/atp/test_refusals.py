@@ -136,7 +136,7 @@ CLASHES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("form", ["one call", "two calls", "two commits", "reopened", "columns"])
 @pytest.mark.parametrize("name", sorted(CLASHES))
 def test_clash(new_path: NewPath, name: str, form: str) -> None:
-    """Names the file, both types, the molecule within the call and the key; the writer goes on."""
+    """Names the file, both types, the molecule in the call and the key; the writer continues."""
     first, second, message = CLASHES[name]
     if form not in ("one call", "columns"):
         message = message.replace("molecule 1", "molecule 0")

@@ -63,7 +63,7 @@ WARNINGS = {
 
 
 def faulty_molecules(path: Path) -> list[int | None]:
-    """What the original cannot read, by the values beside the file; [None]: the file itself."""
+    """What the original cannot read, by the values next to the file; [None]: the file itself."""
     expected = fixture_json.load(path)
     if not expected.opens or path.stem in REFUSED_AT_OPEN:
         return [None]
@@ -317,7 +317,7 @@ def reads(path: Path) -> bool:
 
 
 def has_statistics(path: Path) -> bool:
-    """Whether a pass over the data set comes to its end."""
+    """Whether a pass over the dataset comes to its end."""
     try:
         apt.AtpDataset(path).statistics()
     except apt.AtompackError:

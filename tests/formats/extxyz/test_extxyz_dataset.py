@@ -1,4 +1,4 @@
-"""Extended XYZ as a data set: the same batches as after a conversion, from the text itself."""
+"""Extended XYZ as a dataset: the same batches as after a conversion, from the text itself."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_key_map(tmp_path: Path) -> None:
 def test_strings_of_atoms_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x.xyz"
     path.write_text(frame(f"{PLAIN}:kind:S:1:q:R:1", "H 0 0 0 abc 1"))
-    with pytest.warns(UserWarning, match="column 'kind' left out: strings of atoms"):
+    with pytest.warns(UserWarning, match="column 'kind' omitted: strings of atoms"):
         got = apt.ExtxyzDataset(path)
     assert got[:]["q"].tolist() == [1.0]
     assert "kind" not in got.schema

@@ -40,7 +40,7 @@ cases = pytest.mark.parametrize(("features", "derivatives", "dtype", "species"),
 
 
 def built(new_path: NewPath, n: int = N, labels: bool = True, **options: Any) -> Any:
-    """A data set and its cache's path."""
+    """A dataset and its cache's path."""
     species = options.pop("species", MULTI)
     dataset = apt.AtpDataset(cache_molecules.write(new_path(), n, species, labels))
     path = new_path().with_suffix(".h5")
@@ -300,7 +300,7 @@ def check_members(compound: Any, members: dict[str, str]) -> None:
 
 
 def test_batches_of_a_built_cache(new_path: NewPath) -> None:
-    """By itself and beside the molecules, what compute() gives for the same batch."""
+    """By itself and next to the molecules, what compute() gives for the same batch."""
     dataset, path = built(new_path, force_derivatives=True)
     cache = apt.TorchCache(path)
     with_rows = [k for k in range(N) if k % 3 != 1]

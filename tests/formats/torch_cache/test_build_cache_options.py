@@ -1,4 +1,4 @@
-"""build_cache: options, refusals, other descriptors, and builds that are stopped and go on."""
+"""build_cache: options, refusals, other descriptors, and builds that are stopped and continue."""
 
 from __future__ import annotations
 
@@ -330,10 +330,10 @@ def test_rows_that_are_not_in_order(path: Path, target: Path) -> None:
 def test_data_sets_that_leave_molecules_out(path: Path, target: Path) -> None:
     """Their entries would not be those of the same number."""
     dropping = apt.AtpDataset(path, fields=["forces"], missing="drop")
-    with pytest.raises(apt.FieldError, match="the data set: expected a batch of"):
+    with pytest.raises(apt.FieldError, match="the dataset: expected a batch of"):
         apt.build_cache(dropping, descriptor(), target, progress=False)
     other = apt.AtpDataset(path, transform=lambda batch: batch.positions)
-    with pytest.raises(TypeError, match="the data set: expected a MoleculeBatch, got Tensor"):
+    with pytest.raises(TypeError, match="the dataset: expected a MoleculeBatch, got Tensor"):
         apt.build_cache(other, descriptor(), target, progress=False)
 
 

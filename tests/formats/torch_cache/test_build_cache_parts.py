@@ -119,7 +119,7 @@ def test_a_part_begun_after_all_were_joined(
         build(path, target, number, 3)
     made = target.read_bytes()
     target.unlink()
-    with monkeypatch.context() as slow:  # it looks before the others join, and goes on after that
+    with monkeypatch.context() as slow:  # it looks before the others join, and continues after that
         slow.setattr(building, "_join_if_complete", lambda *_: [0, 2])
         build(path, target, 1, 3)
     assert left(target) == [".made.h5.part1of3.journal.new", ".made.h5.part1of3.new"]
@@ -134,7 +134,7 @@ def test_a_part_begun_after_all_were_joined(
 def test_killed_at_any_moment(
     scripts: ScriptServer, path: Path, target: Path, whole: bytes, seed: int
 ) -> None:
-    """All parts at once, killed and started again, also while they are joined."""
+    """All parts immediately, killed and started again, also while they are joined."""
     rng = random.Random(seed)
     for _ in range(30):
         running = [scripts.start(BUILD, path, target, str(k), "3") for k in range(3)]

@@ -103,7 +103,7 @@ def test_molecules_are_views_of_a_batch(fixture: Fixtures, name: str) -> None:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_joined_batches_are_batches(fixture: Fixtures, name: str) -> None:
-    """Molecule by molecule, or two batches: the same as read at once."""
+    """Molecule by molecule, or two batches: the same as read immediately."""
     expected = fixture(name)
     dataset, n = dataset_of(expected), len(expected)
     everything = dataset.batch(range(n))

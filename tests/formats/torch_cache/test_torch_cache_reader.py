@@ -33,8 +33,8 @@ REFUSED = {
     "bad_sha256": (CorruptFileError, "torch_cache: .*compat_sha256.*got 0000"),
     "flag_without_section": (CorruptFileError, "torch_cache/features: expected a group, got none"),
     "missing_attr": (CorruptFileError, "torch_cache.*'storage_dtype'.*got none"),
-    "missing_meta": (CorruptFileError, "entries/meta: expected a data set, got none"),
-    "missing_structures": (CorruptFileError, "entries/structures: expected a data set, got none"),
+    "missing_meta": (CorruptFileError, "entries/meta: expected a dataset, got none"),
+    "missing_structures": (CorruptFileError, "entries/structures: expected a dataset, got none"),
     "truncated": (CorruptFileError, "expected an HDF5 file.*truncated file"),
 }
 
@@ -59,7 +59,7 @@ def changed(folder: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def rewrite(file: h5py.File, name: str, rows: list[Any], **options: Any) -> None:
-    """Takes the place of a data set of rows of variable length."""
+    """Takes the place of a dataset of rows of variable length."""
     kind = options.pop("dtype", None) or file[name].dtype.metadata["vlen"]
     del file[name]
     options |= {"chunks": (4,), "maxshape": (None,)}

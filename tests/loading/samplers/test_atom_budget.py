@@ -77,7 +77,7 @@ def test_steps_are_level_and_batches_full(n_ranks: int) -> None:
 
 
 def test_few_steps_are_level_too() -> None:
-    """The last step is dealt anew: half a batch for each rank rather than a whole one for some."""
+    """The last step is dealt again: half a batch for each rank rather than a whole one for some."""
     sizes = heavy_tailed(3000)
     ranks = all_ranks(8, sizes, 2048)
     steps = np.array([[sizes[batch].sum() for batch in batches] for batches in ranks])
@@ -127,7 +127,7 @@ def test_splitting_reaches_back_over_several_steps() -> None:
     steps = [[len(batches[step]) for batches in ranks] for step in range(4)]
     assert [sum(step) for step in steps] == [32, 32, 18, 16]
     assert sorted(chain.from_iterable(chain.from_iterable(ranks))) == list(range(98))
-    # A place between two steps that were cut anew lies inside of a batch.
+    # A place between two steps that were cut again lies inside of a batch.
     samplers = [AtomBudgetBatchSampler(np.ones(98), 2, num_replicas=16, rank=r) for r in range(16)]
     used = list(chain.from_iterable(chain.from_iterable(list(islice(s, 3)) for s in samplers)))
     states = [sampler.state_dict() for sampler in samplers]

@@ -127,7 +127,7 @@ def test_workers_share_but_the_last_blocks() -> None:
     assert sorted(order) == list(range(1001))
     read = blocks_by_worker(order, 7, 10, 4)
     assert sum(map(len, read)) <= 143 + 4 * 3  # 1001 molecules are 143 blocks
-    # Where a pass goes on at another batch, other workers get what belongs together.
+    # Where a pass continues at another batch, other workers get what belongs together.
     state = sampler.state_dict(consumed=470)
     sampler.load_state_dict(state)
     rest = list(sampler)

@@ -22,7 +22,7 @@ def test_what_it_takes() -> None:
         assert list(DistributedMoleculeSampler(source)) == expected
     assert all(type(number) is int for number in expected)
     for wrong in (None, 1.5, True):
-        with pytest.raises(TypeError, match="expected a count, numbers of atoms, or a data set"):
+        with pytest.raises(TypeError, match="expected a count, numbers of atoms, or a dataset"):
             DistributedMoleculeSampler(wrong)
     with pytest.raises(ValueError, match="expected a count of at least 0, got -1"):
         DistributedMoleculeSampler(-1)

@@ -127,7 +127,7 @@ Make = Callable[..., Any]
 @every_sampler
 @pytest.mark.parametrize("n_ranks", [2, 3])
 def test_a_wrapper_gets_everything(make: Make, n_ranks: int, accelerate: Any) -> None:
-    """Once in each epoch over all ranks, by a loader as accelerate makes it anew."""
+    """Once in each epoch over all ranks, by a loader as accelerate makes it again."""
     epochs = []
     for epoch in range(2):
         seen: list[int] = []
@@ -203,7 +203,7 @@ def test_dispatching_is_refused(make: Make, accelerate: Any) -> None:
 
 
 def test_states_of_wrapped_passes(accelerate: Any) -> None:
-    """What all ranks have used, wherever the wrapper stopped; goes on without it too."""
+    """What all ranks have used, wherever the wrapper stopped; continues without it too."""
     sampler = budget()
     shard = iter(accelerate.BatchSamplerShard(sampler, 2, 1))
     used = [next(shard) for _ in range(5)]

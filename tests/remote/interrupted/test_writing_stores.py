@@ -122,7 +122,7 @@ def test_an_exception_uploads_nothing(objects: ObjectServer, tmp_path: Path) -> 
 def test_an_empty_store(objects: ObjectServer, tmp_path: Path) -> None:
     opened(objects, "x").close()
     assert seen(objects, tmp_path) == {}
-    with pytest.raises(FileExistsError, match="goes on with it"):
+    with pytest.raises(FileExistsError, match="continues with it"):
         opened(objects, "x")
     assert not list(tmp_path.glob("atompack-*"))
 
@@ -301,7 +301,7 @@ def test_a_writer_that_stops_anywhere_is_followed_by_another(
             put(other, "z", "t", 99)
         expected = {**found, "z": {"t": [99] * 3}}
         assert seen(objects, tmp_path) == expected
-        if k < n - 1:  # the first writer goes on, too late
+        if k < n - 1:  # the first writer continues, too late
             with pytest.raises(OSError, match="another writer has replaced"):
                 store.flush()
         else:

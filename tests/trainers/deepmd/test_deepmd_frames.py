@@ -1,4 +1,4 @@
-"""Frame batches for DeePMD-kit, beside those that it reads from converted systems itself."""
+"""Frame batches for DeePMD-kit, next to those that it reads from converted systems itself."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def systems(path: Path) -> Path:
 
 
 def both(path: Path, systems: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Our batches beside the same frames, read and collated by DeePMD-kit."""
+    """Our batches next to the same frames, read and collated by DeePMD-kit."""
     frames = stock_frames(systems)
     for batch in deepmd.loader(path, 4, TYPE_MAP, shuffle=False):
         energies = batch["energy"][:, 0].tolist()

@@ -1,4 +1,4 @@
-"""Data sets, tasks and a small model of fairchem, for its own loader and for ours."""
+"""Datasets, tasks and a small model of fairchem, for its own loader and for ours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_aselmdb(path: Path, structures: Iterable[ase.Atoms], **data: Sequence[
 
 
 def source(name: str, path: Path, kind: str = OURS, **options: Any) -> dict[str, Any]:
-    """Configuration of one data set, whose labels have the name as a prefix."""
+    """Configuration of one dataset, whose labels have the name as a prefix."""
     graph = {"r_edges": True, "radius": CUTOFF, "max_neigh": 300, "target_dtype": "float32"}
     graph |= {"r_data_keys": ["charge", "spin"], **options.pop("a2g_args", {})}
     if kind != OURS:
@@ -61,7 +61,7 @@ def source(name: str, path: Path, kind: str = OURS, **options: Any) -> dict[str,
 
 
 def concatenated(sources: Mapping[str, Mapping[str, Any]], **ratios: float) -> Any:
-    """Data set of fairchem over configured ones, each once unless ``ratios`` say otherwise."""
+    """Dataset of fairchem over configured ones, each once unless ``ratios`` say otherwise."""
     config = OmegaConf.create(flags={"allow_objects": True})
     for name, options in sources.items():
         config[name] = options
@@ -70,7 +70,7 @@ def concatenated(sources: Mapping[str, Mapping[str, Any]], **ratios: float) -> A
 
 
 def tasks(labels: Mapping[str, Sequence[str]], dtype: str = "float32") -> list[Task]:
-    """Tasks of each data set: its name → its labels."""
+    """Tasks of each dataset: its name → its labels."""
     losses = {"energy": PerAtomMAELoss, "forces": L2NormLoss, "stress": MAELoss}
     shapes = {"energy": [1], "forces": [3], "stress": [1, 9]}
     return [

@@ -1,4 +1,4 @@
-"""Batches of fairchem's own data sets and collater, and ours of the same structures."""
+"""Batches of fairchem's own datasets and collater, and ours of the same structures."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def made_for(name: str) -> list[ase.Atoms]:
 
 
 def written(folder: Path, name: str) -> Path:
-    """Writes a data set as fairchem reads it."""
+    """Writes a dataset as fairchem reads it."""
     rows = {"sid": [f"{name}{n}" for n in range(COUNT)], "charge": [n % 3 for n in range(COUNT)]}
     path = folder / f"{name}{len(list(folder.iterdir()))}.aselmdb"
     return cases.write_aselmdb(path, made_for(name), **rows, spin=[1] * COUNT)
 
 
 def sources(folder: Path, kind: str, dtype: str = "float32", **options: Any) -> dict[str, Any]:
-    """Two data sets: crystals, and molecules in boxes without stress."""
+    """Two datasets: crystals, and molecules in boxes without stress."""
     files = {name: written(folder, name) for name in NAMES}  # LMDB opens a file only once
     a, b = ({"target_dtype": dtype, **options, **more} for more in ({}, BOX))
     names = {label: f"b_{label}" for label in LABELS["b"]}
@@ -307,7 +307,7 @@ def test_labels_of_tasks_without_data_are_infinite(tmp_path: Path) -> None:
     assert data.a_stress.shape == (len(data), 9)
     assert all(bool((data[f"a_{label}"] == math.inf).all()) for label in cases.LABELS)
     assert "b_stress" not in data
-    with pytest.raises(ValueError, match="data set 'b' has no label 'b_energy'"):
+    with pytest.raises(ValueError, match="dataset 'b' has no label 'b_energy'"):
         fairchem.loader(path, 4, task="b", tasks=tasks)
 
 
@@ -329,5 +329,5 @@ def test_unknown_options_are_errors(tmp_path: Path, options: Any, message: str) 
 
 def test_data_sets_of_fairchem_are_an_error(tmp_path: Path) -> None:
     stock = cases.concatenated(sources(tmp_path, "ase_db"))
-    with pytest.raises(TypeError, match=r"trainers\.fairchem\.Dataset in all data sets"):
+    with pytest.raises(TypeError, match=r"trainers\.fairchem\.Dataset in all datasets"):
         fairchem.Loader(stock, cases.sampler)

@@ -1,4 +1,4 @@
-"""Loaders that are handed to every framework, and the data set that they read."""
+"""Loaders that are handed to every framework, and the dataset that they read."""
 
 from __future__ import annotations
 

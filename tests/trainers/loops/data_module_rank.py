@@ -118,7 +118,7 @@ class Runs:
         self.note(f"{name}, predictions", [trainer.predict(model, datamodule=data)])
 
     def resume(self, name: str, checkpoint: Path, **options: Any) -> None:
-        """Goes on from a checkpoint with the rest of the epoch, and the next one."""
+        """continues from a checkpoint with the rest of the epoch, and the next one."""
         model = Model()
         self.trainer().fit(
             model,

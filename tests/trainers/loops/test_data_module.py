@@ -186,7 +186,7 @@ def test_a_mixture_is_not_loaded_whole(path: Path) -> None:
     dataset = apt.AtpDataset(path)
     data = DataModule(apt.MixtureDataset([dataset, dataset]), batch_size=4, resident=True)
     data.setup("fit")
-    with pytest.raises(TypeError, match="MixtureDataset of resident data sets"):
+    with pytest.raises(TypeError, match="MixtureDataset of resident datasets"):
         data.train_dataloader()
 
 

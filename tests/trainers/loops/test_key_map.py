@@ -18,8 +18,8 @@ from atompack_torch.trainers.lightning import DataModule
 KINDS = {
     ".xyz": lambda path: path,
     ".atp": lambda path: path,
-    "xyz data set": apt.open,
-    "atp data set": apt.open,
+    "xyz dataset": apt.open,
+    "atp dataset": apt.open,
     "atp subset": lambda path: apt.open(path).subset([0, 1, 2, 3]),
     "atp mixture": lambda path: apt.MixtureDataset([apt.open(path)]),
 }

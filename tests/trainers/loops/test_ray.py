@@ -34,7 +34,7 @@ def test_every_molecule_once(found: dict[str, Ranks], name: str) -> None:
 
 
 def test_a_failure_inside_an_epoch(found: dict[str, Ranks]) -> None:
-    """Ray starts the workers again, which go on from the checkpoint that they reported."""
+    """Ray starts the workers again, which continue from the checkpoint that they reported."""
     name = "loader_budget, failed"
     assert_complete(found[name])
     whole = [rank["epochs"] for rank in found["loader_budget, alone"]]

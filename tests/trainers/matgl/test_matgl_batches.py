@@ -1,4 +1,4 @@
-"""Batches for MatGL beside those of its own converters and collate functions."""
+"""Batches for MatGL next to those of its own converters and collate functions."""
 
 from __future__ import annotations
 

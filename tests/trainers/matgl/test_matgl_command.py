@@ -1,4 +1,4 @@
-"""The command of MatGL on data sets of this package."""
+"""The command of MatGL on datasets of this package."""
 
 from __future__ import annotations
 

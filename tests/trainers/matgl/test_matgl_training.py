@@ -1,4 +1,4 @@
-"""Training by Lightning and MatGL's module with these batches, beside its own."""
+"""Training by Lightning and MatGL's module with these batches, next to its own."""
 
 from __future__ import annotations
 

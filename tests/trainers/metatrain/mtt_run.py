@@ -33,7 +33,7 @@ last: list[float] = []
 
 
 class NotingDataset(MemmapDataset):
-    """Data set that notes which structures of the folder ``train`` are read."""
+    """Dataset that notes which structures of the folder ``train`` are read."""
 
     def __init__(self, path: str, *args: Any, **options: Any) -> None:
         super().__init__(path, *args, **options)

@@ -105,7 +105,7 @@ def test_two_ranks(tmp_path: Path) -> None:
 
 
 def test_it_restarts(tmp_path: Path) -> None:
-    """A checkpoint goes on with the epochs that are left."""
+    """A checkpoint continues with the epochs that are left."""
     folders(tmp_path)
     first = train(tmp_path, options_file(tmp_path, "architecture.training.num_epochs=4"))
     rest = train(tmp_path, EXAMPLE, "--restart", "auto")

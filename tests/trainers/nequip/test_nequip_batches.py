@@ -209,7 +209,7 @@ def test_transforms(tmp_path: Path) -> None:
 
 
 def test_with_workers(tmp_path: Path) -> None:
-    """The data set of the loader in torch's DataLoader, and across processes."""
+    """The dataset of the loader in torch's DataLoader, and across processes."""
     loader = ours(write_atp(tmp_path / "a.atp", structures(N)))
     dataset = pickle.loads(pickle.dumps(loader.dataset))
     first = AtomicDataDict.batched_from_list

@@ -1,4 +1,4 @@
-"""Training by ``nequip-train`` with these batches, beside its own data module."""
+"""Training by ``nequip-train`` with these batches, next to its own data module."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_missing_labels_do_not_count(tmp_path: Path, kind: str) -> None:
 
 
 def test_labels_that_a_loss_needs(tmp_path: Path) -> None:
-    """Errors in place of NaN as loss."""
+    """Errors instead of NaN as loss."""
     write_data(tmp_path, without=("forces",))
     data = our_data(train="train.atp", val="val.atp", batch_size=8, shuffle=False)
     printed = train(tmp_path, config(data), check=False)

@@ -53,7 +53,7 @@ def test_same_pairs_as_the_native_search(kind: str, options: Any, dtype: torch.d
 
 
 def test_more_neighbors_than_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is repeated once; the next one with that cutoff has room at once."""
+    """The search is repeated once; the next one with that cutoff has room immediately."""
     monkeypatch.setattr(own_neighbors, "_capacity_of", {})
     search, capacities = neighbors.neighbor_list, []
 

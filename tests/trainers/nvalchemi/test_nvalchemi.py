@@ -245,7 +245,7 @@ def test_references_and_properties(tmp_path: Path) -> None:
 
 
 def test_fields_that_are_left_out(tmp_path: Path) -> None:
-    """By options of the data set; those that its transform makes are there."""
+    """By options of the dataset; those that its transform makes are there."""
 
     def add_spin(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
         batch.spin = 2.0 * batch.energy

@@ -20,7 +20,7 @@ assert trainer
 
 
 def stock_data(path: Path, made: Sequence[ase.Atoms]) -> Any:
-    """Structures as SchNetPack's own data set, with its neighbor lists."""
+    """Structures as SchNetPack's own dataset, with its neighbor lists."""
     data = spk.data.ASEAtomsData.create(
         str(path), distance_unit="Ang", property_unit_dict={"energy": "eV", "forces": "eV/Ang"}
     )

@@ -65,7 +65,7 @@ def losses_of_validation(run: Path) -> list[float]:
 
 
 def test_the_command_with_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It trains, tests and writes its best model, and goes on from its last checkpoint."""
+    """It trains, tests and writes its best model, and continues from its last checkpoint."""
     shutil.copytree(ROOT / "examples/trainers/schnetpack/experiment", tmp_path / "experiment")
     for seed, (name, count) in enumerate({"train": 30, "val": 8, "test": 8}.items()):
         made = structures(count, seed=seed, without=("forces",))

@@ -1,4 +1,4 @@
-"""Batches for SevenNet beside those of its own converter."""
+"""Batches for SevenNet next to those of its own converter."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_free_energy_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_free_energy_that_is_left_out(tmp_path: Path) -> None:
-    """By an option of the data set; one that its transform makes comes first."""
+    """By an option of the dataset; one that its transform makes comes first."""
     made = structures(4)
     for number, atoms in enumerate(made):
         atoms.calc.results["free_energy"] = -100.0 - number

@@ -1,4 +1,4 @@
-"""The command of SevenNet on data sets of this package."""
+"""The command of SevenNet on datasets of this package."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_labels_of_other_names(folder: Path, tmp_path: Path, names: dict[str, An
 
 
 def test_the_same_statistics(folder: Path, tmp_path: Path) -> None:
-    """Also with atoms without neighbors, which SevenNet leaves out of the mean."""
+    """Also with atoms without neighbors, which SevenNet omits of the mean."""
     made = structures(N)
     made[1].positions[0] += 50
     made[1].calc.atoms.positions[0] += 50  # the labels stay valid

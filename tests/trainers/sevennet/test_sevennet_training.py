@@ -1,4 +1,4 @@
-"""Training by SevenNet's Trainer with these batches, beside its own."""
+"""Training by SevenNet's Trainer with these batches, next to its own."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_the_command_on_two_ranks(tmp_path: Path) -> None:
 
 
 class Graphs(torch.utils.data.Dataset[Data]):
-    """Structures as TorchMD-Net's own data sets give them."""
+    """Structures as TorchMD-Net's own datasets give them."""
 
     def __init__(self, made: list[ase.Atoms]) -> None:
         self._made = made

@@ -391,7 +391,7 @@ void Dataset::check_claim(uint64_t n_rows) const {
 }
 
 std::vector<std::byte> Dataset::read(std::span<const ByteRange> ranges, RowRange rows) const {
-  if (rows.first > n_rows_ || rows.count > n_rows_ - rows.first) throw InternalError("rows that the data set lacks");
+  if (rows.first > n_rows_ || rows.count > n_rows_ - rows.first) throw InternalError("rows that the dataset lacks");
   check_claim(rows.count);
   const size_t stride = total_length(ranges);
   std::vector<std::byte> out(checked_mul(rows.count, stride, name_));

@@ -130,7 +130,7 @@ Message shared_datatype(const Hdf5File& file, MetadataCursor reference) {
 
 namespace {
 
-std::string_view name_of(NodeKind kind) { return kind == NodeKind::group ? "a group" : "a data set"; }
+std::string_view name_of(NodeKind kind) { return kind == NodeKind::group ? "a group" : "a dataset"; }
 
 // Finds one link of a group, which lie in its header, in a symbol table, or in a heap.
 class LinkSearch {
