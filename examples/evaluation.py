@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from potential import Potential
 from torch import Tensor
 
-from atompack_torch import MoleculeBatch, Statistics
+from atompack_torch import MoleculeBatch
+from atompack_torch.datasets.statistics import Statistics
 
 
 @dataclass

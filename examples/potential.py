@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from atompack_torch import MoleculeBatch, Statistics
+from atompack_torch import MoleculeBatch
+from atompack_torch.datasets.statistics import Statistics
 
 
 class Potential(nn.Module):

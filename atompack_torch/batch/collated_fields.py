@@ -10,7 +10,7 @@ from torch import Tensor
 
 from atompack_torch.batch import storage
 from atompack_torch.batch.field_setting import check_name, check_value, field_id
-from atompack_torch.batch.storage import Structure, Value
+from atompack_torch.batch.storage import Entry, Structure, Value
 from atompack_torch.errors import FieldError, UnknownFieldError
 from atompack_torch.fields import (
     ALIASES,
@@ -33,7 +33,7 @@ from atompack_torch.options import check_choice
 
 _MAX_SHOWN = 20
 
-Entry = TypeVar("Entry", covariant=True)
+FieldValue = TypeVar("FieldValue", covariant=True)
 Default = TypeVar("Default")
 
 
@@ -58,15 +58,15 @@ def unknown_field(name: str, where: str, known: Collection[str]) -> UnknownField
     return UnknownFieldError(f"no field {name!r} in this {where}{hint}; it has {shown}")
 
 
-class FieldMapping(Generic[Entry]):
+class FieldMapping(Generic[FieldValue]):
     """Base of classes that hold fields by name; subclasses define ``keys()`` and ``[name]``."""
 
     __slots__ = ()
 
     @overload
-    def get(self, name: str) -> Entry | None: ...
+    def get(self, name: str) -> FieldValue | None: ...
     @overload
-    def get(self, name: str, default: Default) -> Entry | Default: ...
+    def get(self, name: str, default: Default) -> FieldValue | Default: ...
     def get(self, name: str, default: object = None) -> object:
         """Returns a field, or ``default`` if there is no such field or it is absent.
 
@@ -83,7 +83,7 @@ class FieldMapping(Generic[Entry]):
             return default
         return default if value is None else value
 
-    def items(self) -> list[tuple[str, Entry]]:
+    def items(self) -> list[tuple[str, FieldValue]]:
         """Returns (name, value) of all fields.
 
         Returns:
@@ -91,7 +91,7 @@ class FieldMapping(Generic[Entry]):
         """
         return [(name, self[name]) for name in self.keys()]  # type: ignore[attr-defined, index]
 
-    def values(self) -> list[Entry]:
+    def values(self) -> list[FieldValue]:
         """Returns the values of all fields.
 
         Returns:
@@ -299,10 +299,10 @@ class CollatedFields(FieldMapping[Value]):
             return self._first_rows("edge_index")[:-1]
         return self.ptr[:-1] if name in ATOM_INDICES else None
 
-    def __setattr__(self, name: str, value: Tensor | Sequence[storage.Entry]) -> None:
+    def __setattr__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
         self[name] = value
 
-    def __setitem__(self, name: str, value: Tensor | Sequence[storage.Entry]) -> None:
+    def __setitem__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
         """Sets a field; the level of a new one follows from its first dimension.
 
         Args:
@@ -326,7 +326,7 @@ class CollatedFields(FieldMapping[Value]):
             raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
-    def set_field(self, name: str, value: Tensor | Sequence[storage.Entry], level: Level) -> None:
+    def set_field(self, name: str, value: Tensor | Sequence[Entry], level: Level) -> None:
         """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
 
         Args:

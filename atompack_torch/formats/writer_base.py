@@ -86,8 +86,13 @@ class StagedWriter(WriterBase):
             self._staged = None
 
     def discard(self) -> None:
-        """Discards everything that was not committed; of a URL nothing is uploaded."""
-        self._native.discard()
+        """Discards what was not committed; of a URL nothing is uploaded.
+
+        An output that this writer created and never committed to is removed. Further calls do
+        nothing.
+        """
+        if self._native.is_open:
+            self._native.discard()
         if self._staged is not None:
             self._staged.discard()
             self._staged = None

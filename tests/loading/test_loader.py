@@ -461,7 +461,7 @@ def test_forks_while_threads_run(dataset: apt.AtpDataset) -> None:
                 try:
                     next(batches)
                 except RuntimeError as error:
-                    status = 0 if "this is a fork" in str(error) and len(fresh) == 3 else 2
+                    status = 0 if "do not survive fork()" in str(error) and len(fresh) == 3 else 2
             finally:
                 os._exit(status)
         deadline = time.monotonic() + 200

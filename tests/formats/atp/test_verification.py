@@ -165,7 +165,7 @@ def test_all_faults_in_order(new_path: NewPath) -> None:
 class InSteps:
     """What a native pass over a large file would find, two molecules at a time."""
 
-    def __init__(self, source: object, n_threads: int, selection: object) -> None:
+    def __init__(self, source: object, n_threads: int) -> None:
         self.done = 0
 
     def __len__(self) -> int:

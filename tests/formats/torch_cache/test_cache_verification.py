@@ -1,4 +1,4 @@
-"""apt.verify_cache: what the original wrote is right, and what is wrong in it is found."""
+"""verify_cache: what the original wrote is right, and what is wrong in it is found."""
 
 from __future__ import annotations
 
