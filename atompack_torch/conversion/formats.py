@@ -27,7 +27,7 @@ from atompack_torch.formats.converter import (
     readable,
 )
 from atompack_torch.formats.extxyz.dataset import extxyz_files
-from atompack_torch.formats.extxyz.text_files import STDIN, is_pipe
+from atompack_torch.formats.paths import STDIN, is_pipe
 from atompack_torch.formats.records import BLOCK_STRUCTURES
 from atompack_torch.options import is_url
 

@@ -20,7 +20,7 @@ from atompack_torch.errors import CorruptFileError
 from atompack_torch.formats import Format
 from atompack_torch.formats.conversion_report import OnError, Report, pass_on
 from atompack_torch.formats.converter import Source, TargetOptions
-from atompack_torch.formats.extxyz.text_files import STDIN
+from atompack_torch.formats.paths import STDIN
 from atompack_torch.formats.spans import Block, Span
 from atompack_torch.options import ChangeOptions, bytes_at
 from atompack_torch.progress import Progress

@@ -40,7 +40,7 @@ from atompack_torch.formats.converter import (
     TargetOptions,
     TargetTraits,
 )
-from atompack_torch.formats.extxyz.text_files import STDIN
+from atompack_torch.formats.paths import STDIN
 from atompack_torch.options import (
     ChangeOptions,
     check_level,

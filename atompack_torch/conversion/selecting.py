@@ -33,7 +33,7 @@ from atompack_torch.fields import (
 )
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
-from atompack_torch.formats.extxyz.text_files import STDIN, is_pipe
+from atompack_torch.formats.paths import STDIN, is_pipe
 from atompack_torch.formats.records import is_per_atom, select
 from atompack_torch.options import is_url
 from atompack_torch.progress import Progress

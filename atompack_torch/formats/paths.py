@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from atompack_torch.remote.memory import MemoryFiles
 
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
+
+STDIN = "-"  # the path of standard input and output
 
 
 class Place:
@@ -114,6 +117,34 @@ def listed(path: Paths) -> list[str]:
         if not isinstance(one, str):
             raise TypeError(f"path: expected a list of paths, got {type(one).__name__} in it")
     return paths
+
+
+def is_pipe(path: str | os.PathLike[str]) -> bool:
+    """True if a path is standard input or a FIFO; does not open it.
+
+    Args:
+        path: the path.
+
+    Returns:
+        True for standard input and FIFOs.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnsupportedFormatError: a socket or a device.
+    """
+    if os.fspath(path) == STDIN:
+        return True
+    found = Path(path).stat()
+    mode = found.st_mode
+    if stat.S_ISFIFO(mode):
+        return True
+    if found.st_size == 0 and found.st_dev == Path("/proc").stat().st_dev:
+        # stat reports a regular file, but reading /proc/kmsg blocks forever.
+        raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got one of /proc")
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got {kind}")
+    return False
 
 
 def located(

@@ -20,7 +20,8 @@ from atompack_torch.formats.converter import Source, SourceOptions, TargetOption
 from atompack_torch.formats.extxyz.frames import Frames
 from atompack_torch.formats.extxyz.keys import Report
 from atompack_torch.formats.extxyz.text import text_of
-from atompack_torch.formats.extxyz.text_files import STDIN, Text
+from atompack_torch.formats.extxyz.text_files import Text
+from atompack_torch.formats.paths import STDIN
 from atompack_torch.formats.writer_base import WriterBase
 from atompack_torch.publishing import hidden_part, naming_errors, publish
 

@@ -10,16 +10,15 @@ import bz2
 import gzip
 import lzma
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
+from atompack_torch.formats.paths import STDIN, is_pipe
 from atompack_torch.formats.recognition import format_of_bytes
 
-STDIN = "-"
 _PIECE_BYTES = 1 << 20
 _HEAD_BYTES = 4096
 # Unpacked bytes that a compressed input may have: this many, or as many times those that were read.
@@ -119,34 +118,6 @@ def plain_pieces(path: str, max_bytes: int | None = None) -> Iterator[tuple[byte
                 _check_is_text(path, piece)
                 is_first = False
             yield piece, source.n_bytes
-
-
-def is_pipe(path: str | os.PathLike[str]) -> bool:
-    """True if a path is standard input or a FIFO; does not open it.
-
-    Args:
-        path: the path.
-
-    Returns:
-        True for standard input and FIFOs.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UnsupportedFormatError: a socket or a device.
-    """
-    if os.fspath(path) == STDIN:
-        return True
-    found = Path(path).stat()
-    mode = found.st_mode
-    if stat.S_ISFIFO(mode):
-        return True
-    if found.st_size == 0 and found.st_dev == Path("/proc").stat().st_dev:
-        # stat reports a regular file, but reading /proc/kmsg blocks forever.
-        raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got one of /proc")
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise UnsupportedFormatError(f"{os.fspath(path)}: expected a file, got {kind}")
-    return False
 
 
 def _opened_pipe(path: str | os.PathLike[str]) -> IO[bytes]:
