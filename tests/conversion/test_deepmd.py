@@ -88,7 +88,7 @@ def test_systems_in_folders_are_read_by_name(tmp_path: Path) -> None:
     assert batch.mask("energy").tolist() == [False] * 2 + [True] * 4
     for name in ("cell", "pbc", "stress"):
         assert batch.mask(name).tolist() == [True] * 4 + [False] * 2, name
-    assert "'box' left out" in str(report)
+    assert "'box' omitted" in str(report)
     assert "a virial needs a cell with a volume" in str(report)
     assert np.array_equal(dataset[4].positions.numpy(), arrays["c"]["coord"][0].reshape(3, 3))
 

@@ -221,7 +221,7 @@ def test_store(tmp_path: Path, cut_while: Cut, run: str) -> None:
         "cached.statistics()",
         *(
             pytest.param(run, marks=pytest.mark.exhaustive)
-            for run in ("next to.statistics()", "verify()")
+            for run in ("beside.statistics()", "verify()")
         ),
     ],
 )
@@ -246,11 +246,11 @@ def test_cache(tmp_path: Path, cut_while: Cut, run: str) -> None:
             if faults:
                 raise apt.CorruptFileError(faults[0].message)
         def begin():
-            global cached, next to, examiner
+            global cached, beside, examiner
             cache = apt.TorchCache(path)._without_mapping()  # opened before the file is cut
             examiner = _Examiner(cache, None)
             cached = apt.TorchCacheDataset(cache)
-            next to = apt.AtpDataset({str(tmp_path / "a.atp")!r}, features=cache)
+            beside = apt.AtpDataset({str(tmp_path / "a.atp")!r}, features=cache)
         def run():
             {run}
     """

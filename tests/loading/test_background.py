@@ -251,7 +251,7 @@ def test_a_fork_does_not_wait_for_the_thread_of_its_parent(dataset: apt.AtpDatas
             try:
                 next(batches)
             except RuntimeError as error:
-                status = 0 if "iterate" in str(error) and len(fresh) == 2 else 2
+                status = 0 if "start a new pass" in str(error) and len(fresh) == 2 else 2
             del batches
         finally:
             os._exit(status)

@@ -146,7 +146,7 @@ def test_samplers_refuse_what_does_not_count_molecules(dataset: apt.AtpDataset) 
     for sampler in (apt.DistributedMoleculeSampler, apt.BlockShuffleSampler):
         options = {} if sampler is apt.DistributedMoleculeSampler else {"block": 5, "window": 2}
         for wrong in ("a.atp", b"a", {1: 2}, {1, 2}):
-            with pytest.raises(TypeError, match="expected a count, numbers of atoms, or a data se"):
+            with pytest.raises(TypeError, match="expected a count, numbers of atoms, or a dataset"):
                 sampler(wrong, **options)
         for wrong in (apt.Loader(dataset), DataLoader(dataset)):
             with pytest.raises(TypeError, match="give the dataset of the loader"):
