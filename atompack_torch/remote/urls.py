@@ -237,7 +237,9 @@ class StorageOptions:
         """
         if isinstance(options, StorageOptions):
             return options
-        given = dict(options or {})
+        if not options:
+            return cls()
+        given = dict(options)
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
