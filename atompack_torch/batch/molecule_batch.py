@@ -289,7 +289,7 @@ class MoleculeBatch(CollatedFields):
         those without a label of their own become properties (``free_energy``, ``magmoms``, ...).
         A zero cell counts as absent. Stress keeps the sign of ASE and becomes 3 x 3; velocities
         are momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). A warning names what has no
-        place: results of another state of the atoms (moved or wrapped since), strings per atom,
+        place: results of a different state of the atoms (moved or wrapped since), strings per atom,
         nested ``info``, constraints.
 
         Args:

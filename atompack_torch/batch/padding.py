@@ -1,4 +1,4 @@
-"""Batches of a given shape: padding by a dummy structure, with masks."""
+"""Batches of a given shape: padding with a dummy structure, with masks."""
 
 from __future__ import annotations
 

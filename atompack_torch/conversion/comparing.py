@@ -120,11 +120,11 @@ def diff(
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
     most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
-    ``convert`` would write; a cell of zeros is as good as none.
+    ``convert`` would write; a cell of zeros counts as none.
 
     Args:
         a: a file or folder of any format that ``convert`` reads.
-        b: another one.
+        b: the other one.
         rtol: relative tolerance.
         atol: absolute tolerance, in the unit of the field.
         fields: compare these only; None: all, with ``positions`` and ``atomic_numbers``.

@@ -54,7 +54,7 @@ def warn_of_batch(indices: Indices, batch: Any) -> bool:
 
 
 def warn_of_pass(n: int) -> None:
-    """Warns of the items that a whole pass of a ``Loader`` left out.
+    """Warns of the items that a whole pass of a ``Loader`` dropped.
 
     Args:
         n: number of items omitted.

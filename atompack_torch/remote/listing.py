@@ -303,7 +303,7 @@ def parse_json(body: bytes, url: str, kind: type) -> Any:
         The value, of this type.
 
     Raises:
-        CorruptFileError: the answer is not JSON, or of another type.
+        CorruptFileError: the answer is not JSON, or of a different type.
     """
     try:
         value = json.loads(body)
@@ -329,7 +329,7 @@ def parse_xml(body: bytes, url: str, *roots: str) -> ElementTree.Element:
         The outermost element.
 
     Raises:
-        CorruptFileError: the answer is not XML, declares entities, or has another root.
+        CorruptFileError: the answer is not XML, declares entities, or has a different root.
     """
     if b"<!" in body:  # entities may grow without bounds, and no store declares any
         raise CorruptFileError(f"{url}: the server's answer: expected XML without declarations")

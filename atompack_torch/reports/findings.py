@@ -164,7 +164,7 @@ class Findings:
         """Returns energies per atom of the sample, before and after reference energies.
 
         Returns:
-            (n,) numbers of structures, (n,) energies per atom, (n,) what is left of them after the
+            (n,) indices of structures, (n,) energies per atom, (n,) what is left of them after the
             reference energies are subtracted.
         """
         if not self.sample:
@@ -195,7 +195,7 @@ def log_histogram(values: Array) -> Array:
 
 
 def shared_geometries(first: Duplicates, second: Duplicates) -> tuple[int, int]:
-    """Counts the structures of a dataset whose geometry is in another one too.
+    """Counts the structures of a dataset whose geometry is in another too.
 
     Args:
         first: structures of the other dataset.

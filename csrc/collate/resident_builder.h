@@ -25,8 +25,8 @@ class ResidentBuilder {
 
   int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
 
-  // Reads the molecules [first, last) to learn the sizes and fields of their records. Throws CorruptFileError, also for
-  // damaged values.
+  // Reads the molecules [first, last) to learn the sizes and fields of their records. Throws CorruptFileError,
+  // including for damaged values.
   void measure(int64_t first, int64_t last);
 
   // Returns the size of the block, once all are measured.

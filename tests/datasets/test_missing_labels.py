@@ -165,7 +165,7 @@ def test_nan_throughout_is_missing(new_path: NewPath, codec: str) -> None:
         for name, mask in masks.items():
             assert batch.mask(name).tolist() == mask, name
         assert torch.equal(batch.energy.isnan(), torch.tensor([False, True, False]))
-        assert batch.forces[4:].isnan().any()  # stored so, in a label that is there
+        assert batch.forces[4:].isnan().any()  # stored so, in a label that is present
         assert judged[1].energy is None
     coverage = dataset.statistics().coverage
     assert (coverage["energy"], coverage["forces"], coverage["magmom"]) == (2, 2, 0)

@@ -86,7 +86,7 @@ void bound_lz4(Bytes input) {
   decode_at_bound(Codec::lz4, input);
   const int n = LZ4_decompress_safe(reinterpret_cast<const char*>(input.data()), reinterpret_cast<char*>(room().data()),
                                     static_cast<int>(input.size()), static_cast<int>(room().size()));
-  if (n <= 0) return;  // of blocks of nothing, the library accepts another one for each size of the buffer
+  if (n <= 0) return;  // of blocks of nothing, the library accepts a different one for each size of the buffer
   check_bound(Codec::lz4, input, Bytes(room()).first(static_cast<size_t>(n)));
 }
 

@@ -285,7 +285,7 @@ class ResidentDataset(MoleculeDataset):
             A ``Molecule`` or the result of ``batch``.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``.
         """
@@ -306,7 +306,7 @@ class ResidentDataset(MoleculeDataset):
             ``transform``, its result instead.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``, or a trainer's tensors are
                 wanted on a device.

@@ -113,7 +113,7 @@ def rows_by_structure(value: Value, reduce: str) -> Value:
         Numbers or conditions (B,).
 
     Raises:
-        OperandError: the value has no rows, or is of another kind.
+        OperandError: the value has no rows, or is of a different kind.
     """
     wants_truth = reduce in ("any", "all")
     if isinstance(value, Missing) and not wants_truth:

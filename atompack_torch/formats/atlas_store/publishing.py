@@ -126,8 +126,8 @@ class RemoteCopy:
             found: name to state.
 
         Raises:
-            OSError: an object was replaced (``ESTALE``) or removed meanwhile, or the store refuses
-                or gives no answer.
+            OSError: an object was replaced (``ESTALE``) or removed in the meantime, or the store
+                refuses or gives no answer.
         """
         for name in [name for name in self._known if name not in found]:
             (self.path / name).unlink()
@@ -270,7 +270,7 @@ class StoredFile(NamedTuple):
 
 
 def new_id() -> str:
-    """Returns a string that no other flush has."""
+    """Returns a string that is unique to one flush."""
     return uuid.uuid4().hex
 
 

@@ -130,7 +130,7 @@ def batch(
 
     Raises:
         FieldError: there are no edges or no such field, or an element has no offset.
-        ValueError: another dtype.
+        ValueError: any other dtype.
     """
     layout = _layout(cutoff, properties, offsets, dtype)
     made: dict[str, Tensor] = layout.batch(molecules)
@@ -152,7 +152,7 @@ def loader(
 
     Structures that lack one of the properties are dropped, with a warning: SchNetPack's losses
     know no missing labels. An epoch has every other structure once, shared by all ranks;
-    ``state_dict`` resumes inside an epoch.
+    ``state_dict`` resumes in the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.

@@ -262,7 +262,7 @@ def test_other_molecules(tmp_path: Path, own_cache: Any, edit: str, what: str) -
 
 @pytest.mark.parametrize("edit", ["none", "energy"])
 def test_the_same_molecules(tmp_path: Path, own_cache: Any, edit: str) -> None:
-    """In narrower types, with other labels, in another format."""
+    """In narrower types, with other labels, in a different format."""
     dataset = joined(tmp_path / "b.atp", own_cache, edit)
     expected = dataset[:].features
     assert len(dataset[:]) == 3

@@ -59,7 +59,7 @@ def changed(folder: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def rewrite(file: h5py.File, name: str, rows: list[Any], **options: Any) -> None:
-    """Takes the place of a dataset of rows of variable length."""
+    """Replaces a dataset of rows of variable length."""
     kind = options.pop("dtype", None) or file[name].dtype.metadata["vlen"]
     del file[name]
     options |= {"chunks": (4,), "maxshape": (None,)}

@@ -17,7 +17,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import atompack_torch as apt
 
 EPOCHS = 2
-STOP = 5  # steps before a stop inside an epoch
+STOP = 5  # steps before a stop in the middle of an epoch
 
 
 def set_epoch(loader: Any, epoch: int) -> None:

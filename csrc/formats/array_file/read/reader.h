@@ -22,7 +22,7 @@ namespace atompack::array_file {
 
 // Fills `out` with the elements of `box` in row-major order, as stored: little-endian numbers, timestamps as int64
 // nanoseconds. Decodes only blocks that hold some of them. Throws FieldError if the box is out of range or `out` has
-// another length, CorruptFileError, and UnsupportedFormatError for types without a known encoding.
+// a different length, CorruptFileError, and UnsupportedFormatError for types without a known encoding.
 void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
                   DecodedBlock& last);
 

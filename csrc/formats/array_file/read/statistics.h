@@ -47,7 +47,7 @@ class Summary {
  public:
   Summary(Type type, const std::optional<OwnedFill>& fill);
 
-  // Adds one chunk of this many elements. Throws CorruptFileError if it has another size.
+  // Adds one chunk of this many elements. Throws CorruptFileError if it has a different size.
   void add(Bytes chunk, uint64_t n_elements);
 
   ArrayStatistics statistics(uint64_t n_rows) const;

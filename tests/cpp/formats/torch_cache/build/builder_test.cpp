@@ -376,7 +376,7 @@ TEST(Journal, ZerosBehindItAreNoStep) {
   EXPECT_EQ(file.size(), whole().size());
 }
 
-// A crash after any part of any write: what was appended before the last sync is there.
+// A crash after any part of any write: what was appended before the last sync is present.
 TEST(Journal, SurvivesACrashAtAnyMoment) {
   FaultyFile file;
   std::vector<std::pair<size_t, int64_t>> promised{{0, 0}};  // operations done, entries durable by then
