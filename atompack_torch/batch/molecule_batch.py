@@ -285,7 +285,7 @@ class MoleculeBatch(CollatedFields):
         """Builds a batch from ``ase.Atoms``, in float64.
 
         Numbers, strings and arrays of numbers in ``info`` become molecule properties, numeric
-        ``arrays`` atom properties. Of a calculator, only results that it already holds are taken;
+        ``arrays`` atom properties. From a calculator, only results that it already holds are used;
         those without a label of their own become properties (``free_energy``, ``magmoms``, ...).
         A zero cell counts as absent. Stress keeps the sign of ASE and becomes 3 x 3; velocities
         are momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). A warning names what has no

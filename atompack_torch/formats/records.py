@@ -72,7 +72,7 @@ def convert_each(
 
 
 def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
-    """Yields one structure, or none if it was rejected and errors are to be skipped."""
+    """Yields one structure, or none if it was rejected and errors should be skipped."""
     try:
         made = make()
     except (OSError, ImportError):

@@ -75,7 +75,7 @@ class StagedWriter(WriterBase):
         """Completes the output, and uploads that of a URL; further calls do nothing.
 
         Raises:
-            FileExistsError: somebody else created the output in the meantime.
+            FileExistsError: another process created the output in the meantime.
             OSError: writing or uploading failed. ``ESTALE``: the object that was appended to was
                 replaced in the meantime. After a failed upload the call can be repeated.
         """

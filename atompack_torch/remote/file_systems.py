@@ -161,7 +161,7 @@ class FileSystems:
         while requests := queue.take(_AT_ONCE):
             try:
                 self._thread.submit(self._read, requests).result()
-            except BaseException as error:  # somebody waits for each of them
+            except BaseException as error:  # a caller waits for each of them
                 for request in requests:
                     _fail(request, error)
             del requests  # before the next ones are waited for

@@ -266,8 +266,8 @@ def _usable(hint: Hint | None) -> str | None:
 class _Folder:
     """Whole objects in the folder of a block cache, each named by its URL and version.
 
-    They are downloaded under a hidden name, whose lock shows that somebody is at work, and renamed.
-    The limit of the folder holds for them together, apart from the pages of other objects.
+    They are downloaded under a hidden name, whose lock shows that a process is at work, and
+    renamed. The limit of the folder holds for them together, apart from the pages of other objects.
     """
 
     def __init__(self, remote: RemoteFiles, folder: str) -> None:
@@ -312,7 +312,7 @@ class _Folder:
             time.sleep(_SECONDS_BETWEEN)
 
     def _lock(self, staged: Path) -> int | None:
-        """Opens the staging file, whose lock shows that somebody is downloading."""
+        """Opens the staging file, whose lock shows that a process is downloading."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(staged, flags, 0o600)
         try:

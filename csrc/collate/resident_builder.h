@@ -18,8 +18,8 @@ namespace atompack::collate {
 // Copies molecules into a block: measure() all of them, allocate, then copy() all of them.
 class ResidentBuilder {
  public:
-  // `numbers` in the source, in any order and with repeats. Of each molecule, the fields are kept that any request
-  // selects. `path` is for errors.
+  // `numbers` in the source, in any order and with repeats. For each molecule, the fields
+  // that any request selects are kept. `path` is for errors.
   ResidentBuilder(std::shared_ptr<const MoleculeSource> source, std::vector<int64_t> numbers,
                   std::vector<std::shared_ptr<const plan::Request>> requests, std::string path);
 

@@ -39,7 +39,7 @@ bool refuses(Codec codec, Bytes unit, std::span<std::byte> out) {
 // A unit is given back in full and never in part.
 void check_decoder(Codec codec, Bytes unit, Bytes expected) {
   std::vector<std::byte> out(expected.size());
-  // The lz4 library takes a block that breaks the rules for its last bytes only while there is more room behind them.
+  // The lz4 library takes a block that breaks the rules for its last bytes only while there is more room after them.
   if (refuses(codec, unit, out)) return require(codec == Codec::lz4, "a unit that can be decoded is not refused");
   require(std::ranges::equal(out, expected), "both decoders agree");
   out.resize(expected.size() + 1);

@@ -280,7 +280,7 @@ class ShardDataset(BatchDataset[object, object]):
         FileNotFoundError: a ``meta.json`` or a shared dictionary does not exist.
         UnsupportedFormatError: the version or strategy is not supported.
         CorruptFileError: a ``meta.json`` is not JSON.
-        OSError: a file cannot be read. Of a URL also PermissionError, TimeoutError, or ESTALE if
+        OSError: a file cannot be read. For a URL also PermissionError, TimeoutError, or ESTALE if
             the files have changed since they were opened.
     """
 

@@ -106,7 +106,7 @@ class AtlasStore(FlushingWriter):
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
         UnsupportedFormatError: the version is not supported, or the path is of a different format.
-        OSError: the store cannot be read. Of a URL: FileNotFoundError, PermissionError,
+        OSError: the store cannot be read. For a URL: FileNotFoundError, PermissionError,
             TimeoutError, or ESTALE if the store has changed since it was opened.
         TypeError, ValueError: an option does not have one of its values.
     """

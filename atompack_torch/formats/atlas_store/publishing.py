@@ -232,7 +232,7 @@ class FlushRecord(NamedTuple):
     """Record of a flush; FORMAT.md of ATLAS stores explains it.
 
     Attributes:
-        complete: True if nothing is to be withdrawn.
+        complete: True if nothing has to be withdrawn.
         before: of the metadata file before the flush; None: there was none.
         after: of the metadata file that completes the flush.
         layers: variable, number and digest of the layers that the flush adds.

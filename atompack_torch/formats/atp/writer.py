@@ -170,7 +170,7 @@ class AtpWriter(StagedWriter):
     def flush(self) -> None:
         """Commits: once it returns, all molecules written so far are durable and readable.
 
-        Of a URL nothing is uploaded before the writer is closed.
+        For a URL, nothing is uploaded before the writer is closed.
 
         Raises:
             OSError: writing failed; the file stays at its last commit, the call can be repeated.

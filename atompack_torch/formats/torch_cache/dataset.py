@@ -59,7 +59,7 @@ class TorchCache:
     Raises:
         CorruptFileError: the file violates the format.
         UnsupportedFormatError: the version or a filter (Blosc, ...) is not supported.
-        OSError: the file cannot be opened, or a pickle finds another file. Of a URL also:
+        OSError: the file cannot be opened, or a pickle finds another file. For a URL also:
             FileNotFoundError, PermissionError, TimeoutError, or ENOSPC if the limit is too small.
     """
 

@@ -35,7 +35,7 @@ class CacheFile:
     """A cache file, opened on first use in each process; it has to be the same file each time.
 
     Args:
-        path: absolute path or URL. Of a remote file a local copy is read.
+        path: absolute path or URL. A remote file is read from a local copy.
         identity: identity of the file; None: the file is opened now, and has the one found.
         by_reading: read rows without mapping the file. Opening still reads the headers of HDF5
             objects through a mapping.

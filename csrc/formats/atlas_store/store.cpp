@@ -107,7 +107,7 @@ class SnapshotAttempt {
 
 }  // namespace
 
-// The record is checked first: the metadata is replaced before the record is removed. Of a remote store one listing
+// The record is checked first: the metadata is replaced before the record is removed. For a remote store, one listing
 // shows immediately whether there is a record, and which metadata file counts.
 bool is_current(const io::Location& store, const Snapshot& snapshot) {
   const io::Location record = store.at(intent_path(store.path()));

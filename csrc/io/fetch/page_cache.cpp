@@ -432,7 +432,7 @@ void PageCache::Shared::copy(const Page& page, uint64_t number, const ByteRange&
   pages.touch(page);
 }
 
-// Copies all of the range if nothing else is to be done for it. The mutex is held.
+// Copies all of the range if nothing else has to be done for it. The mutex is held.
 bool PageCache::Shared::copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into) {
   for (uint64_t number = range.offset / kPageBytes; number * kPageBytes < range.end(); ++number) {
     const Page* const page = pages.find({file.number, number});

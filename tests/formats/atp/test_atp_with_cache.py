@@ -225,7 +225,7 @@ def foreign(path: Path, cache: apt.TorchCache) -> apt.TorchCache:
     with h5py.File(path, "r+") as file:
         structures = file["entries/structures"]
         for k in range(len(structures)):
-            # A frame, of a length that readers skip, behind the number of the protocol.
+            # A frame, of a length that readers skip, after the number of the protocol.
             old = bytes(structures[k])
             framed = old[:2] + b"\x95" + (len(old) - 2).to_bytes(8, "little") + old[2:]
             structures[k] = np.frombuffer(framed, np.uint8)

@@ -19,7 +19,7 @@ import atompack_torch as apt
 from atompack_torch import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch._native import TorchCacheReader
 
-# What the original reads without a word, or refuses only when it is used, is refused at opening.
+# What the original silently reads, or refuses only when it is used, is refused at opening.
 REFUSED = {
     "bad_cache_format": (UnsupportedFormatError, "cache_format.*expected .*v2, got something.else"),
     "bad_manifest_class": (UnsupportedFormatError, "descriptor_class.*Chebyshev.*, got "),

@@ -41,7 +41,7 @@ def train(loader: Any) -> list[list[list[int]]]:
 
 
 def resume(make: Callable[[], Any]) -> list[list[list[int]]]:
-    """An epoch that is stopped and gone on with from the state of the loader, and the next one."""
+    """An epoch that is stopped and continued from the state of the loader, and the next one."""
     loader = make()
     set_epoch(loader, 0)
     batches = iter(loader)

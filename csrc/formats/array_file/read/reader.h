@@ -90,7 +90,7 @@ class Reader {
   Array array(std::string_view name) const { return layers_.array(name); }
   size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
-  // Of the layers, oldest first.
+  // Versions of the layers, oldest first.
   std::vector<io::FileVersion> versions() const;
 
   // Like check_unstored() above.

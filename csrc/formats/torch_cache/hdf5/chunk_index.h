@@ -7,7 +7,7 @@
 
 namespace atompack::torch_cache {
 
-// A stored chunk; nowhere if it was never written. Bit k of `filter_mask` means that filter k was skipped.
+// A stored chunk; without an address if it was never written. Bit k of `filter_mask` means that filter k was skipped.
 struct ChunkPlace {
   uint64_t address = Hdf5File::kNowhere;
   uint64_t bytes = 0;

@@ -221,7 +221,7 @@ class UringLoop::Ring {
   Reads queue_;
   bool is_waiting_ = false;  // the thread, for the event or a result
   bool ends_ = false;
-  // Of the thread:
+  // Used by the thread only:
   Reads ready_;
   size_t n_in_flight_ = 0;
   bool is_watching_ = false;
