@@ -61,7 +61,7 @@ def checked_integer(option: str, value: object, minimum: int | None = None) -> i
         The value.
 
     Raises:
-        TypeError: it is not an integer; booleans are none.
+        TypeError: it is not an integer; booleans do not count as integers.
         ValueError: it is less than the minimum.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):

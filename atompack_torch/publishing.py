@@ -1,7 +1,7 @@
 """Outputs that appear whole or not at all: written under a hidden name, synced, then renamed.
 
-What libraries write cannot hold a lock, so hidden names contain the process that writes them, and
-those that killed processes left are removed by the next one.
+Files that libraries write cannot hold a lock, so hidden names contain the process that writes them,
+and the next process removes those that killed processes left.
 """
 
 from __future__ import annotations

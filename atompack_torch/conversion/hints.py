@@ -1,4 +1,4 @@
-"""Warnings about names and values that suggest another meaning than the one they were given."""
+"""Warnings about names and values that suggest a meaning other than the one they were given."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Cutoff:
     Attributes:
         cutoff: in the unit of the positions (Å).
         full: list each pair in both directions.
-        strict: without pairs beyond the cutoff, which ours never have.
+        strict: without pairs beyond the cutoff, which our lists never have.
     """
 
     cutoff: float

@@ -74,7 +74,7 @@ class Store {
   virtual std::vector<std::string> names_in(const std::string& url) const = 0;
 };
 
-// Opens a regular file. Never blocks on local files that are none.
+// Opens a regular file. Never blocks on local files that are not regular.
 std::shared_ptr<const OpenFile> open_file(const Location& location);
 // Returns nullptr if there is no file.
 std::shared_ptr<const OpenFile> find_file(const Location& location);

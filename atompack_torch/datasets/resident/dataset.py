@@ -62,7 +62,7 @@ class ResidentDataset(MoleculeDataset):
 
     Args:
         dataset: a dataset of molecules, or a subset. Its molecules are numbered from 0 here.
-        device: where the molecules are kept. For another device than the CPU, samplers and
+        device: where the molecules are kept. For a device other than the CPU, samplers and
             ``Loader`` work as always, and a ``DataLoader`` needs ``num_workers=0``.
         max_bytes: limit on ``nbytes``; None: the free memory of the device.
         progress: True for a progress bar, or a function that is called with the number of further

@@ -151,7 +151,7 @@ def loader(
     """Makes a loader of batches for SchNetPack.
 
     Structures that lack one of the properties are dropped, with a warning: SchNetPack's losses
-    know no missing labels. An epoch has every other structure once, shared by all ranks;
+    do not support missing labels. An epoch has every other structure once, shared by all ranks;
     ``state_dict`` resumes in the middle of an epoch.
 
     Args:
@@ -272,7 +272,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         """Returns mean and standard deviation of a property of the structures to train on.
 
         Args:
-            name: of a property with one number a structure.
+            name: of a property with one number per structure.
             divide_by_atoms: of the value for each atom.
             remove_atomref: of the value without atomic references.
 

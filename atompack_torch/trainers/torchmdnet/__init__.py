@@ -92,9 +92,9 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
-    Structures that lack a label are dropped, with a warning: the losses know no missing ones. An
-    epoch has every other structure once, shared by all ranks; ``state_dict`` resumes in the middle
-    of an epoch.
+    Structures that lack a label are dropped, with a warning: the losses do not support missing
+    ones. An epoch has every other structure once, shared by all ranks; ``state_dict`` resumes in
+    the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.

@@ -295,7 +295,7 @@ class IndexReader {
             cat("chunk: expected a multiple of ", layout_.shape.n_rows, " as its first row, got ", row));
       }
       const uint64_t number = row / layout_.shape.n_rows;
-      if (number >= chunks_.size()) return;  // left from when there were more rows
+      if (number >= chunks_.size()) return;  // left over from a larger number of rows
       chunks_[number] = {address, load_le<uint32_t>(key.data()), load_le<uint32_t>(key.data() + 4)};
     };
     OldBTree(file_, kChunks, kKeyBytes, visit).walk(layout_.index);
