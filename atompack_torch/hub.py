@@ -118,7 +118,7 @@ def download(
             cache.
         token: access token of huggingface_hub, for repositories that need one.
         local_files_only: do not use the network, as with ``HF_HUB_OFFLINE=1``.
-        force_download: download again what is there already.
+        force_download: download again what was already downloaded.
 
     Returns:
         The downloaded file or folder, for ``apt.open``.
@@ -177,7 +177,7 @@ def upload(
         create: create the repository if it does not exist.
         private: whether a repository that is created is private; None: as its owner's settings say.
         replace: also remove, in the same commit, shards of the folder that ``path`` does not have.
-            Without it they stay, and belong to the dataset that the folder is then.
+            Without it they stay, and belong to the dataset that the folder then holds.
 
     Returns:
         The ``hf://`` address of what was uploaded, at that commit.
@@ -240,7 +240,7 @@ def _check_source(source: Path, replace: bool) -> None:
 
     is_cache = source.is_file() and source.suffix.lower() != ".atp"
     if is_cache:
-        info(source)  # raises an error if it has another format
+        info(source)  # raises an error if it has a different format
     found: Any = (
         verify_cache(source, recompute=False, max_faults=1)
         if is_cache

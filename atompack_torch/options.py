@@ -61,7 +61,7 @@ def checked_integer(option: str, value: object, minimum: int | None = None) -> i
         The value.
 
     Raises:
-        TypeError: it is not an integer; booleans are none.
+        TypeError: it is not an integer; booleans do not count as integers.
         ValueError: it is less than the minimum.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -442,7 +442,7 @@ def is_hidden(name: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """Returns a name in lower case, except for ``.ATP``, which is no suffix of a shard."""
+    """Returns a name in lower case, except for ``.ATP``, which is not a suffix of a shard."""
     lower = name.lower()
     return name if lower.endswith(".atp") else lower
 
@@ -453,7 +453,7 @@ def has_suffix(name: str, suffixes: str | tuple[str, ...]) -> bool:
 
 
 def names_below(folder: PathLike, *, is_deep: bool = True) -> Iterator[str]:
-    """Lists the files in a folder, but for hidden ones.
+    """Lists the files in a folder, except for hidden ones.
 
     Args:
         folder: the folder.

@@ -109,7 +109,7 @@ class Progress:
 
 
 def is_notebook() -> bool:
-    """True in the kernel of a notebook, which shows output but is no terminal."""
+    """True in the kernel of a notebook, which shows output but is not a terminal."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None

@@ -1,7 +1,7 @@
 """Outputs that appear whole or not at all: written under a hidden name, synced, then renamed.
 
-What libraries write cannot hold a lock, so hidden names contain the process that writes them, and
-those that killed processes left are removed by the next one.
+Files that libraries write cannot hold a lock, so hidden names contain the process that writes them,
+and the next process removes those that killed processes left.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _sync(path: Path) -> None:
 
 
 def _exchange(folder: Path, made: Path) -> None:
-    """Gives the name of a folder to what was made; the folder has the other name then, or none."""
+    """Gives a folder's name to what was made; the folder ends up with the other name, or none."""
     from atompack_torch._native import exchange_names
 
     try:
@@ -161,7 +161,7 @@ def hidden_part(target: Path) -> Path:
         target: the path that the output gets when it is complete.
 
     Returns:
-        The hidden path; nothing is there.
+        The hidden path, at which nothing exists.
     """
     begin = f".{target.name}.{_system()}-"
     for path in target.parent.glob(f"{glob.escape(begin)}*"):

@@ -4,7 +4,7 @@
 
 Next to atlas-python (the quickest of its bulk read, its stacked bulk read and a loop, on the same
 store unless arrays have several chunks), to one stacked Zarr array a variable, and to one NetCDF
-file a dataset. Every measurement is a process of its own. ``first`` includes opening the store;
+file a dataset. Every measurement is a separate process. ``first`` includes opening the store;
 ``again`` is the best repeat on the
 same handle. Files are in the page cache in both. ``quarter`` is a quarter of each axis.
 
@@ -12,7 +12,7 @@ same handle. Files are in the page cache in both. ``quarter`` is a quarter of ea
 8 MiB with the codec's own Python package, or copying them; above 100 % where two cores help, or
 where a repeat finds blocks decoded already. Batches are 64 random datasets with all variables,
 through ``DataLoader(num_workers=0)``. Writing ends when the library says that all is flushed.
-``durable``: ours waits for the disk then, which the original does not.
+``durable``: in that case ours waits for the disk, which the original does not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SIDES = Path(__file__).with_name("atlas_sides.py")
 
 
 class Runner:
-    """Runs measurements of one case in processes of their own."""
+    """Runs measurements of one case in separate processes."""
 
     def __init__(self, case: Case, folder: Path, rounds: int, quick: bool) -> None:
         self.case, self.folder = case, folder

@@ -1,4 +1,4 @@
-"""One measurement of ``atlas.py`` in a process of its own; prints seconds as JSON.
+"""One measurement of ``atlas.py`` in a separate process; prints seconds as JSON.
 
 python benchmarks/atlas_sides.py SIDE CASE PATH MEASURE ROUNDS QUICK
 """
@@ -295,7 +295,7 @@ def main() -> None:
     side, name, path, measure, rounds, quick = sys.argv[1:]
     (case,) = (c for c in cases(quick == "True") if c.name == name)
     library = side.split()[0]
-    sys.path.remove(str(Path(__file__).resolve().parent))  # has an atlas.py that is no library
+    sys.path.remove(str(Path(__file__).resolve().parent))  # has an atlas.py that is not a library
     module = importlib.import_module(MODULES.get(library, library))  # not measured
     if library in ("ours", "wide"):
         module.AtlasStore  # noqa: B018  # imported when it is first used

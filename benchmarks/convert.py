@@ -3,7 +3,7 @@
     python benchmarks/convert.py [--quick] [--json] [--rounds N] [--molecules N]
 
 The peer of the conversion reads the same file with ``ase.io.iread`` and hands the structures to
-atompack-db's ``add_ase_batch``. Everything runs in a process of its own; see write_atp.py for how
+atompack-db's ``add_ase_batch``. Everything runs in a separate process; see write_atp.py for how
 the rounds are taken.
 """
 

@@ -105,7 +105,7 @@ def write_shards(path: Path, made: list[Structure]) -> None:
 def array_file_batches(
     path: Path, made: list[Structure], order: Iterable[list[int]]
 ) -> Iterator[Any]:
-    """A box for each structure and field: array files know no structures."""
+    """A box for each structure and field: array files have no notion of structures."""
     file = apt.ArrayFile(path)
     ends = np.cumsum([len(each.numbers) for each in made])
     for numbers in order:

@@ -4,7 +4,7 @@
 
 First the comparison with atompack-db, then other ways to keep the same molecules, then what is paid
 once: the first batch, opening a large file, the memory of a worker. Data are made in a temporary
-folder, every contestant runs in a process of its own, and the ratio comes first; see README.md.
+folder, every contestant runs in a separate process, and the ratio comes first; see README.md.
 """
 
 from __future__ import annotations

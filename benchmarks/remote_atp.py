@@ -2,8 +2,8 @@
 
     python benchmarks/remote_atp.py [--quick] [--file FILE] [--latency-ms 30] [--sides NAME ...]
 
-A server on loopback (``latency_server.py``) answers every request late. Each side is a process of
-its own, which opens the file by its URL and reads the same random molecules in batches of 64:
+A server on loopback (``latency_server.py``) answers every request late. Each side is a separate
+process, which opens the file by its URL and reads the same random molecules in batches of 64:
 
 * ``cold``: the ``Loader`` with one thread, with a cache in memory of 1/8 of the file;
 * ``filling``: the same with a block cache on disk, which is empty at the start;

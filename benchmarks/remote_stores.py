@@ -5,7 +5,7 @@
 Opens a store of 1,000 profiles and scans one variable, then three together, from the local folder
 and from a server on loopback that answers 30 ms late. ``round trips`` is the difference of the two
 times in units of that latency. The peer is atlas-python, which reads remote stores through obstore
-(`pip install obstore`). Every measurement is a process of its own, of which the best counts; files
+(`pip install obstore`). Every measurement is a separate process, of which the best counts; files
 are in the page cache of the server. The server lists no folders, so that ours looks files up by
 their names; atlas-python has to list folders, and says so.
 """

@@ -95,7 +95,7 @@ def place(molecules: int, fraction: float) -> dict[str, Any]:
 
 
 def resume(molecules: int, state: dict[str, Any]) -> float:
-    """Seconds from making the sampler to the first batch, on another number of ranks."""
+    """Seconds from making the sampler to the first batch, on a different number of ranks."""
     sizes = sizes_of(molecules)
     start = time.perf_counter()
     sampler = AtomBudgetBatchSampler(sizes, BUDGET, num_replicas=RANKS - 3, rank=1)

@@ -3,8 +3,8 @@
     python benchmarks/torch_ops.py [--quick]
 
 The neighbor list of one structure of 100,000 atoms (12 Å³ an atom, 5 Å, 44 neighbors an atom),
-periodic, by ours, vesin, matscipy and ASE; ours for 10,000 to a million atoms, each in a process of
-its own, with the memory by which that grows; a training step on forces from stored derivatives,
+periodic, by ours, vesin, matscipy and ASE; ours for 10,000 to a million atoms, each in a separate
+process, with the memory by which that grows; a training step on forces from stored derivatives,
 compiled and not, over batches of different sizes, with the number of graphs; batches of 64 from a
 ``ResidentDataset`` compared with ``index_select`` of the same tensors, by rows that are known
 before, and with ``Loader`` over the file; and the share of padding in batches of eight static

@@ -5,7 +5,7 @@
 For each trainer: seconds an epoch of the same structures, batches and cutoff (5 Å) takes through
 its own datasets and loaders and through ours, in turns, and the share of training steps that waits
 for data. Each runs in its environment, which ``make .venv-trainers/NAME/done`` makes; without names
-those that are there.
+those that are installed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/write_atp.py [--quick] [--json] [--rounds N] [--molecules N] [--folder DIR]
 
-Both sides make a file out of the same arrays in memory and commit it, in turn, each in a process of
-its own; the file of the round before is removed outside the timing. The figure that counts is the
+Both sides make a file out of the same arrays in memory and commit it, in turn, each in a separate
+process; the file of the round before is removed outside the timing. The figure that counts is the
 median of the ratios of the rounds. Where the objects differ (a MoleculeBatch here, a list of
 atompack Molecules there), they are made beforehand on both sides.
 """

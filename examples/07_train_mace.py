@@ -4,7 +4,7 @@
 
 The batches, with their edges, come from ``atompack_torch.trainers.mace``; model, loss and file are
 MACE's own. The model is written as ``alloys.model``, which ``mace.calculators.MACECalculator``
-opens. Needs ``mace-torch``; ``make demo-mace`` installs it into an environment of its own.
+opens. Needs ``mace-torch``; ``make demo-mace`` installs it into a separate environment.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python examples/08_static_shapes.py [FILE.atp] [--epochs 3] [--buckets 4]
 
-Batches are padded by a dummy structure, which masks keep out of the loss. On a GPU the whole step,
-with energies, forces and all gradients, is captured in a CUDA graph for each shape and replayed; on
-the CPU it is compiled by torch.compile. Both are made once for each shape, in the first epoch.
+Batches are padded with a dummy structure, which masks keep out of the loss. On a GPU the whole
+step, with energies, forces and all gradients, is captured in a CUDA graph for each shape and
+replayed; on the CPU it is compiled by torch.compile. Both are made once for each shape, in the
+first epoch.
 """
 
 import argparse

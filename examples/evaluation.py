@@ -17,7 +17,7 @@ from atompack_torch.datasets.statistics import Statistics
 
 @dataclass
 class Predictions:
-    """True and predicted energies (eV/atom, one a structure) and force components (eV/Å)."""
+    """True and predicted energies (eV/atom, one per structure) and force components (eV/Å)."""
 
     true_energy: Tensor
     energy: Tensor

@@ -78,21 +78,21 @@ def damaged_caches(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def atompack() -> Iterator[AtompackProcess]:
-    """atompack-db in a process of its own: forked children of one that used it hang."""
+    """atompack-db in a separate process: forked children of one that used it hang."""
     with AtompackProcess() as process:
         yield process
 
 
 @pytest.fixture(scope="session")
 def atlas_python() -> Iterator[AtlasProcess]:
-    """atlas-python in a process of its own, for the same reason."""
+    """atlas-python in a separate process, for the same reason."""
     with AtlasProcess() as process:
         yield process
 
 
 @pytest.fixture(scope="session")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
-    """Runs scripts in processes of their own, which start in milliseconds."""
+    """Runs scripts in separate processes, which start in milliseconds."""
     with ScriptServer(tmp_path_factory.mktemp("scripts")) as server:
         yield server
 

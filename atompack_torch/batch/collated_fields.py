@@ -164,7 +164,7 @@ class CollatedFields(FieldMapping[Value]):
     triplet_edges: Tensor
     features: Tensor
     source: Tensor
-    # True but for padding.
+    # True except for padding.
     molecule_mask: Tensor
     atom_mask: Tensor
     edge_mask: Tensor

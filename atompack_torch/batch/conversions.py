@@ -111,7 +111,7 @@ def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
 
     Args:
         atomic_numbers: (n,) integers.
-        own: array ``masses`` (n,) of the structure, in dalton; None, or another shape, for the
+        own: array ``masses`` (n,) of the structure, in dalton; None, or a different shape, for the
             masses of the elements.
 
     Returns:

@@ -135,7 +135,7 @@ def _check_listed(name: str, value: Any, array: Array) -> None:
 
 
 def converted(name: str, array: Array, dtype: Any, *, rounds: bool = False) -> Array:
-    """Converts an array to another dtype, contiguous and in native byte order.
+    """Converts an array to a different dtype, contiguous and in native byte order.
 
     Args:
         name: name of the values in errors.

@@ -59,7 +59,7 @@ def field_id(name: str, level: Level) -> FieldId:
         Scope and key.
 
     Raises:
-        FieldError: the scope in the name belongs to another level.
+        FieldError: the scope in the name belongs to a different level.
     """
     if name in BUILTINS:
         return FieldId(BUILTIN, name)

@@ -285,11 +285,11 @@ class MoleculeBatch(CollatedFields):
         """Builds a batch from ``ase.Atoms``, in float64.
 
         Numbers, strings and arrays of numbers in ``info`` become molecule properties, numeric
-        ``arrays`` atom properties. Of a calculator, only results that it already holds are taken;
+        ``arrays`` atom properties. From a calculator, only results that it already holds are used;
         those without a label of their own become properties (``free_energy``, ``magmoms``, ...).
         A zero cell counts as absent. Stress keeps the sign of ASE and becomes 3 x 3; velocities
         are momenta over masses, in ASE's unit Å / (Å sqrt(u / eV)). A warning names what has no
-        place: results of another state of the atoms (moved or wrapped since), strings per atom,
+        place: results of a different state of the atoms (moved or wrapped since), strings per atom,
         nested ``info``, constraints.
 
         Args:

@@ -1,4 +1,4 @@
-"""Batches of a given shape: padding by a dummy structure, with masks."""
+"""Batches of a given shape: padding with a dummy structure, with masks."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class _Padding:
         padded: Tensor = special(value) if special else self._pad(value, 0, level)
         return padded
 
-    # Of the structure.
+    # Values of the dummy structure.
 
     def _pad_positions(self, positions: Tensor) -> Tensor:
         """Atoms of the dummy structure lie on a line, 1 apart."""

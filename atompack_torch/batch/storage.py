@@ -63,7 +63,7 @@ def assemble(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value
 
 
 def place_of(tensor: Tensor, arena: Tensor | None) -> Place | None:
-    """Returns the place of a tensor in an arena, or None if it is not a view of it."""
+    """Returns the location of a tensor in an arena, or None if it is not a view of it."""
     if arena is None or tensor.requires_grad or not tensor.is_contiguous():
         return None
     if tensor.untyped_storage()._cdata != arena.untyped_storage()._cdata:

@@ -60,7 +60,7 @@ class UsageError(Exception):
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """Converts errors on options that do not fit the data (absent labels, say) to usage errors."""
+    """Converts errors about options that do not fit the data (absent labels) to usage errors."""
     from atompack_torch.formats.entry import SeveralFormatsError, WrongOptionError
 
     try:

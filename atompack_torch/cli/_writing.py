@@ -165,7 +165,7 @@ def pairs_of(texts: Sequence[str], option: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def writing_errors(instead: str = "--overwrite replaces it") -> Iterator[None]:
-    """Converts errors on options that do not fit, or on existing targets, to usage errors.
+    """Converts errors about options that do not fit, or about existing targets, to usage errors.
 
     Args:
         instead: advice for a target that exists.

@@ -29,7 +29,7 @@ def _repository(name: str) -> tuple[Argument, ...]:
 
 @contextlib.contextmanager
 def _hub_errors() -> Iterator[None]:
-    """Converts errors on names and options to usage errors."""
+    """Converts errors about names and options to usage errors."""
     try:
         yield
     except AtompackError:

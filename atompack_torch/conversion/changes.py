@@ -381,7 +381,7 @@ def _said_units(columns: Columns) -> str:
 
 
 def _count(before: Columns, after: Columns, counts: Counter[str]) -> None:
-    """Counts the molecules that have each label, and those whose label got another type."""
+    """Counts the molecules that have each label, and those whose label got a different type."""
     n = len(after.ptr) - 1
     counts["positions"] += n
     if after.positions.dtype != before.positions.dtype:

@@ -28,7 +28,7 @@ class CheckLabels(Stage):
 class CheckCells(Stage):
     """Marks molecules with a cell as periodic where they have no ``pbc``, unless it means open.
 
-    It refuses those whose cell is of no use; a run that keeps no molecule is an error if some were
+    It refuses those whose cell is unusable; a run that keeps no molecule is an error if some were
     refused.
     """
 
@@ -77,7 +77,7 @@ def checked(columns: Columns, source: str, first: int, report: Report) -> Column
         The block without the others.
 
     Raises:
-        FieldError: a label has another shape or type, or an atomic number is out of range.
+        FieldError: a label has a different shape or type, or an atomic number is out of range.
     """
     faults: dict[int, str] = {}
     _find_wrong_numbers(columns, faults)
@@ -100,7 +100,7 @@ def with_periodicity(columns: Columns, source: str, first: int, report: Report) 
         columns: a block that ``checked`` has accepted.
         source: path of the source, for messages.
         first: index of its first molecule in the source.
-        report: receives a note; handles molecules whose cell is of no use (raises, or counts them).
+        report: receives a note; handles molecules whose cell is unusable (raises, or counts them).
 
     Returns:
         The block without those.

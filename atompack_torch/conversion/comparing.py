@@ -33,7 +33,7 @@ class FieldDifference:
         n_only_a: number of structures that have it in the first only.
         n_only_b: number of structures that have it in the second only.
         max_difference: largest absolute difference of two finite numbers.
-        first: numbers of the first structures that differ in any of these ways, from 0.
+        first: indices of the first structures that differ in any of these ways, from 0.
         dtypes: dtypes in both, where they differ; values are compared in float64.
     """
 
@@ -120,11 +120,11 @@ def diff(
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
     most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
-    ``convert`` would write; a cell of zeros is as good as none.
+    ``convert`` would write; a cell of zeros counts as none.
 
     Args:
         a: a file or folder of any format that ``convert`` reads.
-        b: another one.
+        b: the other one.
         rtol: relative tolerance.
         atol: absolute tolerance, in the unit of the field.
         fields: compare these only; None: all, with ``positions`` and ``atomic_numbers``.
@@ -280,7 +280,7 @@ class _Comparison:
 
 
 def _present(column: Column | None, n: int) -> Array:
-    """Returns which structures have a field; a cell of zeros and no periodic axis are none."""
+    """Returns which structures have a field; a zero cell and no periodic axis count as absent."""
     there = present(column, n)
     if column is not None and column.scope == BUILTIN and column.key in GEOMETRY:
         rows = np.asarray(column.values).reshape(n, -1)

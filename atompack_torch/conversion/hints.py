@@ -1,4 +1,4 @@
-"""Warnings about names and values that suggest another meaning than the one they were given."""
+"""Warnings about names and values that suggest a meaning other than the one they were given."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def no_labels_warning(
 
 
 class CheckOrder(Stage):
-    """Warns if stresses of six numbers seem to be in another order than the one assumed.
+    """Warns if stresses of six numbers seem to be in a different order than the one assumed.
 
     It counts sheared cells by the order that their stresses suggest.
 
     A right cell that was sheared in one plane has its largest shear stress in that plane. VASP's
-    xy, yz, zx are in the places of Voigt's yz, xz, xy, so no cell can agree with both.
+    xy, yz, zx are in the positions of Voigt's yz, xz, xy, so no cell can agree with both.
     """
 
     def begin_source(self, run: Run) -> None:

@@ -40,7 +40,7 @@ def elements_in(keys: Mapping[str, str], types: Collection[str]) -> dict[str, in
         types: names of the types in the source.
 
     Returns:
-        Name of a type → atomic number, 0 for ``"X"``, which is no element.
+        Name of a type → atomic number, 0 for ``"X"``, which is not an element.
     """
     given = {key: name for key, name in keys.items() if key in types and name in SYMBOLS}
     return {key: SYMBOLS.index(name) for key, name in given.items()}

@@ -101,7 +101,7 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
         folder: the folder, which is created.
         part: number of the part and number of parts.
         plan: plain values: the number of parts, the numbers of structures, and options.
-        replace: replace another plan, as is done anyway while there are no parts.
+        replace: replace another plan, which always happens while there are no parts.
 
     Raises:
         ValueError: the folder was begun with another plan.

@@ -199,8 +199,8 @@ def run_pipes(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> lis
         The report of each target.
 
     Raises:
-        CorruptFileError: a molecule cannot be read, or a source changes meanwhile. Targets that
-            were not complete by then do not appear.
+        CorruptFileError: a molecule cannot be read, or a source changes in the meantime. Targets
+            that were not complete by then do not appear.
     """
     waiting = pipes
     for _ in range(2):

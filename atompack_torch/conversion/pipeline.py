@@ -101,7 +101,7 @@ class Options:
 
 
 def stages_of(options: Options, edits: Sequence[Stage]) -> list[Stage]:
-    """Makes the stages that the options ask for, in their order, but for the types of a target.
+    """Makes the stages that the options ask for, in their order, except for the types of a target.
 
     Args:
         options: the options.
@@ -165,7 +165,7 @@ def convert(
     With ``part=(i, n)`` this is one of n calls that share the work, on any machines that see the
     same folder: it converts the i-th of n equal ranges of all structures, in the order of the
     sources, to ``dst/part-0000i-of-0000n.atp``. The calls may run in any order, in parallel and
-    repeatedly; a part that is there already is complete, and left alone; once none is missing,
+    repeatedly; a part that already exists is complete, and left alone; once none is missing,
     ``whole`` of the report is the sum of all. ``AtpDataset(dst)`` reads the parts in order as one
     dataset. Sources that cannot be read from the middle are read whole by each call.
 
@@ -215,10 +215,10 @@ def convert(
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.
         CorruptFileError: a structure cannot be read.
-        UnsupportedFormatError: a source is a socket or a device, or a pipe with another format than
-            extended XYZ.
+        UnsupportedFormatError: a source is a socket or a device, or a pipe with a different format
+            than extended XYZ.
         FieldError: a label has the wrong shape, a name in ``key_map`` occurs in no structure, or an
-            array of ``add`` has another length or the name of a field that exists.
+            array of ``add`` has a different length or the name of a field that exists.
         TypeError: an option is unknown, or given next to ``changes``.
         WriterLockedError: another process is converting the same part.
         ValueError: an option does not suit the formats, or ``dst`` holds parts of another
@@ -262,7 +262,7 @@ def convert_edited(
     Args:
         src: the sources, which are read once for all targets.
         outputs: the targets; with ``part`` one.
-        options: the options, as of ``convert``.
+        options: the options, as for ``convert``.
 
     Returns:
         The report of each target.
@@ -432,7 +432,7 @@ def _learn_examples(reading: Reading, types: SchemaUnifier, options: Options) ->
 
 
 def _finished_part(folder: _Path, path: str, options: Options) -> Report | None:
-    """Checks the folder of a part; returns a report if the part is there and stays."""
+    """Checks the folder of a part; returns a report if the part exists and stays."""
     is_new, part = options.mode == "x", options.part
     assert part is not None
     if is_url(folder):

@@ -29,7 +29,7 @@ _Path = str | os.PathLike[str]
 class RemoteEnds:
     """Context of one conversion: makes local files of URLs, uploads the targets at the end.
 
-    Nothing is uploaded if the block raises. Local files are removed, but for a target that could
+    Nothing is uploaded if the block raises. Local files are removed, except for a target that could
     not be uploaded.
 
     Args:

@@ -54,7 +54,7 @@ class Run:
 
     @property
     def reads_whole_source(self) -> bool:
-        """True if all blocks of the source are read, also those outside of the part."""
+        """True if all blocks of the source are read, including those outside of the part."""
         return not self.is_part or self.source.read_range is None
 
 

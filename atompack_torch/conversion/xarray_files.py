@@ -106,7 +106,7 @@ def convert_datasets(
     """Writes NetCDF files and Zarr groups into an ATLAS store; needs the extra ``xarray``.
 
     Each becomes a dataset named after the file. Packed values are unpacked and timestamps decoded
-    by xarray, in a process of its own, which opens nothing but the file. Only one file at a time is
+    by xarray, in a separate process, which opens nothing but the file. Only one file at a time is
     in memory. Groups in a file or group are dropped, and listed in the report. A new store appears
     when it is complete; an existing one that is appended to is flushed periodically.
 

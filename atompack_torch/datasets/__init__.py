@@ -1,1 +1,1 @@
-"""Map-style datasets for ``torch.utils.data.DataLoader``: all that knows no file format."""
+"""Map-style datasets for ``torch.utils.data.DataLoader``, independent of file formats."""

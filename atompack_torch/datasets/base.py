@@ -80,7 +80,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         Args:
             options: as given by the user.
             features: those on features.
-            stored: sections of the feature cache, if there is one.
+            stored: sections of the feature cache, if any.
         """
         self._forces = options.force_subset if options.samples_forces else None
         self._clock = SharedEpoch() if self._resamples else None
@@ -114,7 +114,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _without_mapping(self: Self) -> Self:
         """Returns a copy that reads files without mapping them, for passes over whole files.
 
-        If a file is truncated meanwhile, it raises an error where a mapping would cause SIGBUS.
+        If a file is truncated in the meantime, it raises an error where a mapping would cause
+        SIGBUS.
         """
         return self
 
@@ -290,7 +291,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             A ``Molecule`` or the result of ``batch``.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             CorruptFileError: the record is damaged.
             FieldError: a value is missing and ``missing="error"``.
@@ -316,7 +317,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             subset. With ``transform``, its result instead.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             CorruptFileError: a record or a requested value is damaged.
             FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.

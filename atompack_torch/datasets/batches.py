@@ -28,7 +28,7 @@ from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
 
-_AT_ONCE = 1024  # items in which another one is looked for
+_AT_ONCE = 1024  # items in which another is looked for
 
 Item = TypeVar("Item", covariant=True)
 Batch = TypeVar("Batch", covariant=True)
@@ -39,7 +39,7 @@ Self = TypeVar("Self", bound="BatchDataset[Any, Any]")
 class BatchPrefetcher(Protocol):
     """Batches that native threads make ahead of their use, in the order of the requests.
 
-    One thread may submit requests while another one takes batches.
+    One thread may submit requests while another takes batches.
     """
 
     def submit(self, indices: Indices) -> bool:
@@ -55,8 +55,8 @@ class BatchPrefetcher(Protocol):
 class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     """Base of all datasets: a map-style dataset that makes whole batches in one call.
 
-    Annotations have the types of items and batches without ``transform``, whose result takes the
-    place of the batch.
+    Annotations have the types of items and batches without ``transform``, whose result
+    replaces the batch.
     """
 
     _item: ClassVar[str] = "molecule"  # name of an item in errors
@@ -171,7 +171,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         item is drawn at random, in the same way in every process.
 
         Args:
-            indices: numbers of the items.
+            indices: indices of the items.
             batch: what is left of them, before any ``transform``.
 
         Returns:
@@ -228,7 +228,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             The subset; its items are numbered from 0.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
         """
         numbers = resolve_indices(indices, self._size(), self._selection, self._item)
@@ -288,7 +288,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         strings, comparisons, ``and``, ``or``, ``not``, ``in``, arithmetic (in float64), and:
 
         - fields with one number or string per molecule, by name, and
-          ``field("any name")`` for names that are no identifiers;
+          ``field("any name")`` for names that are not identifiers;
         - ``n_atoms``, ``n_elements``, ``elements`` (``'Fe' in elements``, ``elements <= {'C',
           'H'}``), ``count('Fe')``, ``formula`` (in Hill order), ``volume`` (Å³), ``periodic``,
           ``max_force``, ``rms_force`` (of the components; units of the file), ``index``;
@@ -312,7 +312,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Raises:
             FieldError: the expression is wrong; the message has the position.
             CorruptFileError: a record or a requested value is damaged.
-            TypeError: items are no molecules.
+            TypeError: items are not molecules.
         """
         parsed = Expression(expression)
         if not len(self):
@@ -385,7 +385,7 @@ class NativePrefetcher:
 
     def submit(self, indices: Indices) -> bool:
         """Requests a batch; returns True if there is room for more requests."""
-        self._asked.append(indices)  # first: another thread may take batches meanwhile
+        self._asked.append(indices)  # first: another thread may take batches in the meantime
         try:
             has_room: bool = self._native.submit(indices, self._selection)
         except BaseException:

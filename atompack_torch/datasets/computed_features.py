@@ -243,14 +243,14 @@ def plan_features(
 
     Args:
         request: the requested fields.
-        stored: sections of the cache, if there is one.
+        stored: sections of the cache, if any.
         options: the user's options.
 
     Returns:
-        The request for stored fields, and what adds the others, if any.
+        The request for stored fields, and the object that adds the others, if any.
 
     Raises:
-        FieldError: features are to be kept, but no descriptor is known, or stored ones cannot be
+        FieldError: features should be kept, but no descriptor is known, or stored ones cannot be
             kept with the other options.
     """
     named = request.fields or ()

@@ -19,7 +19,7 @@ def n_dropped(indices: Indices, batch: Any) -> int:
     """Returns the number of items that were asked for and are not in a batch.
 
     Args:
-        indices: the numbers of the items, or a mask.
+        indices: indices of the items, or a mask.
         batch: the batch, before any ``transform``.
 
     Returns:
@@ -36,7 +36,7 @@ def warn_of_batch(indices: Indices, batch: Any) -> bool:
     """Warns of items that a single batch lacks, in one worker of a ``DataLoader`` at most.
 
     Args:
-        indices: the numbers of the items, or a mask.
+        indices: indices of the items, or a mask.
         batch: the batch, before any ``transform``.
 
     Returns:
@@ -54,7 +54,7 @@ def warn_of_batch(indices: Indices, batch: Any) -> bool:
 
 
 def warn_of_pass(n: int) -> None:
-    """Warns of the items that a whole pass of a ``Loader`` left out.
+    """Warns of the items that a whole pass of a ``Loader`` dropped.
 
     Args:
         n: number of items omitted.

@@ -46,9 +46,9 @@ def flags_of(subset: ForceSubset, candidates: Tensor, n_molecules: int, epoch: i
 
     Args:
         subset: the options.
-        candidates: numbers of the molecules with forces.
+        candidates: indices of the molecules with forces.
         n_molecules: number of molecules of the whole dataset.
-        epoch: the epoch, which counts with ``resample``.
+        epoch: the epoch, which matters only with ``resample``.
 
     Returns:
         The flags.

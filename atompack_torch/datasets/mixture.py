@@ -188,7 +188,7 @@ class MixtureDataset(MoleculeDataset):
 
     @property
     def _selection(self) -> Tensor:
-        """Numbers of the molecules in the concatenation of all parts."""
+        """Indices of the molecules in the concatenation of all parts."""
         return self._numbers_in(self._epoch) if self._chosen is None else self._chosen
 
     @_selection.setter

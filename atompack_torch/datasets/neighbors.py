@@ -126,7 +126,7 @@ class NeighborList:
         return edges if self.triplets is False else edges + TRIPLETS
 
     def as_tuple(self) -> tuple[float, bool, bool, bool, float | None, int | None]:
-        """Returns the options in the form of the native core.
+        """Returns the options in the form that the native core takes.
 
         Returns:
             ``cutoff``, ``full``, ``vectors``, ``self_interaction``, the cutoff of triplets or None,
@@ -146,7 +146,7 @@ class NeighborList:
 
         The count is exact and takes as long as one pass over all batches, in little memory. It may
         be kept with ``np.save`` as long as the molecules, their order and these options stay the
-        same; samplers reject counts for another number of molecules.
+        same; samplers reject counts for a different number of molecules.
 
         Args:
             dataset: a dataset of molecules, a subset or a mixture. Its own ``neighbors``,
@@ -160,7 +160,7 @@ class NeighborList:
         Raises:
             CorruptFileError: a record is damaged.
             FieldError: the search fails for a molecule, as in a batch.
-            TypeError: the dataset is of another kind.
+            TypeError: the dataset is of a different kind.
         """
         if not hasattr(dataset, "_open_source"):
             raise TypeError(f"dataset: expected an AtpDataset, got {type(dataset).__name__}")

@@ -84,7 +84,7 @@ class MoleculeOptions:
         force_subset: a ``ForceSubset``, the share of the molecules with forces that keep them;
             None: all.
         transform: called last, with every finished batch, in the process that made it; its result
-            is returned instead. Edges are there already: in a batch that has some, other
+            is returned instead. Edges are already present: in a batch that has some, other
             positions, another cell or other ``pbc`` are an error.
         access: how the files are read. ``"auto"`` maps them; ``"random"`` and ``"sequential"`` do
             so too, with advice to the system, and ``"populate"`` reads them into memory when they

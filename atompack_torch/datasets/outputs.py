@@ -111,7 +111,7 @@ class Output(NamedTuple):
         return _PREFIX + self.name
 
     def native(self, field: FieldId | None) -> tuple[Any, ...]:
-        """Returns the output in the form of the native core.
+        """Returns the output in the form that the native core takes.
 
         Args:
             field: identity of the field.

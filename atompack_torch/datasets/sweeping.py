@@ -58,7 +58,7 @@ def runs(
         first: number of the first molecule.
 
     Yields:
-        The numbers of the molecules of a run.
+        The indices of the molecules of a run.
     """
     ends = np.cumsum(n_atoms)
     while first < len(ends):

@@ -40,7 +40,7 @@ class ArenaPayload:
         self.arena, self.batch = arena, batch
 
     def disassemble(self) -> tuple[list[Place], Any] | None:
-        """Returns the places of all tensors, and the batch with ``...`` in their positions.
+        """Returns the locations of all tensors, and the batch with ``...`` in their positions.
 
         None if a tensor is not a view of the arena, because user code has replaced it.
         """

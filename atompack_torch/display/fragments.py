@@ -13,7 +13,7 @@ _LIMITS = (0.003, 0.03, 0.3)  # of the most frequent element, from shade to shad
 
 
 def place_of(z: int) -> tuple[int, int]:
-    """Returns the place of an element in the periodic table.
+    """Returns the position of an element in the periodic table.
 
     Args:
         z: atomic number, 1 to 118.
@@ -65,7 +65,7 @@ def periodic_table(counts: Mapping[int, int], symbol: Callable[[int], str]) -> M
         symbol: returns the symbol of an atomic number.
 
     Returns:
-        The table, followed by chips of numbers that are no elements.
+        The table, followed by chips of numbers that are not elements.
     """
     most = max(counts.values(), default=1)
     cells = []

@@ -124,7 +124,7 @@ def page_style() -> Markup:
 def fragment_style() -> Markup:
     """Returns the style element of a fragment in a page of others, such as a notebook.
 
-    Dark where the notebook says that its theme is dark, or else where the system is.
+    Dark where the notebook says that its theme is dark, or otherwise where the system is.
     """
     themed = "".join(
         f"{theme} .apt {{{colors}}}\n"

@@ -45,7 +45,7 @@ def foreign(
     names: tuple[str, ...],
     remote: RemoteFiles | None = None,
 ) -> str | None:
-    """Returns a message about a path of another format than ``names``; None if it is unknown."""
+    """Returns a message about a path whose format is not in ``names``; None if it is unknown."""
     found = recognize(path, remote)
     return None if found is None or found.name in names else _mismatch(path, expected, found)
 
@@ -104,7 +104,7 @@ def opening(
     *names: str,
     remote: RemoteFiles | None = None,
 ) -> Iterator[None]:
-    """Replaces errors on opening a foreign file by one that names its format and a remedy.
+    """Replaces errors from opening a foreign file with one that names its format and a remedy.
 
     Args:
         path: the path opened in the block.
@@ -113,7 +113,7 @@ def opening(
         remote: access to URLs, which are not looked at without it.
 
     Raises:
-        UnsupportedFormatError: the block failed, and the path holds another format.
+        UnsupportedFormatError: the block failed, and the path holds a different format.
         OSError: likewise, if the block raised an OSError (for instance, a folder instead of a
             file); of the same class.
     """

@@ -254,7 +254,7 @@ def compact(
     so that ``dst`` is either complete or absent.
 
     The examples of Atlas shards are decoded as data and written to new shards and blocks, with
-    other sizes or in another order if asked for: arrays stay arrays, tensors stay tensors.
+    other sizes or in a different order if asked for: arrays stay arrays, tensors stay tensors.
 
     Args:
         src: an ``.atp`` file, or a list or a folder of them, merged into one file; an ATLAS store
@@ -267,12 +267,12 @@ def compact(
             shards, an order that jumps decodes a block again whenever it has left a cache of
             256 MiB.
         level: compression level; None: that of the source if it has the same codec, else 3.
-        num_threads: maximum number of compression threads, as of ``AtpWriter``.
+        num_threads: maximum number of compression threads, as for ``AtpWriter``.
         progress: show a bar, or a function called with the number of molecules done since the last
             call; each counts twice, once when copied and once when compared.
         storage_options: options of the store of URLs; see ``AtpDataset``. A file that is written to
             a URL is built in the temporary folder first.
-        shards: for Atlas shards only: shard size, block size and strategy, as of ``ShardWriter``;
+        shards: for Atlas shards only: shard size, block size and strategy, as for ``ShardWriter``;
             None for one of them: that of the first source.
 
     Raises:

@@ -33,7 +33,7 @@ class Scanner(Protocol):
     """Interface of the native scanners."""
 
     def advance(self) -> bool:
-        """Scans some megabytes; False at the end."""
+        """Scans a few megabytes; False at the end."""
 
     def finish(self, name: str, strict: bool) -> ParsedIndex:
         """Returns the index; raises the error that ended the scan if ``strict``."""

@@ -40,7 +40,8 @@ class ParsedOptions(MoleculeOptions):
         key_map: name in the file → label or name of a custom property, for instance
             ``{"REF_energy": "energy", "REF_forces": "forces"}``; takes precedence over the names
             that are known.
-        index: keep the index; False: make it again each time, also in workers that are spawned.
+        index: keep the index; False: make it again each time, including in workers that are
+            spawned.
     """
 
     path: PathLike | Sequence[PathLike]

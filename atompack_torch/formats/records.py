@@ -72,7 +72,7 @@ def convert_each(
 
 
 def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
-    """Yields one structure, or none if it was rejected and errors are to be skipped."""
+    """Yields one structure, or none if it was rejected and errors should be skipped."""
     try:
         made = make()
     except (OSError, ImportError):
@@ -155,11 +155,11 @@ def label_rows(columns: Columns, key: str) -> tuple[Array, Array]:
 
     Args:
         columns: a block whose labels have their standard shapes.
-        key: a label of numbers.
+        key: a numeric label.
 
     Returns:
         Its values, float64 or for ``pbc`` bool, zeros where it is absent; and (B,) bool, True where
-        it is there.
+        it is present.
     """
     n, column = len(columns.ptr) - 1, label_in(columns, key)
     values = np.zeros((n, *BUILTINS[key].shape), dtype=bool if key == "pbc" else np.float64)

@@ -112,7 +112,7 @@ class Verification:
             self.faults.append(fault)
 
     def renamed(self, path: str, name: str) -> Verification:
-        """Returns the same result with another name of the file, such as the URL of a copy.
+        """Returns the same result with a different name of the file, such as the URL of a copy.
 
         Args:
             path: the path that was verified.

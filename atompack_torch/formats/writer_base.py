@@ -75,9 +75,9 @@ class StagedWriter(WriterBase):
         """Completes the output, and uploads that of a URL; further calls do nothing.
 
         Raises:
-            FileExistsError: somebody else created the output meanwhile.
+            FileExistsError: another process created the output in the meantime.
             OSError: writing or uploading failed. ``ESTALE``: the object that was appended to was
-                replaced meanwhile. After a failed upload the call can be repeated.
+                replaced in the meantime. After a failed upload the call can be repeated.
         """
         if self._native.is_open:
             self._native.close()

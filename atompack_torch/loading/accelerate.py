@@ -1,4 +1,4 @@
-"""The place of a ``Loader`` in a program that uses accelerate.
+"""The use of a ``Loader`` in a program that uses accelerate.
 
 Gradient accumulation takes a step with the last batch of a pass, which accelerate hears of from the
 loader that is iterated. Nothing is imported here: a program without accelerate has no such state.

@@ -27,10 +27,10 @@ Prepared = TypeVar("Prepared")
 
 
 class BackgroundPrefetcher(Generic[Prepared]):
-    """A ``BatchPrefetcher`` that takes the batches of another one on a thread of its own.
+    """A ``BatchPrefetcher`` that takes the batches of another on a thread of its own.
 
     Requests are passed on by the calling thread. Batches arrive in their order, and an error of the
-    thread takes the place of its batch.
+    thread replaces its batch.
 
     Args:
         batches: takes requests; its ``take`` may run concurrently with its ``submit``.
@@ -81,7 +81,7 @@ class BackgroundPrefetcher(Generic[Prepared]):
         return self._n_waiting + len(self._started)
 
     def close(self) -> None:
-        """Ends the thread, after the batch in progress."""
+        """Stops the thread after the batch in progress."""
         self._thread.shutdown(cancel_futures=True)
 
 
@@ -171,7 +171,7 @@ class BatchIterator(Generic[Batch]):
         if self._device is not None and loader._is_cuda:
             side = SideStream(self._device, loader.neighbors)
             self._native = BackgroundPrefetcher(self._native, side.take, side.receive, _N_ON_DEVICE)
-            self._device = None  # the batches taken are there
+            self._device = None  # the batches taken are ready
         _running.add(self)
 
     def __iter__(self) -> BatchIterator[Batch]:

@@ -154,7 +154,7 @@ def iterate_batches(sampler: Iterable[Any]) -> Iterator[Sequence[int] | Tensor]:
         sampler: a sampler of batches.
 
     Yields:
-        The numbers of the items in a batch.
+        The indices of the items in a batch.
 
     Raises:
         TypeError: the sampler yields single items.

@@ -347,7 +347,7 @@ class Loader(Generic[Batch]):
 
         It counts what was delivered, not what was made ahead. It holds for every batch size, except
         that of a batch sampler; samplers of this package add their own state, with which the pass
-        can be resumed on another number of ranks.
+        can be resumed on a different number of ranks.
 
         Returns:
             ``"version"``, ``"epoch"``, ``"seed"``, ``"batches"`` (delivered in the epoch) and
@@ -393,7 +393,7 @@ class Loader(Generic[Batch]):
             state: result of ``state_dict``.
 
         Raises:
-            ValueError: the state belongs to other data, another order or seed; the message has
+            ValueError: the state belongs to other data, a different order or seed; the message has
                 every difference. Or the sampler draws from torch's global random generator.
         """
         check_form(state, ("epoch", "seed", "batches", "consumed"))

@@ -172,8 +172,8 @@ def check_neighbors(dataset: Any, neighbors: Any) -> None:
         neighbors: argument of the loader.
 
     Raises:
-        TypeError: it is not a ``NeighborList``, or the dataset is of another kind.
-        ValueError: the dataset makes edges already, or triplets are wanted.
+        TypeError: it is not a ``NeighborList``, or the dataset is of a different kind.
+        ValueError: the dataset makes edges already, or triplets are requested.
     """
     if not isinstance(neighbors, NeighborList):
         raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")

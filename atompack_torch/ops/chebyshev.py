@@ -50,7 +50,7 @@ class ChebyshevDescriptor:
 
     Raises:
         TypeError: a setting has the wrong type.
-        ValueError: no species or duplicates, an order or a cutoff is out of range, or another
+        ValueError: no species or duplicates, an order or a cutoff is out of range, or a different
             dtype.
     """
 

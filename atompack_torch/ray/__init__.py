@@ -49,7 +49,8 @@ def read_atp(
     numbers and strings as such, arrays of a molecule as lists of fixed size, values of atoms as
     lists with a row for each atom, tensors whose shape varies as structs of ``data`` and ``shape``;
     and ``index``, the number of the molecule. A value that a molecule does not have is null,
-    integers too. The files are read as of this call, also if molecules are appended meanwhile.
+    integers too. The files are read as of this call, even if molecules are appended in the
+    meantime.
 
     Args:
         paths: a file, a list of files or a folder, as for ``AtpDataset``.

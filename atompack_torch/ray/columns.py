@@ -46,7 +46,7 @@ def columns_of(table: pa.Table, atom_properties: Collection[str]) -> Columns:
         The columns; null values are absent.
 
     Raises:
-        FieldError: a column has another type or shape than its field.
+        FieldError: a column has a different type or shape than its field.
     """
     for name in ("positions", "atomic_numbers"):
         if name not in table.column_names:

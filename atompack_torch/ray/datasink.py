@@ -142,7 +142,7 @@ class AtpDatasink(Datasink):  # type: ignore[misc]  # Ray's base classes are not
         Raises:
             AtompackError: a file is not the one that a task reported.
             FieldError: a field has types in several files that cannot share a batch.
-            FileExistsError: the folder was created meanwhile.
+            FileExistsError: the folder was created in the meantime.
         """
         self._hidden.mkdir(parents=True, exist_ok=True)  # without blocks, nothing was started
         written = sorted(_Written(*one) for one in write_result.write_returns if one is not None)

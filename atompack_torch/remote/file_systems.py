@@ -78,7 +78,7 @@ _readers: weakref.WeakKeyDictionary[threading.Thread, RequestQueue] = weakref.We
 
 @atexit.register
 def _end_readers() -> None:
-    """Ends the threads before Python ends, which would kill them inside of native code."""
+    """Stops the threads before Python exits, which would kill them inside native code."""
     for reader, queue in list(_readers.items()):
         queue.close()
         reader.join(5)
@@ -161,7 +161,7 @@ class FileSystems:
         while requests := queue.take(_AT_ONCE):
             try:
                 self._thread.submit(self._read, requests).result()
-            except BaseException as error:  # somebody waits for each of them
+            except BaseException as error:  # a caller waits for each of them
                 for request in requests:
                     _fail(request, error)
             del requests  # before the next ones are waited for
@@ -273,7 +273,7 @@ def _facts(info: Mapping[str, Any]) -> list[str]:
 
 
 def _digest(facts: list[str], behind: str) -> str:
-    """Returns an ETag of facts; empty if there are none.
+    """Returns an ETag of facts; empty if missing.
 
     Facts that may be the same for other bytes, such as times, make a weak one, so that nothing is
     kept on disk.

@@ -165,7 +165,7 @@ class RemoteFiles:
         return path if isinstance(path, str) and self.holds(path) else absolute_path(path)
 
     def location(self, path: str) -> tuple[str, FileStore | None]:
-        """Returns the place of a file or folder for native readers.
+        """Returns the location of a file or folder for native readers.
 
         Args:
             path: a path or URL.

@@ -101,7 +101,7 @@ def list_files(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
         url: the URL of the folder.
 
     Yields:
-        One entry a file; none if there is no such folder.
+        One entry per file; none if there is no such folder.
 
     Raises:
         OSError: the store refuses or gives no answer, or folders of this kind cannot be listed.
@@ -172,7 +172,7 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
         by_folder: list folders, whose URLs end with ``/``, instead of the objects in them.
 
     Yields:
-        One entry an object, among them objects whose keys end with ``/``.
+        One entry per object, including objects whose keys end with ``/``.
 
     Raises:
         OSError: the store refuses, or gives no answer.
@@ -303,7 +303,7 @@ def parse_json(body: bytes, url: str, kind: type) -> Any:
         The value, of this type.
 
     Raises:
-        CorruptFileError: the answer is not JSON, or of another type.
+        CorruptFileError: the answer is not JSON, or of a different type.
     """
     try:
         value = json.loads(body)
@@ -329,7 +329,7 @@ def parse_xml(body: bytes, url: str, *roots: str) -> ElementTree.Element:
         The outermost element.
 
     Raises:
-        CorruptFileError: the answer is not XML, declares entities, or has another root.
+        CorruptFileError: the answer is not XML, declares entities, or has a different root.
     """
     if b"<!" in body:  # entities may grow without bounds, and no store declares any
         raise CorruptFileError(f"{url}: the server's answer: expected XML without declarations")

@@ -75,7 +75,7 @@ def fetch_into(
     Raises:
         PermissionError: the store refuses it.
         TimeoutError: the store does not respond.
-        OSError: the object changed meanwhile (ESTALE), or the file cannot be written.
+        OSError: the object changed in the meantime (ESTALE), or the file cannot be written.
     """
 
     def fetch(offset: int) -> int:
@@ -121,7 +121,7 @@ def _reporting(progress: bool | OnProgress, url: str, size: int) -> Iterator[OnP
 
 
 class _LateBar:
-    """A progress bar that appears after some seconds, and only on a terminal."""
+    """A progress bar that appears after a few seconds, and only on a terminal."""
 
     def __init__(self, stack: contextlib.ExitStack, url: str, size: int) -> None:
         self._stack, self._url, self._size = stack, url, size
@@ -204,15 +204,15 @@ def local_copy(
     Args:
         remote: access to remote files.
         url: the URL of the object.
-        version: the version that is wanted; None: the present one.
+        version: the requested version; None: the current one.
         hint: of the copy of another process, which is tried first.
 
     Returns:
         The copy.
 
     Raises:
-        OSError: as for ``fetch_into``; ESTALE if another version is wanted than the present
-            one, and ENOSPC if the limit of the block cache is less than the object.
+        OSError: as for ``fetch_into``; ESTALE if a version other than the current one is
+            requested, and ENOSPC if the limit of the block cache is less than the object.
     """
     folder = None if remote.cache is None else _Folder(remote, remote.cache)
     if version is not None:
@@ -266,8 +266,8 @@ def _usable(hint: Hint | None) -> str | None:
 class _Folder:
     """Whole objects in the folder of a block cache, each named by its URL and version.
 
-    They are downloaded under a hidden name, whose lock shows that somebody is at work, and renamed.
-    The limit of the folder holds for them together, apart from the pages of other objects.
+    They are downloaded under a hidden name, whose lock shows that a process is at work, and
+    renamed. The limit of the folder holds for them together, apart from the pages of other objects.
     """
 
     def __init__(self, remote: RemoteFiles, folder: str) -> None:
@@ -312,7 +312,7 @@ class _Folder:
             time.sleep(_SECONDS_BETWEEN)
 
     def _lock(self, staged: Path) -> int | None:
-        """Opens the staging file, whose lock shows that somebody is downloading."""
+        """Opens the staging file, whose lock shows that a process is downloading."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(staged, flags, 0o600)
         try:
@@ -345,7 +345,7 @@ class _Folder:
         return str(path)
 
     def _make_room(self, n_bytes: int, url: str, own: Path) -> None:
-        """Removes objects that were used longest ago until there is room for another one."""
+        """Removes objects that were used longest ago until there is room for another."""
         if n_bytes > self._limit:
             text = f"cache_bytes: expected at least {n_bytes}, got {self._limit}"
             raise OSError(errno.ENOSPC, text, shown_url(url))

@@ -75,7 +75,7 @@ class MemoryFiles(RemoteFiles):
         return sum(memoryview(data).nbytes for data in self._files.values())
 
     def location(self, path: str) -> tuple[str, FileStore | None]:
-        """Returns the place of a file or folder for native readers.
+        """Returns the location of a file or folder for native readers.
 
         Args:
             path: its name.

@@ -178,7 +178,7 @@ class RemoteObjects:
             Its state.
 
         Raises:
-            OSError: it is another version (``ESTALE``), the store refuses, or gives no answer.
+            OSError: it is a different version (``ESTALE``), the store refuses, or gives no answer.
         """
         opened = self._store.open(self._native(url), n_first=_FIRST_BYTES)
         found = ObjectState.of(opened.etag, opened.size)
@@ -214,7 +214,7 @@ class RemoteObjects:
 
         Raises:
             FileExistsError: it exists, and must not.
-            OSError: it has another state (``ESTALE``), the store refuses, or gives no answer.
+            OSError: it has a different state (``ESTALE``), the store refuses, or gives no answer.
         """
         upload = Upload(
             self._store,
@@ -256,14 +256,14 @@ class RemoteObjects:
         return self._dialect.mark_in(found) in marks - {""}
 
     def delete(self, url: str, expected: ObjectState | None = None) -> None:
-        """Deletes an object; one that does not exist is no error.
+        """Deletes an object; one that does not exist is not an error.
 
         Args:
             url: its URL.
             expected: the state that it must have, where the store knows conditions; None: any.
 
         Raises:
-            OSError: it has another state (``ESTALE``), the store refuses, or gives no answer.
+            OSError: it has a different state (``ESTALE``), the store refuses, or gives no answer.
         """
         condition: Headers = []
         if expected is not None and not self._dialect.has_generations and expected.etag:

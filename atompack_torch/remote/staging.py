@@ -163,7 +163,7 @@ class StagedFile:
     Attributes:
         url: the URL.
         path: the local file; it exists if the object was downloaded.
-        is_new: True if there is no object yet, or it is to be replaced.
+        is_new: True if there is no object yet, or it will be replaced.
 
     Raises:
         FileExistsError: ``mode="x"`` and the object exists.

@@ -30,10 +30,10 @@ class Dialect:
     """Interface of the stores of one scheme.
 
     Attributes:
-        mark: header that distinguishes one's own object from another one; "" if missing.
+        mark: header that distinguishes one's own object from another; "" if missing.
         fixed: headers of every request that stores an object.
         has_generations: True if conditions name generation numbers instead of ETags.
-        parts: names of the requests for large files: ``"s3"``, ``"az"`` or "" if there are none.
+        parts: names of the requests for large files: ``"s3"``, ``"az"`` or "" if missing.
     """
 
     mark: str
@@ -227,7 +227,7 @@ def send_file(
 
     Args:
         upload: the object.
-        path: the file; it must not change meanwhile.
+        path: the file; it must not change in the meantime.
         report: called with the number of bytes sent since the last call.
         part_bytes: the size of a part in bytes, larger for files of more than 10,000 parts.
 
@@ -363,7 +363,7 @@ def _send_blocks(upload: Upload, parts: list[_Part], report: OnProgress) -> str:
 def delete_object(
     store: RemoteStore, url: str, condition: Headers | None = None, shown: str | None = None
 ) -> None:
-    """Deletes an object; one that does not exist is no error.
+    """Deletes an object; one that does not exist is not an error.
 
     Args:
         store: the client.

@@ -196,7 +196,7 @@ class StorageOptions:
         profile: a profile of the AWS configuration files.
         key: the access key; needs ``secret``.
         secret: the secret key.
-        token: the session token of ``key``, or else a bearer token.
+        token: the session token of ``key``, or otherwise a bearer token.
         anonymous: True to send no credentials, whatever the environment has.
         headers: headers to be sent with each request, as pairs.
         credentials: returns a mapping with ``key``, ``secret``, ``token`` and ``expiry``; called
@@ -232,8 +232,8 @@ class StorageOptions:
             The options.
 
         Raises:
-            ValueError: an option is unknown, or contradicts another one.
-            TypeError: a value has another type; it is not repeated in the message.
+            ValueError: an option is unknown, or contradicts another.
+            TypeError: a value has a different type; it is not repeated in the message.
         """
         if isinstance(options, StorageOptions):
             return options

@@ -111,7 +111,7 @@ def report(
 
     Args:
         source: a dataset of molecules, or a path of one for ``open``.
-        other: a second one to compare with, also for geometries that are in both.
+        other: a second one to compare with, including geometries that are in both.
         output: file for the page, usually ``NAME.html``; None: it is only returned.
         cutoff: radius for neighbor counts, in the unit of the positions (Å).
         progress: True for a progress bar, or a function that is called with the number of further
@@ -122,7 +122,7 @@ def report(
         The page; ``.html`` is its text.
 
     Raises:
-        UnsupportedFormatError: the data are no molecules.
+        UnsupportedFormatError: the data are not molecules.
         CorruptFileError: a record or a value is damaged.
         FieldError: an atomic number is not in 0 to 255.
         ValueError: the cutoff is not finite, or below 0.001.

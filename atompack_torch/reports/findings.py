@@ -23,7 +23,7 @@ class Label:
         shape: shape of one row as text.
         n_present: number of structures that have it.
         n_non_finite: number of structures with values of it that are NaN or infinite.
-        first_non_finite: numbers of the first of them.
+        first_non_finite: indices of the first of them.
         count: finite values.
         total: sum of these values.
         squares: sum of their squares.
@@ -84,7 +84,7 @@ class Duplicates:
 
     Attributes:
         hashes: sorted hashes of the structures, or of a share of them.
-        numbers: numbers of their structures.
+        numbers: indices of their structures.
         share: one in so many possible hashes was kept.
     """
 
@@ -98,7 +98,7 @@ class Duplicates:
         return (len(self.hashes) - len(np.unique(self.hashes))) * self.share
 
     def groups(self, most: int) -> list[list[int]]:
-        """Returns the numbers of equal structures, the largest groups first.
+        """Returns the indices of equal structures, the largest groups first.
 
         Args:
             most: maximum number of groups.
@@ -164,7 +164,7 @@ class Findings:
         """Returns energies per atom of the sample, before and after reference energies.
 
         Returns:
-            (n,) numbers of structures, (n,) energies per atom, (n,) what is left of them after the
+            (n,) indices of structures, (n,) energies per atom, (n,) what is left of them after the
             reference energies are subtracted.
         """
         if not self.sample:
@@ -195,7 +195,7 @@ def log_histogram(values: Array) -> Array:
 
 
 def shared_geometries(first: Duplicates, second: Duplicates) -> tuple[int, int]:
-    """Counts the structures of a dataset whose geometry is in another one too.
+    """Counts the structures of a dataset whose geometry is in another too.
 
     Args:
         first: structures of the other dataset.

@@ -118,7 +118,7 @@ def of_logarithms(
 
 
 def outliers(n: int) -> Markup:
-    """Returns a line on the number of values outside a figure; nothing if there are none."""
+    """Returns a line on the number of values outside a figure; empty if none are."""
     if n == 0:
         return Markup()
     verb = "outlier is" if n == 1 else "outliers are"

@@ -109,7 +109,7 @@ class Extremes:
 
         Args:
             values: (m,) values; NaN is ignored.
-            numbers: (m,) numbers of the structures.
+            numbers: (m,) indices of the structures.
             describe: returns a short description of the structure in row i.
         """
         finite = np.flatnonzero(np.isfinite(values))

@@ -32,8 +32,9 @@ NAMES_OF_STAGE = {
 class EpochLoader(Loader[Any]):
     """Loader whose length includes batches of this epoch from before another cut.
 
-    Other ranks, or another batch size, cut the rest of an epoch into another number of batches.
-    Lightning counts the batches of an epoch across a restart, and ends the epoch at ``len``.
+    Other ranks, or a different batch size, cut the rest of an epoch into a different number of
+    batches. Lightning counts the batches of an epoch across a restart, and ends the epoch at
+    ``len``.
     """
 
     _n_batches: int | None = None  # of the epoch that is resumed
@@ -98,7 +99,7 @@ class DataHooks:
             layout: makes the batches of another trainer; None: ``MoleculeBatch``, or the result of
                 the dataset's ``transform``.
             key_map: name in the data → label or property here, as ``{"REF_energy": "energy"}``, in
-                data of any format, also in a dataset that is open already; every set must have the
+                data of any format, or a dataset that is already open; every set must have the
                 names. Other options use the names here. A label whose name another field gets stays
                 as a property: ``energy`` as ``properties/energy``.
             shuffle: use a random order in every epoch of training.
@@ -297,7 +298,7 @@ def equally_long(dataset: MoleculeDataset) -> MoleculeDataset:
     """Returns as many molecules as the rank has that sees the fewest.
 
     Args:
-        dataset: what this rank sees; more than others if a writer appends meanwhile.
+        dataset: what this rank sees; more than others if a writer appends in the meantime.
 
     Returns:
         The dataset, or its first molecules.

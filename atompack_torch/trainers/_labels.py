@@ -23,7 +23,7 @@ _AT_ONCE = 4096  # molecules of a later block
 _MOST_KEYS = 12  # listed in a message
 _OTHER_VALUES = ("per_atom", "weight", "std", "error", "uncertainty")  # parts of their names
 
-# Inputs of models: name -> names in files, of which the first that is there is read.
+# Inputs of models: name -> names in files, of which the first that exists is read.
 STATES = {"charge": ("charge", "total_charge"), "spin": ("spin", "total_spin")}
 
 

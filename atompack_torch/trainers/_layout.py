@@ -62,7 +62,7 @@ class Layout:
 
         Args:
             batch: the batch; only ``index``, ``ptr``, ``batch``, ``n_atoms``, the edges and
-                ``fields`` are sure to be there. ``edge_shift`` may have another dtype than the
+                ``fields`` are sure to be there. ``edge_shift`` may have a dtype other than the
                 positions.
             made: name of each output → tensor. One that equals a field, or the edges, may share
                 its memory.
@@ -238,7 +238,7 @@ def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
 
 
 def _absent_labels(dataset: MoleculeDataset) -> set[str]:
-    """Returns the labels that no batch has, so that they are no missing ones either."""
+    """Returns the labels that no batch has, so that they are not missing ones either."""
     request = dataset.request
     if not request.names_fields and request.missing == "nan":
         return set()
@@ -278,7 +278,7 @@ def float_dtype(dtype: torch.dtype | None) -> torch.dtype:
         The dtype.
 
     Raises:
-        ValueError: another dtype.
+        ValueError: any other dtype.
     """
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if chosen not in (torch.float32, torch.float64):

@@ -1,4 +1,4 @@
-"""Labels that have other names in the data: ``key_map`` of all trainers."""
+"""Labels that have different names in the data: ``key_map`` of all trainers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from atompack_torch.formats.molecule_files import MoleculeFiles
 
 
 def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDataset:
-    """Returns a copy of a dataset whose fields have other names.
+    """Returns a copy of a dataset whose fields have different names.
 
     A label whose name another field gets stays as a property: ``energy`` as ``properties/energy``.
 
@@ -89,7 +89,7 @@ def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDa
 def _ids(
     dataset: MoleculeDataset, key_map: Mapping[str, str]
 ) -> tuple[tuple[FieldId, FieldId], ...]:
-    """Returns stored field → field here, also of labels whose names others get."""
+    """Returns stored field → field here, including labels whose names others get."""
     declared = declared_fields(dataset.source())
     known = dict(zip(public_names(declared, RESERVED), declared, strict=True))
     before = {here: stored for stored, here in dataset.request.renamed}

@@ -234,8 +234,8 @@ class CountBatchSampler(BatchSampler):
     """Yields batches, as lists of molecule numbers, with a limited number of molecules.
 
     The order of the molecules does not depend on the size of the batches, and a place in the epoch
-    counts molecules: another size resumes exactly. Without ``drop_last``, the last molecules are
-    divided evenly among the ranks.
+    counts molecules: a different size resumes exactly. Without ``drop_last``, the last molecules
+    are divided evenly among the ranks.
     """
 
     _repr_options = ("most",)

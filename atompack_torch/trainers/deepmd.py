@@ -251,7 +251,7 @@ def batch(
         (B, 1) float64, ``force`` (B, n, 3), ``virial`` (B, 9) float64 = -stress · volume,
         ``natoms`` (B, 2 + number of types) int32, ``find_energy``, ``find_force`` and
         ``find_virial`` (1.0 if all molecules have it, else 0.0), ``sid`` 0 and ``fid``, the
-        numbers of the molecules in the dataset.
+        indices of the molecules in the dataset.
 
     Raises:
         FieldError: the molecules differ in their number of atoms, only some have a cell, or an
@@ -298,7 +298,7 @@ def loader(
         device: as for ``Loader``.
 
     Returns:
-        The loader; batches are dicts as of ``batch``.
+        The loader; batches are dicts as in ``batch``.
 
     Raises:
         FieldError: no molecule has any label; without ``shuffle``, a warning.

@@ -31,11 +31,11 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         Trainer(devices=2, strategy="ddp").fit(model, datamodule=data, ckpt_path="last")
 
     An epoch yields every molecule once, shared by all ranks, which take the same number of steps,
-    and each epoch has another order. Validation, tests and predictions use the stored order and
+    and each epoch has a different order. Validation, tests and predictions use the stored order and
     are complete too; ``batch.index`` numbers the molecules of a prediction. A run that is resumed
-    inside an epoch continues with the molecules that are left, also on another number of ranks or
-    with another ``batch_size``. On a GPU, batches are copied from page-locked memory in one
-    transfer while the previous step runs.
+    in the middle of an epoch continues with the molecules that are left, even on a different number
+    of ranks or with another ``batch_size``. On a GPU, batches are copied from page-locked memory in
+    one transfer while the previous step runs.
 
     In the model, use ``self.log(..., batch_size=len(batch))``: Lightning cannot find the number of
     molecules.

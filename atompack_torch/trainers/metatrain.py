@@ -44,7 +44,7 @@ class Cutoff:
     Attributes:
         cutoff: in the unit of the positions (Å).
         full: list each pair in both directions.
-        strict: without pairs beyond the cutoff, which ours never have.
+        strict: without pairs beyond the cutoff, which our lists never have.
     """
 
     cutoff: float
@@ -295,7 +295,7 @@ def layout(
         The layout.
 
     Raises:
-        ValueError: gradients without an energy, or another dtype.
+        ValueError: gradients without an energy, or a different dtype.
     """
     if energy is None and (forces or stress):
         raise ValueError("forces and stress: expected False without an energy, got True")
@@ -378,7 +378,7 @@ def loader(
         **options: options of every trainer.
 
     Returns:
-        The loader; batches are pairs as of ``batch``.
+        The loader; batches are pairs as in ``batch``.
 
     Raises:
         FieldError: no molecule has a target or gradient; without ``shuffle``, a warning.

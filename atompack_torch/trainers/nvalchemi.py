@@ -104,7 +104,7 @@ class NvalchemiLayout(Layout):
             made: name of each output → tensor.
 
         Returns:
-            The batch, whose tensors are views, but for the masses.
+            The batch, whose tensors are views, except for the masses.
         """
         schema = LevelSchema()
         for name, shape in _COLUMNS.items():
@@ -176,7 +176,7 @@ def _fields_of(contents: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _field_of(contents: Any, name: str, scope: int) -> str | None:
-    """Returns the name of a property of molecules in a batch or a schema, if it is there."""
+    """Returns the name of a property of molecules in a batch or a schema, if present."""
     other = PREFIXES[ATOM_PROPERTY if scope == MOLECULE_PROPERTY else MOLECULE_PROPERTY] + name
     if (prefixed := PREFIXES[scope] + name) in contents:
         return prefixed
@@ -222,7 +222,7 @@ def batch(
 
     Raises:
         FieldError: an element has no reference energy.
-        ValueError: another dtype than float32 and float64.
+        ValueError: a dtype other than float32 and float64.
     """
     layout = NvalchemiLayout(
         fields_of=_fields_of(molecules),

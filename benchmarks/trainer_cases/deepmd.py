@@ -28,7 +28,7 @@ def main() -> None:
     import atompack_torch as apt
     from atompack_torch.trainers.deepmd import loader
 
-    # The compiled operators are for another version of torch; training does without them.
+    # The compiled operators are for a different version of torch; training does without them.
     deepmd.env.SHARED_LIB_DIR = Path(__file__).parent / "none"
     deepmd.env.GLOBAL_CONFIG["cibuildwheel"] = "0"
     from deepmd.pt.loss.ener import EnergyStdLoss

@@ -40,7 +40,7 @@ class SubsetView {
 
   // Returns the indices in the source of selected items. `selected` holds integers of any width, where negative ones
   // count from the end, or a mask of one bool per item. Raises IndexError for integers out of range and masks of
-  // another length, TypeError for everything else.
+  // a different length, TypeError for everything else.
   std::vector<int64_t> numbers(const pybind11::object& selected) const;
   int64_t number(pybind11::handle item) const;
 

@@ -142,7 +142,7 @@ py::array atom_counts(const Cache& cache) {
   return py::array_t<int64_t>(std::ssize(counts), counts.data());
 }
 
-// Returns the numbers of the entries with forces.
+// Returns the indices of the entries with forces.
 std::vector<int64_t> force_entries(const Cache& cache) {
   std::vector<int64_t> found;
   for (int64_t entry = 0; entry < cache.n_entries(); ++entry) {

@@ -108,7 +108,7 @@ FieldValues field_in(const plan::BatchPlan& plan, const Batch& batch, const plan
   const int32_t number = plan.table->find(scope, key);
   if (number >= 0) {
     field.values = values_in(std::get<at::Tensor>(batch.values[static_cast<size_t>(number)]));
-    // A molecule without cell is not periodic, which is no missing value.
+    // A molecule without cell is not periodic, which is not a missing value.
     if (!is_geometry(scope, key)) field.mask = batch.masks.const_data_ptr<bool>() + number * plan.n_molecules();
   } else if (scope == Scope::builtin && key == "positions") {
     field.values = values_in(batch.positions);

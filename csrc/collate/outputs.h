@@ -91,7 +91,7 @@ physics::Matrix3 cell_of(const OutputInputs& inputs, int64_t molecule);
 std::array<bool, 3> periodic_of(const OutputInputs& inputs, int64_t molecule);
 
 // Writes all outputs but those without a place, with a thread for each range of molecules between two borders. Throws
-// FieldError, located by `locate`, for elements that are not in the table, fractions where integers are wanted, and
+// FieldError, located by `locate`, for elements that are not in the table, fractions where integers are expected, and
 // singular cells.
 void write_outputs(std::span<const plan::Output> outputs, const OutputInputs& inputs, std::span<const int64_t> borders,
                    std::span<std::byte* const> to, const std::function<void(DataError&, int64_t row)>& locate);

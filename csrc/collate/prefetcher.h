@@ -17,7 +17,7 @@
 namespace atompack::collate {
 
 // Returns batches in the order in which they were requested. At most `max_ready` batches are made and not taken; the
-// items of requests beyond them are announced, so that their bytes are fetched meanwhile.
+// items of requests beyond them are announced, so that their bytes are fetched in the meantime.
 class Prefetcher {
  public:
   Prefetcher(std::shared_ptr<const Batcher> batcher, unsigned n_threads, size_t max_ready, ArenaKind kind)
@@ -35,7 +35,7 @@ class Prefetcher {
     sizes_.push_back(indices.size());
     n_items_ += indices.size();
     const uint64_t number = n_submitted_++;
-    // While it is not known whether reading ahead is of use, making the batch finds that out.
+    // While it is not known whether reading ahead helps, making the batch finds that out.
     if (batcher_->window() > 1) announcements_.push({number, indices});
     batches_.push({number, std::move(indices), {}});
     const size_t n_batches = batches_.size();

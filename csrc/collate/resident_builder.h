@@ -18,15 +18,15 @@ namespace atompack::collate {
 // Copies molecules into a block: measure() all of them, allocate, then copy() all of them.
 class ResidentBuilder {
  public:
-  // `numbers` in the source, in any order and with repeats. Of each molecule, the fields are kept that any request
-  // selects. `path` is for errors.
+  // `numbers` in the source, in any order and with repeats. For each molecule, the fields
+  // that any request selects are kept. `path` is for errors.
   ResidentBuilder(std::shared_ptr<const MoleculeSource> source, std::vector<int64_t> numbers,
                   std::vector<std::shared_ptr<const plan::Request>> requests, std::string path);
 
   int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
 
-  // Reads the molecules [first, last) to learn the sizes and fields of their records. Throws CorruptFileError, also for
-  // damaged values.
+  // Reads the molecules [first, last) to learn the sizes and fields of their records. Throws CorruptFileError,
+  // including for damaged values.
   void measure(int64_t first, int64_t last);
 
   // Returns the size of the block, once all are measured.

@@ -5,7 +5,7 @@
 
 namespace atompack::collate {
 
-// Throws FieldError if the tensor has another type or shape, or is not dense on the CPU.
+// Throws FieldError if the tensor has a different type or shape, or is not dense on the CPU.
 void expect_tensor(const at::Tensor& tensor, const char* name, at::ScalarType type, at::IntArrayRef sizes);
 
 // Returns the same values, contiguous and without torch's lazy conjugation and negation.

@@ -14,7 +14,7 @@ namespace atompack::io {
 
 class OpenFile;
 
-// read: by pread, without a mapping, for passes over files that others may truncate meanwhile. direct: past the
+// read: by pread, without a mapping, for passes over files that others may truncate in the meantime. direct: past the
 // kernel's page cache, for files that are larger than memory.
 enum class Access : uint8_t { automatic, random, sequential, read, direct };
 

@@ -45,7 +45,7 @@ struct FileVersion {
 std::optional<FileVersion> version_of(const std::string& path);
 FileVersion version_of(int fd, const std::string& path);
 
-// True also for a dangling link.
+// Also true for a dangling link.
 bool exists(const std::string& path);
 
 // Throws IoError, without opening anything, if `path` leads to a pipe, a socket, a device, a folder or a file of a

@@ -121,7 +121,7 @@ void remove_contents(const std::string& path) {
   if (error) throw IoError(error.value(), error.message(), path);
 }
 
-// The lock belongs to the inode: if the folder was removed meanwhile, it must be created again.
+// The lock belongs to the inode: if the folder was removed in the meantime, it must be created again.
 bool is_folder_still_at(int fd, const std::string& path) {
   struct stat locked{}, now{};
   if (::fstat(fd, &locked) != 0) throw_errno(path);

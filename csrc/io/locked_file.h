@@ -15,7 +15,7 @@ namespace atompack::io {
 // A file system without locks is no reason to refuse a file.
 class SharedLock {
  public:
-  // Throws IoError if the file at the path has another identity or is locked by a writer.
+  // Throws IoError if the file at the path has a different identity or is locked by a writer.
   SharedLock(const std::string& path, const FileIdentity& identity);
   SharedLock(const SharedLock&) = delete;
   SharedLock& operator=(const SharedLock&) = delete;

@@ -16,7 +16,7 @@
 
 namespace atompack::io {
 
-// Place of a file or folder: a path in the file system, or a URL and the store that it leads to.
+// Location of a file or folder: a path in the file system, or a URL and the store that it leads to.
 class Store;
 
 class Location {
@@ -42,8 +42,8 @@ class Location {
 
 // One version of a file, which others may be writing to. While a local file is open, its inode number is not reused: a
 // path that has this number now has therefore named this file since it was opened, provided that files are replaced by
-// renames and none is renamed back. A remote file is pinned by its ETag: reading another version is IoError (ESTALE).
-// Const methods are thread-safe.
+// renames and none is renamed back. A remote file is pinned by its ETag: reading a different version is IoError
+// (ESTALE). Const methods are thread-safe.
 class OpenFile : public ReadableFile, public std::enable_shared_from_this<OpenFile> {
  public:
   // The version at the time of opening.
@@ -74,7 +74,7 @@ class Store {
   virtual std::vector<std::string> names_in(const std::string& url) const = 0;
 };
 
-// Opens a regular file. Never blocks on local files that are none.
+// Opens a regular file. Never blocks on local files that are not regular.
 std::shared_ptr<const OpenFile> open_file(const Location& location);
 // Returns nullptr if there is no file.
 std::shared_ptr<const OpenFile> find_file(const Location& location);

@@ -1,4 +1,4 @@
-// Ring of shared-memory slots that one process fills and another one releases.
+// Ring of shared-memory slots that one process fills and another releases.
 #pragma once
 
 #include <cstdint>

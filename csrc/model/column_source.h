@@ -54,7 +54,7 @@ class ColumnSlice {
   virtual size_t n_units() const = 0;
   // Approximate cost of a unit, as the number of bytes that could be copied in that time.
   virtual uint64_t work(size_t unit) const = 0;
-  // Starts fetching what all units read, as far as reading ahead is of use.
+  // Starts fetching what all units read, as far as reading ahead helps.
   virtual void announce() const {}
   virtual void read(size_t unit, ColumnVisitor& visitor) const = 0;
 };
@@ -81,7 +81,7 @@ class ColumnSource {
   virtual const std::string& path() const = 0;  // for errors
   virtual int64_t size() const = 0;
   virtual std::string_view dataset_name(int64_t dataset) const = 0;
-  // Throws FieldError if there is none of this name.
+  // Throws FieldError if none has this name.
   virtual int64_t find_dataset(std::string_view name) const = 0;
 
   virtual size_t n_variables() const = 0;

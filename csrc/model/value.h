@@ -188,7 +188,7 @@ struct ValueTree {
   Array array(const ArrayNode& node) const;
 };
 
-// Read access to a value; valid as long as its tree and the underlying bytes. Access as another kind is an
+// Read access to a value; valid as long as its tree and the underlying bytes. Access as a different kind is an
 // InternalError: callers check kind() first.
 class Value {
  public:

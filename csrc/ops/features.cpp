@@ -20,7 +20,7 @@ using physics::Lattice;
 using physics::Matrix3;
 using physics::Neighborhoods;
 
-// An atom takes some microseconds; waking a thread takes several times as long.
+// An atom takes a few microseconds; waking a thread takes several times as long.
 constexpr int64_t kMinAtoms = 16;
 
 template <typename T>

@@ -42,7 +42,7 @@ std::optional<size_t> equal_field(const BatchPlan& plan, const Output& output) {
   return field.offset;
 }
 
-// Returns the offset of a tensor of the batch that an output equals, if there is one.
+// Returns the offset of a tensor of the batch that an output equals, if any.
 std::optional<size_t> equal_tensor(const BatchPlan& plan, const Output& output) {
   switch (output.kind) {
     case OutputKind::value:
@@ -185,7 +185,7 @@ void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs) {
   for (const Output& output : outputs) {
     std::vector<int64_t> shape = output_shape(output, dims, field_of(plan, output));
     std::optional<size_t> same = equal_tensor(plan, output);
-    // An output that is changed in place must not change another one.
+    // An output that is changed in place must not change another.
     if (same && std::ranges::find(shared, *same) != shared.end()) same.reset();
     if (same) shared.push_back(*same);
     const size_t offset = same ? *same : layout.add(output.dtype, shape);

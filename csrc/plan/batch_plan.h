@@ -189,8 +189,8 @@ void lay_out(BatchPlan& plan, ArenaLayout& layout);
 // if there is no such field, or its values differ in shape.
 std::optional<SourceField> field_of(const BatchPlan& plan, const Output& output);
 
-// Appends the outputs to the arena, but for those that equal a field or the edges, whose memory the first such output
-// shares. Throws FieldError if an output cannot be made of its field.
+// Appends the outputs to the arena, except for those that equal a field or the edges, whose memory the first such
+// output shares. Throws FieldError if an output cannot be made of its field.
 void lay_out_outputs(BatchPlan& plan, std::span<const Output> outputs);
 
 int64_t total_work(const BatchPlan& plan);

@@ -122,7 +122,7 @@ class OrderedPipeline {
 template <typename Task>
 OrderedPipeline<Task>::~OrderedPipeline() {
   if (owner_ != threads::process_id()) {
-    static_cast<void>(shared_.release());  // its locks may be held for ever
+    static_cast<void>(shared_.release());  // its locks may be held forever
     return;
   }
   {

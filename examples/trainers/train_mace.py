@@ -68,7 +68,7 @@ def main() -> None:
     batches = loader(train, z_table, CUTOFF, batch_size=args.batch_size)
     for epoch in range(args.epochs):
         total = 0.0
-        for batch in batches:  # every pass is a new epoch, in another order
+        for batch in batches:  # every pass is a new epoch, in a different order
             optimizer.zero_grad()
             found = model(batch.to_dict(), training=True)
             value = loss(pred=found, ref=batch)

@@ -40,7 +40,7 @@ def main() -> None:
         data_std=statistics.forces.rms,
         stress_weight=0.1,
     )
-    # Molecules have no stress: pass it as NaN, and leave it out of the loss.
+    # Molecules have no stress: pass it as NaN, and exclude it from the loss.
     matgl.ignore_missing_labels(module)
     layout = matgl.layout(model.element_types, model.cutoff, allow_missing=True)
     trainer = lightning.Trainer(

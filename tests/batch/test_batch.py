@@ -86,7 +86,7 @@ def batch(dataset: apt.AtpDataset) -> apt.MoleculeBatch:
 
 
 def arena_count(batch: apt.MoleculeBatch) -> int:
-    """How many storages lie behind the tensors of a batch."""
+    """How many storages underlie the tensors of a batch."""
     leaves = pytree.tree_leaves([batch[k] for k in batch.keys()])
     tensors = [v for v in leaves if isinstance(v, torch.Tensor) and v.numel()]
     return len({t.untyped_storage().data_ptr() for t in tensors})

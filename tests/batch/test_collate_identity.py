@@ -124,7 +124,7 @@ def path(new_path: Callable[[], Path]) -> Path:
 
 
 def plain(value: Any) -> Any:
-    """Nested lists and numbers, with the class of everything that is no tensor."""
+    """Nested lists and numbers, with the class of everything that is not a tensor."""
     if isinstance(value, torch.Tensor):
         return "tensor", tuple(value.shape), str(value.dtype), value.tolist()
     if isinstance(value, Batch):

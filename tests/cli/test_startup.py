@@ -16,7 +16,7 @@ from reference.fixture_files import fixtures_root
 from atompack_torch import cli
 
 RUN = [sys.executable, "-m", "atompack_torch"]
-# All commands in one process: what one of them imports is there for the others.
+# All commands in one process: what one of them imports is present for the others.
 WITHOUT_TORCH = """
 import contextlib, io, json, sys
 from atompack_torch.__main__ import main

@@ -433,7 +433,7 @@ def outcome(path: Path) -> str:
 
 
 def test_a_declared_size_takes_no_memory(tmp_path: Path) -> None:
-    """A header that declares far more than is there."""
+    """A header that declares far more than is present."""
     stream = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 3, 3)}
     np.lib.format.write_array_header_1_0(stream, header)

@@ -100,7 +100,7 @@ FIXTURES = ["custom_all_types_zstd", "optional_sections", "v3_f64_all", "tensor_
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_fixtures_survive(fixtures: Path, tmp_path: Path, name: str) -> None:
-    """What the original wrote, in float64; pbc is there afterwards, as the format has it."""
+    """What the original wrote, in float64; pbc is present afterwards, as the format has it."""
     told = Told()
     dataset = apt.AtpDataset(fixtures / f"{name}.atp")
     extxyz.write(tmp_path / "x.extxyz", [dataset[:]], report=told)

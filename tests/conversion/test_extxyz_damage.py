@@ -12,7 +12,7 @@ from reference.frames import frames_of, same
 import atompack_torch as apt
 from atompack_torch.fields import MOLECULE_PROPERTY
 
-# What is wrong, what is said of it, and where: molecule, offset.
+# What is wrong, what the error says, and where: molecule, offset.
 DAMAGE = [
     ("x\n", "frame: expected the number of atoms, got 'x'", 0),
     ("-1\n\n", "frame: expected the number of atoms, got '-1'", 0),

@@ -57,7 +57,7 @@ def test_properties_become_labels() -> None:
 
 
 def test_the_own_label_is_left_out_everywhere() -> None:
-    """Also where the structure lacks the other: energies of two kinds are never mixed."""
+    """Even where the structure lacks the other: energies of two kinds are never mixed."""
     found, report = renamed(
         {"REF": "energy"},
         record({"energy": 1.0}, {"REF": 2.0}),

@@ -81,7 +81,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_a_database_cut_anywhere_is_an_error(rows: Path, tmp_path: Path) -> None:
-    """The library's mapping ends the process by SIGBUS."""
+    """The library's mapping kills the process with SIGBUS."""
     whole = rows.read_bytes()
     report = convert(rows, tmp_path / "whole.atp", progress=False)
     assert report.structures_written == 399

@@ -90,7 +90,7 @@ def test_an_existing_part_is_left_alone(source: Path, tmp_path: Path) -> None:
 
 
 def test_reports_of_all_parts_are_summed(source: Path, tmp_path: Path) -> None:
-    """As of one run, also after parts were left alone or converted again, and if one is lost."""
+    """As of one run, even after parts were left alone or converted again, and if one is lost."""
     changed = {"on_error": "skip", "changes": Changes(energy_unit="Ha")}
     images = ase.io.read(source, ":")
     for k, atoms in enumerate(images):

@@ -40,7 +40,7 @@ def test_the_table_tells_everything() -> None:
     assert text.count("once") == 1
     assert (
         repr(filled()).splitlines()[3:] == text.splitlines()[3:]
-    )  # in notebooks, but for the time
+    )  # in notebooks, except for the time
 
 
 def test_nothing_is_said_to_be_nothing() -> None:

@@ -31,7 +31,7 @@ def atoms(n: int, **properties: Any) -> Parts:
 
 
 def fitted(*records: Parts) -> tuple[list[Any], Report]:
-    """Everything learnt first, then fitted in one block: key → one entry a molecule."""
+    """Everything learnt first, then fitted in one block: key → one entry per molecule."""
     report = Report()
     fit = SchemaUnifier()
     columns = columns_of(list(records))

@@ -136,7 +136,7 @@ def test_process_substitution(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.atp", "a.npz", "a.h5", "a.db", "a.aselmdb"])
 def test_other_formats_refuse_pipes_at_once(tmp_path: Path, name: str) -> None:
-    """Nobody writes: whoever opened the FIFO would wait for ever."""
+    """Nobody writes: whoever opened the FIFO would wait forever."""
     os.mkfifo(tmp_path / name)
     with pytest.raises(apt.UnsupportedFormatError, match="expected a regular file, got a pipe"):
         convert(tmp_path / name, tmp_path / "x.atp", progress=False)

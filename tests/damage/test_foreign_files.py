@@ -247,7 +247,7 @@ def test_a_folder_with_arrays_but_no_metadata_is_no_store(places: dict[str, Path
 
 
 def test_damaged_files_stay_damaged(places: dict[str, Path], tmp_path: Path) -> None:
-    """Neither an empty file, nor one of our own with a wrong byte, is another format."""
+    """Neither an empty file, nor one of our own with a wrong byte, is a different format."""
     data = bytearray(places["atp"].read_bytes())
     for damage in (b"", bytes(100), bytes(data[:5000]), b"XTPK" + bytes(data[4:])):
         path = tmp_path / "damaged.atp"

@@ -1,4 +1,4 @@
-"""What is no regular file is refused immediately by everything that opens files."""
+"""Anything that is not a regular file is refused immediately by everything that opens files."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Counting(apt.ChebyshevDescriptor):
 
 
 class Sources:
-    """The same molecules: as .atp, with all rows stored, and with those of another descriptor."""
+    """The same molecules: as .atp, with all rows stored, or with rows of a different descriptor."""
 
     def __init__(self, folder: Path) -> None:
         self.atp = folder / "molecules.atp"

@@ -151,7 +151,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "empty mask": (torch.zeros(0).bool(), IndexError, "expected a mask of 4 bools.*got 0"),
 }
 
-# What is no sequence at all, or names one item where several are wanted.
+# What is not a sequence at all, or names one item where several are expected.
 NO_SEQUENCES: dict[str, Any] = {
     "number": 1,
     "string": "01",

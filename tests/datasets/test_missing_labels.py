@@ -165,7 +165,7 @@ def test_nan_throughout_is_missing(new_path: NewPath, codec: str) -> None:
         for name, mask in masks.items():
             assert batch.mask(name).tolist() == mask, name
         assert torch.equal(batch.energy.isnan(), torch.tensor([False, True, False]))
-        assert batch.forces[4:].isnan().any()  # stored so, in a label that is there
+        assert batch.forces[4:].isnan().any()  # stored so, in a label that is present
         assert judged[1].energy is None
     coverage = dataset.statistics().coverage
     assert (coverage["energy"], coverage["forces"], coverage["magmom"]) == (2, 2, 0)
@@ -368,7 +368,7 @@ def test_no_empty_batches_in_a_loader(half: apt.AtpDataset, resident: bool) -> N
 @pytest.mark.filterwarnings("ignore:missing='drop'")
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_no_empty_batches_in_a_dataloader(half: apt.AtpDataset, n_workers: int) -> None:
-    """Another molecule is drawn, of which all have the same chance."""
+    """Another molecule is drawn, each with the same probability."""
     loader = DataLoader(half, 4, num_workers=n_workers, collate_fn=apt.collate_identity)
     found = [batch.index.tolist() for batch in loader]
     assert found == [batch.index.tolist() for batch in loader]

@@ -309,7 +309,7 @@ def test_many_molecules_on_threads(path: Path, num_threads: int) -> None:
 
 
 def test_what_equals_a_field_is_written_once(path: Path) -> None:
-    """Only the first output of a field, so that a change in place does not show in another one."""
+    """Only the first output of a field, so that a change in place does not show in another."""
     of_fields = {
         "x": Output("x", "value", F64, "positions"),
         "z": Output("z", "value", I64, "atomic_numbers"),

@@ -380,7 +380,7 @@ def test_the_first_damaged_molecule_is_named(new_path: NewPath) -> None:
 
 @pytest.mark.parametrize("first", [100, CHUNK - 1])
 def test_of_two_damaged_molecules_the_first_is_named(new_path: NewPath, first: int) -> None:
-    """Also where another thread meets the second one earlier."""
+    """Even where another thread meets the second one earlier."""
     good, bad = record([1, 2], [energy_of(1.0)]), record([1, 2], [energy_of(1.0)[:-1]])
     records = [bad if i in (first, CHUNK) else good for i in range(2 * CHUNK)]
     path = new_path()

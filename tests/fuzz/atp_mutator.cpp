@@ -24,7 +24,7 @@ void seal(uint8_t* slot) {
   std::memcpy(slot + kSlotBytes - 4, &sum, sizeof(sum));
 }
 
-// Changes bytes in [begin, end) and moves nothing behind them, so that offsets keep their meaning.
+// Changes bytes in [begin, end) and moves nothing after them, so that offsets keep their meaning.
 void mutate_in_place(uint8_t* begin, uint8_t* end) {
   const auto size = static_cast<size_t>(end - begin);
   if (size > 0) LLVMFuzzerMutate(begin, size, size);
@@ -46,7 +46,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   switch (random() % 8) {
     case 0:  // also what is not repaired
       return LLVMFuzzerMutate(data, size, max_size);
-    case 1:  // bytes come and go behind the header
+    case 1:  // bytes come and go after the header
       size = kDataStart + LLVMFuzzerMutate(data + kDataStart, size - kDataStart, max_size - kDataStart);
       break;
     case 2:

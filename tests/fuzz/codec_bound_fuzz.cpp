@@ -39,7 +39,7 @@ bool refuses(Codec codec, Bytes unit, std::span<std::byte> out) {
 // A unit is given back in full and never in part.
 void check_decoder(Codec codec, Bytes unit, Bytes expected) {
   std::vector<std::byte> out(expected.size());
-  // The lz4 library takes a block that breaks the rules for its last bytes only while there is more room behind them.
+  // The lz4 library takes a block that breaks the rules for its last bytes only while there is more room after them.
   if (refuses(codec, unit, out)) return require(codec == Codec::lz4, "a unit that can be decoded is not refused");
   require(std::ranges::equal(out, expected), "both decoders agree");
   out.resize(expected.size() + 1);
@@ -86,7 +86,7 @@ void bound_lz4(Bytes input) {
   decode_at_bound(Codec::lz4, input);
   const int n = LZ4_decompress_safe(reinterpret_cast<const char*>(input.data()), reinterpret_cast<char*>(room().data()),
                                     static_cast<int>(input.size()), static_cast<int>(room().size()));
-  if (n <= 0) return;  // of blocks of nothing, the library accepts another one for each size of the buffer
+  if (n <= 0) return;  // of blocks of nothing, the library accepts a different one for each size of the buffer
   check_bound(Codec::lz4, input, Bytes(room()).first(static_cast<size_t>(n)));
 }
 

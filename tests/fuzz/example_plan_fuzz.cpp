@@ -18,7 +18,7 @@ using Form = ExampleNode::Form;
 constexpr pickle::Limits kLimits = {.max_depth = 32, .max_values = 1 << 14, .max_bytes = 1 << 16};
 constexpr size_t kAlignment = 64;
 
-// Parts lie one behind the other and fill their leaf.
+// Parts follow each other and fill their leaf.
 void check_parts(const Leaf& leaf) {
   size_t end = 0, filled = leaf.content.size();
   for (const Leaf::Part& part : leaf.parts) {

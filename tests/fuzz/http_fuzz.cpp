@@ -54,7 +54,7 @@ void read_address(Bytes input) {
       look_at(address);
       look_at(http::resolve_location(address, second));
     } catch (const std::invalid_argument&) {
-      continue;  // the named end of what is no address
+      continue;  // the named end of what is not an address
     }
   }
   try {

@@ -1,6 +1,6 @@
 // Runs every file of the given folders through all fuzz targets, without libFuzzer: a regression test for any compiler.
 //   replay FIXTURES FOLDER...
-// ATOMPACK_FIXTURES, the folder above atp/, takes the place of FIXTURES.
+// ATOMPACK_FIXTURES, the folder above atp/, replaces FIXTURES.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The fuzz targets: each takes any bytes and returns. A broken promise of the core ends the process.
+// The fuzz targets: each takes any bytes and returns. A broken promise of the core aborts the process.
 #pragma once
 
 #include <span>

@@ -109,7 +109,7 @@ def test_the_current_stream_waits_and_keeps_the_memory(dataset: apt.AtpDataset) 
         event = mine.waited_for[-1]
         assert isinstance(event, fake_cuda.Event)
         assert event.thread != threading.get_ident()
-        assert event.stream.waited_for == [fake_cuda.DEFAULT]  # for what was there before
+        assert event.stream.waited_for == [fake_cuda.DEFAULT]  # for what existed before
         assert mine.kept[-1] == batch.positions.untyped_storage().data_ptr()
     assert len(mine.waited_for) == 3
     assert fake_cuda.DEFAULT.waited_for == []

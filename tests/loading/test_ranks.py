@@ -1,4 +1,4 @@
-"""Training on several ranks: as many steps on each, every molecule once, also after a kill."""
+"""Training on several ranks: as many steps on each, every molecule once, even after a kill."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def children(parent: int) -> list[int]:
     """The processes that a process has started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it may end meanwhile
+        with suppress(OSError):  # it may end in the meantime
             if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
                 found.append(int(stat.parent.name))
     return found

@@ -1,4 +1,4 @@
-"""States: what is refused by name, and what another batch size resumes."""
+"""States: what is refused by name, and what a different batch size resumes."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_too_few_molecules_for_the_ranks(write: Make, n: int, size: int, n_ranks
 
 
 def test_a_data_module_counts_the_batches_of_another_size(write: Make) -> None:
-    """Lightning ends an epoch at the length of its loader, also when it is resumed again."""
+    """Lightning ends an epoch at the length of its loader, even when it is resumed again."""
     dataset = write()
     state, seen, n_seen = {}, [], 0
     for size, n_batches, length in [(2, 15, 20), (5, 1, 17), (5, 9, 17)]:
@@ -241,7 +241,7 @@ def drawn(batches: Any) -> list[list[tuple[int, int]]]:
     [("budget", None), ("budget", 2), ("equal", None), ("equal", 0), ("items", 2), ("own", None)],
 )
 def test_a_mixture_follows_the_epochs(write: Make, kind: str, n_workers: int | None) -> None:
-    """All molecules in the long run, never above the budget, from one set of workers too."""
+    """All molecules in the long run, never over the budget, from one set of workers too."""
     dataset = mixture(write)
     options: dict[str, Any] = {"batch_size": 4}
     if kind == "budget":

@@ -1,4 +1,4 @@
-"""Both ends of a pipe to a library that needs a process of its own, with a time limit on answers.
+"""Both ends of a pipe to a library that needs a separate process, with a time limit on answers.
 
 Requests and answers are pickles on stdin and stdout of the server.
 """
@@ -71,7 +71,7 @@ class OracleProcess:
 def serve(actions: Mapping[str, Callable[..., Any]]) -> None:
     """Answer requests until stdin ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints is no answer
+    os.dup2(2, 1)  # what the library prints is not an answer
     while True:
         try:
             action, arguments = pickle.load(requests)

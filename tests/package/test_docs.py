@@ -101,7 +101,7 @@ PARSERS = parsers()
 
 
 def mistakes_in(command: str) -> list[str]:
-    """Words of a command line that are no command or option of it; `a | b` names several."""
+    """Words of a command line that are not command or option of it; `a | b` names several."""
     words = shlex.split(command.replace("'", "").replace('"', ""), comments=True)[1:]
     group = f"{words.pop(0)} " if " ".join(words[:2]) in PARSERS and len(words) > 1 else ""
     names = [f"{group}{words[0]}"] if not words[0].startswith("-") else [""]

@@ -117,7 +117,7 @@ def opened_new(case: Case, path: Any, **options: Any) -> Any:
 
 
 def test_no_public_class_is_left_out() -> None:
-    """Whatever takes a path and is no dataset is in the table above."""
+    """Whatever takes a path and is not a dataset is in the table above."""
     found = {
         name
         for name in apt.__all__

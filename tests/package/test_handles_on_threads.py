@@ -1,4 +1,4 @@
-"""Native handles on many threads: opened, forked and dropped, in processes of their own."""
+"""Native handles on many threads: opened, forked and dropped, in separate processes."""
 
 from __future__ import annotations
 

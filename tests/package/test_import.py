@@ -166,7 +166,7 @@ def test_pickles_bring_their_collation_along(tmp_path: Path) -> None:
 
 
 def test_data_sets_register_how_their_batches_travel() -> None:
-    """Also where only a pickle, or the module itself, brings the class."""
+    """Even where only a pickle, or the module itself, brings the class."""
     done = run(
         "from multiprocessing.reduction import ForkingPickler\n"
         "from atompack_torch.formats.atp.dataset import AtpDataset\n"

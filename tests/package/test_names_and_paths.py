@@ -1,4 +1,4 @@
-"""Names and paths that cannot be stored or opened: lone surrogates, NUL, bytes that are no text."""
+"""Names and paths that cannot be stored or opened: lone surrogates, NUL, undecodable bytes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Done(NamedTuple):
 
 
 class Script:
-    """A script that runs in a process of its own."""
+    """A script that runs in a separate process."""
 
     def __init__(self, server: ScriptServer, pid: int, output: str) -> None:
         self._server = server

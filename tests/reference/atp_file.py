@@ -65,7 +65,7 @@ class SchemaEntry:
 
     @property
     def per_atom(self) -> bool:
-        """Whether the value has one row an atom."""
+        """Whether the value has one row per atom."""
         return _per_atom(self.kind, self.key)
 
 

@@ -115,7 +115,7 @@ def decode_geometry(cursor: Cursor, wide: bool) -> tuple[np.ndarray, np.ndarray]
 
 
 def sections_of(cursor: Cursor) -> Iterator[Section]:
-    """The sections behind the geometry, one by one."""
+    """The sections after the geometry, one by one."""
     for _ in range(cursor.number("H", "section count")):
         kind = cursor.number("B", "section kind")
         key = cursor.take(cursor.number("B", "key length"), "key")

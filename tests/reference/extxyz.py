@@ -47,7 +47,7 @@ def read(path: Path, **options: Any) -> list[Frame]:
 
 
 def read_or_message(path: Path) -> tuple[list[Frame], str | None]:
-    """The frames, or what is said of the file."""
+    """The frames, or the error about the file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

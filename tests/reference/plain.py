@@ -41,7 +41,7 @@ def fits_a_batch(plains: Sequence[Plain]) -> bool:
 
 
 def columns(plains: Sequence[Plain]) -> Columns:
-    """As columns with one entry a molecule; at least one molecule."""
+    """As columns with one entry per molecule; at least one molecule."""
     counts = [len(plain["positions"]) for plain in plains]
     held = [_fields(plain) for plain in plains]
     return Columns(

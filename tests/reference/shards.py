@@ -113,7 +113,7 @@ def collated(examples: list[Any], numbers: list[int]) -> Any:
 
 
 def molecule(values: dict[str, Any]) -> Molecule:
-    """Keys that are no labels are properties of molecules, but for magnetic moments."""
+    """Keys that are not labels are properties of molecules, except for magnetic moments."""
     given: dict[str, Any] = {"properties": {}, "atom_properties": {}}
     for key, value in values.items():
         scope = given["atom_properties" if key == "magmoms" else "properties"]

@@ -51,7 +51,7 @@ def contents(folder: Path, prefix: str = "") -> dict[str, bytes]:
 
 
 def in_process(service: HubService, code: str, home: Path, **environment: str) -> str:
-    """Runs code in a process of its own, as a user's script."""
+    """Runs code in a separate process, as a user's script."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "HF_ENDPOINT": service.url, "HF_TOKEN": TOKEN, "HF_HOME": str(home)}

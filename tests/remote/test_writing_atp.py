@@ -213,7 +213,7 @@ def test_large_objects_are_sent_in_parts(
     assert energies(server) == [1.0]
     first, second = writer(server, "a"), writer(server, "a")
     first.close()
-    server.objects[KEY].data += b"\0"  # another version
+    server.objects[KEY].data += b"\0"  # a different version
     with pytest.raises(OSError, match="another writer") as caught:
         second.close()
     assert caught.value.errno == errno.ESTALE

@@ -226,7 +226,7 @@ class Dying(apt.ray.AtpDatasink):
 
 @pytest.mark.parametrize("how", ["killed", "killed in the middle", "killed at random", "raising"])
 def test_tasks_that_die_are_repeated(source: Path, tmp_path: Path, how: str) -> None:
-    """Nothing is lost and nothing is there twice, whatever a task had written before."""
+    """Nothing is lost and nothing occurs twice, whatever a task had written before."""
     (notes := tmp_path / "notes").mkdir()
     (out := tmp_path / "made" / "out").parent.mkdir()
     dataset = apt.ray.read_atp(source, override_num_blocks=4)

@@ -1,4 +1,4 @@
-"""Commands as parts under torchrun: together they do what one process does, also after a kill."""
+"""Commands as parts under torchrun: together they do what one process does, even after a kill."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def ranks(launcher: int) -> list[int]:
     """The processes that the launcher has started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it may end meanwhile
+        with suppress(OSError):  # it may end in the meantime
             if int(stat.read_text().rpartition(")")[2].split()[1]) == launcher:
                 found.append(int(stat.parent.name))
     return found

@@ -235,7 +235,7 @@ class Faults:
         return int(self._right[name]["calls"])
 
     def fail(self, name: str, kind: str, number: int) -> str:
-        """Lets a call fail, in a process of its own.
+        """Lets a call fail, in a separate process.
 
         Returns:
             What came of it: "error", "right" for a target that is right nevertheless, or "crash".

@@ -66,7 +66,7 @@ class KilledWriter:
         raise NotImplementedError
 
     def start(self, function: str, *arguments: object) -> Script:
-        """Calls a function ``module.name`` of this package in a process of its own."""
+        """Calls a function ``module.name`` of this package in a separate process."""
         module, _, name = function.rpartition(".")
         text = f"import sys\nfrom soak.{module} import {name}\n{name}(*sys.argv[1:])\n"
         return self._scripts.start(text, *map(str, arguments))

@@ -1,4 +1,4 @@
-"""One rank on one machine: trains from the store, from the last checkpoint if there is one."""
+"""One rank on one machine: trains from the store, from the last checkpoint, if any."""
 
 from __future__ import annotations
 

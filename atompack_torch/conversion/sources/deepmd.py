@@ -5,7 +5,7 @@ these numbers) and folders ``set.*`` of arrays with one row per frame: ``coord``
 ``box`` (B, 9), ``energy`` (B,) in eV, ``force`` (B, 3n) in eV/Å, ``virial`` (B, 9) in eV and any
 others. Without these folders, the arrays are text: ``coord.raw`` and so on. A file ``nopbc`` says
 that there are no cells. Systems of the mixed type have ``real_atom_types`` (B, n) in each set,
-where -1 is no atom.
+where -1 is not an atom.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def count(path: str) -> int:
         The number of frames in all of them.
 
     Raises:
-        CorruptFileError: a file is damaged, or lacks.
+        CorruptFileError: a file is damaged or missing.
     """
     found = (s.arrays(each)["coord"] for s in _systems(path) for each in s.sets())
     return sum(rows.shape[0] if rows.shape else 0 for rows in found)
@@ -139,7 +139,7 @@ def read(path: str, elements: dict[str, int], report: Report) -> Iterator[Column
 
     Args:
         path: a system, or a folder of systems.
-        elements: name of a type that is no symbol of an element → its atomic number.
+        elements: name of a type that is not a symbol of an element → its atomic number.
         report: receives the interpretation of names.
 
     Yields:
@@ -148,7 +148,7 @@ def read(path: str, elements: dict[str, int], report: Report) -> Iterator[Column
     Raises:
         FieldError: there is no system, an array does not fit the number of atoms, or frames have
             neither boxes nor a file ``nopbc``.
-        CorruptFileError: a file is damaged, or lacks.
+        CorruptFileError: a file is damaged or missing.
         UnsupportedFormatError: the elements of a system are not known.
     """
     systems = _systems(path)

@@ -97,7 +97,7 @@ def read(
 
     Args:
         path: the folder.
-        elements: name of a type that is no symbol of an element → its atomic number.
+        elements: name of a type that is not a symbol of an element → its atomic number.
         report: receives values that are omitted.
         first: number of the first frame.
         last: one past the last frame; None: all.

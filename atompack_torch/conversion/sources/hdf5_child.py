@@ -4,7 +4,7 @@ Damaged files can crash libhdf5, or keep it in a loop. The helper process, which
 forks a reader for each file. A reader has limits of memory and of processor time for each request,
 opens nothing but the file, and ends with its connection.
 
-Requests and responses are pickles with their arrays behind them (``send``, ``receive``).
+Requests and responses are pickles followed by their arrays (``send``, ``receive``).
 """
 
 from __future__ import annotations

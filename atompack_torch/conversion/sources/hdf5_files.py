@@ -1,6 +1,6 @@
-"""Foreign HDF5, NetCDF and Zarr, read by a process of its own: see ``hdf5_child``.
+"""Foreign HDF5, NetCDF and Zarr, read by a separate process: see ``hdf5_child``.
 
-The only way to such files: a file that crashes libhdf5, or keeps it busy for ever, ends in an error
+The only way to such files: a file that crashes libhdf5, or keeps it busy forever, ends in an error
 here. Nothing outside the file is opened, and memory is bounded by the size of the file.
 """
 
@@ -100,11 +100,11 @@ class Listing(NamedTuple):
         return lost
 
     def list_unused(self, report: Report, used: Collection[str]) -> None:
-        """Reports the members and attributes of a group that is not one of structures.
+        """Reports the members and attributes of a group that holds no structures.
 
         Args:
             report: receives them.
-            used: names of those that are read.
+            used: names of the members and attributes that are read.
         """
         lost = self.unread()
         lost |= {f"array {key!r}": NO_POSITIONS for key in self.readable()}
@@ -200,7 +200,7 @@ class _Helper:
         return self._control
 
     def stop(self) -> None:
-        """Ends the process."""
+        """Stops the process."""
         control, process, self._control, self._process = self._control, self._process, None, None
         if control is not None:
             control.close()

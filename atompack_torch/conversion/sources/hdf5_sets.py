@@ -136,7 +136,7 @@ def _names(path: str, keys: Mapping[str, str]) -> set[str]:
 
 
 def recognize(path: str) -> HdfSet | None:
-    """Returns the set that an HDF5 file belongs to; None if it is none, or cannot be read."""
+    """Returns the set that an HDF5 file belongs to; None if unknown or unreadable."""
     try:
         with opened(path) as file:
             return _set_of(file)

@@ -75,7 +75,7 @@ class JsonStream:
         return self._text[self._at : self._at + n]
 
     def peek(self) -> str:
-        """Returns the next character that is no space, without moving on; "" at the end."""
+        """Returns the next character that is not a space, without moving on; "" at the end."""
         while True:
             match = _SPACE.match(self._text, self._at)
             assert match is not None
@@ -91,7 +91,7 @@ class JsonStream:
             expected: the character.
 
         Raises:
-            CorruptFileError: another one follows.
+            CorruptFileError: another follows.
         """
         got = self.peek()
         if got != expected:
@@ -183,7 +183,7 @@ class JsonStream:
         return is_near_end or error.msg.startswith("Unterminated string")
 
     def _fill(self) -> None:
-        """Reads more, as much as is there already, so that long values take few attempts."""
+        """Reads more, as much as has already arrived, so that long values take few attempts."""
         rest = self._text[self._at :]
         try:
             more = self._stream.read(max(_CHUNK, len(rest)))

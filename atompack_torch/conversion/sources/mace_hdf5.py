@@ -54,7 +54,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def is_mace(path: _Path) -> bool:
-    """True if an HDF5 file was written by MACE; False also if it cannot be read."""
+    """True if an HDF5 file was written by MACE; also False if it cannot be read."""
     try:
         with opened(path) as file:
             names = file.listing().groups

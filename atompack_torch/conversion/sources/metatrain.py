@@ -73,7 +73,7 @@ class Folder:
         n_structures: number of structures.
 
     Raises:
-        CorruptFileError: a file lacks, is damaged, or has another size than the index says.
+        CorruptFileError: a file is missing or damaged, or has a different size than the index says.
         FieldError: an array has no rows of atoms or structures.
     """
 

@@ -215,7 +215,8 @@ def _row_groups(metadata: Any, size: int, low: int, high: int) -> Iterator[tuple
 
 def _rows_of_block(metadata: Any) -> int:
     """Returns the number of structures per block, by the mean size of a row."""
-    # Not by the numbers of values of columns: on damaged footers, asking for them ends the process.
+    # Not by the numbers of values of columns: on damaged footers, asking for them kills the
+    # process.
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     n_rows = max(sum(group.num_rows for group in groups), 1)
     row_bytes: int = sum(group.total_byte_size for group in groups) // n_rows

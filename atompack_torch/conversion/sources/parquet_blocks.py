@@ -282,7 +282,7 @@ class _Block:
     def fault_of_shape(
         self, name: str, leaves: Leaves, counts: Array, shape: tuple[int, ...]
     ) -> None:
-        """Records the structures that have another number of values, or other rows."""
+        """Records the structures that have a different number of values, or other rows."""
         wrong = leaves.present & ~fits(leaves, counts, shape)
         for i in np.flatnonzero(wrong).tolist():
             expected = int(counts[i]) * int(np.prod(shape))

@@ -57,7 +57,7 @@ _OF_ATOMS = frozenset(("tags", "fixed", "pos_relaxed"))
 
 
 def is_pickled(path: str) -> bool:
-    """True if an LMDB file has pickles; False also if it cannot be read."""
+    """True if an LMDB file has pickles; also False if it cannot be read."""
     try:
         first = LmdbFile(path).get(b"0")
     except (AtompackError, OSError):

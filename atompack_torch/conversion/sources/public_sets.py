@@ -163,7 +163,7 @@ COMMON_DERIVED = frozenset(("n_atoms", "natoms", "num_atoms", "nsites"))
 def public_set(
     columns: Collection[str], sets: tuple[PublicSet, ...] = PUBLIC_SETS
 ) -> PublicSet | None:
-    """Returns the set that a file with these columns belongs to; None if it is none of them."""
+    """Returns the set that a file with these columns belongs to; None if it belongs to none."""
     known = {*columns}
     return next((found for found in sets if found.columns <= known), None)
 

@@ -95,7 +95,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def is_pymatgen(path: str) -> bool:
-    """True if a file has pymatgen structures as JSON; False also if it cannot be read."""
+    """True if a file has pymatgen structures as JSON; also False if it cannot be read."""
     try:
         with opened_text(path, "replace") as text:
             head = text.read(_HINT_HEAD)
@@ -122,7 +122,7 @@ def read(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Columns
         Blocks of structures.
 
     Raises:
-        CorruptFileError: the file is damaged, or an entry is no structure.
+        CorruptFileError: the file is damaged, or an entry is not a structure.
         UnsupportedFormatError: a site has fractional occupancies.
         FieldError: a key occurs in no entry.
     """
@@ -233,7 +233,7 @@ class EntryReader:
             The structure.
 
         Raises:
-            CorruptFileError: it is no structure, or a label does not fit it.
+            CorruptFileError: it is not a structure, or a label does not fit it.
             UnsupportedFormatError: a site has fractional occupancies.
         """
         found = located(entry)
@@ -448,7 +448,7 @@ def _rest(structure: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _site_properties(sites: list[dict[str, Any]], report: Report) -> dict[str, list[Any]]:
     """Returns the properties of sites and their species, a list of all sites for each.
 
-    Sites without one have None. Labels that only repeat the element are no property.
+    Sites without one have None. Labels that only repeat the element are not a property
     """
     found: dict[str, list[Any]] = {}
     for i, site in enumerate(sites):
@@ -492,7 +492,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _floats(value: Any) -> Array | None:
-    """Converts nested lists to float64, null to NaN; None if they are no numbers of one shape."""
+    """Converts nested lists to float64, null to NaN; None if they are not numbers of one shape."""
     value = _decoded(value)
     try:
         array = np.array(value, dtype=np.float64)

@@ -176,7 +176,7 @@ class TextRows:
         path: path of the file.
 
     Raises:
-        CorruptFileError: a line has other words, or another number of them than the first.
+        CorruptFileError: a line has other words, or a different number of them than the first.
     """
 
     def __init__(self, path: str) -> None:

@@ -68,7 +68,7 @@ class _Values(NamedTuple):
     Attributes:
         name: name of the file, without its suffix.
         is_of_atoms: True if there are rows of atoms.
-        values: as of a column.
+        values: as for a column.
         mask: (B,) bool, True for frames that have them.
     """
 

@@ -28,7 +28,7 @@ from atompack_torch.publishing import published
 FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values next to MACE's
 DEFAULT_TYPE = "Default"  # of structures without a type
 _NONE = "None"  # MACE's word for a missing value
-# Values with weights in MACE's losses; a weight that lacks counts as 1.
+# Values with weights in MACE's losses; a missing weight counts as 1.
 _WEIGHTED = ("energy", "forces", "stress", "virials", "dipole", "charges", "polarizability")
 # Values that MACE reads without weights.
 _OTHERS = ("total_charge", "total_spin", "elec_temp", "head")

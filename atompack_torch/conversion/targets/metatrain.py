@@ -56,7 +56,7 @@ class _Values(NamedTuple):
     Attributes:
         name: name of the array.
         info: its meaning.
-        values: as of a column.
+        values: as for a column.
         mask: (B,) bool, True for structures that have them.
     """
 

@@ -316,7 +316,7 @@ def with_masked(column: Column) -> Column:
 
 
 def shapes_of(column: Column, type_: ColumnType) -> set[tuple[int, ...]]:
-    """Returns the shapes of the values or rows of a column of numbers."""
+    """Returns the shapes of the values or rows of a numeric column."""
     if isinstance(column.values, np.ndarray):
         return {column.values.shape[1:]}
     start = int(type_.is_of_atoms)

@@ -62,7 +62,7 @@ class ResidentDataset(MoleculeDataset):
 
     Args:
         dataset: a dataset of molecules, or a subset. Its molecules are numbered from 0 here.
-        device: where the molecules are kept. For another device than the CPU, samplers and
+        device: where the molecules are kept. For a device other than the CPU, samplers and
             ``Loader`` work as always, and a ``DataLoader`` needs ``num_workers=0``.
         max_bytes: limit on ``nbytes``; None: the free memory of the device.
         progress: True for a progress bar, or a function that is called with the number of further
@@ -285,7 +285,7 @@ class ResidentDataset(MoleculeDataset):
             A ``Molecule`` or the result of ``batch``.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``.
         """
@@ -306,7 +306,7 @@ class ResidentDataset(MoleculeDataset):
             ``transform``, its result instead.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``, or a trainer's tensors are
                 wanted on a device.

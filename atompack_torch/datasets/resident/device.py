@@ -288,12 +288,12 @@ class DeviceFields:
     """Fields of fixed row shape on a device, as batches have them, and edges.
 
     Args:
-        order: names of all fields of a batch, also of those on the host.
+        order: names of all fields of a batch, including those on the host.
         infos: name → description, of all fields.
         forms: name of each field on the device → dtype and shape of a row.
         rows: level → rows of each molecule.
         edges: edges of all molecules, or None.
-        numbers: (n,) int64 numbers of the molecules in the dataset.
+        numbers: (n,) int64 indices of the molecules in the dataset.
         device: of the tensors.
     """
 

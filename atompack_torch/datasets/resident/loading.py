@@ -83,7 +83,7 @@ def _system_bytes() -> int | None:
 
 
 def _container_bytes() -> int | None:
-    """Returns the bytes left under the limit of the control group (version 2), if there is one."""
+    """Returns the bytes left under the limit of the control group (version 2), if any."""
     limit, used = _CGROUP / "memory.max", _CGROUP / "memory.current"
     if not limit.exists() or not used.exists():
         return None
@@ -212,7 +212,7 @@ def _tell(report: OnProgress | None, n: int) -> None:
 def _place_edges(
     n_bytes: int, request: Request, counts: EdgeCounts | None
 ) -> tuple[dict[str, Place], int]:
-    """Returns the places of the edges behind ``n_bytes`` of records, and the size of the block."""
+    """Returns the offsets of the edges after ``n_bytes`` of records, and the size of the block."""
     places: dict[str, Place] = {}
     size = _aligned(n_bytes)
     if counts is not None:

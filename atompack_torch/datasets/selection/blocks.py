@@ -161,7 +161,7 @@ class Block(Protocol):
         """Finds a field.
 
         Args:
-            name: its name, also with its scope (``"properties/energy"``).
+            name: its name, possibly with its scope (``"properties/energy"``).
 
         Returns:
             The field, or None if no structure of the block has it.

@@ -61,7 +61,7 @@ class Expression:
 
     Raises:
         ExpressionError: it is not understood; the message has the position.
-        TypeError: it is no string.
+        TypeError: it is not a string.
     """
 
     def __init__(self, text: str) -> None:

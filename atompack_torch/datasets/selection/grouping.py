@@ -26,7 +26,7 @@ class GroupBy:
         by: ``"name"``, the key of a property, or ``"formula"`` for the composition.
 
     Raises:
-        TypeError: it is no string.
+        TypeError: it is not a string.
     """
 
     def __init__(self, by: str) -> None:

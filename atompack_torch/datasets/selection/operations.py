@@ -113,7 +113,7 @@ def rows_by_structure(value: Value, reduce: str) -> Value:
         Numbers or conditions (B,).
 
     Raises:
-        OperandError: the value has no rows, or is of another kind.
+        OperandError: the value has no rows, or is of a different kind.
     """
     wants_truth = reduce in ("any", "all")
     if isinstance(value, Missing) and not wants_truth:
@@ -292,7 +292,7 @@ def _aligned_data(
     else:
         b = _for_rows(b, a, a_ptr)
     ptr = b_ptr if a_ptr is None else a_ptr
-    if a.ndim != b.ndim and a.ndim and b.ndim:  # one number a row next to vectors
+    if a.ndim != b.ndim and a.ndim and b.ndim:  # one number per row next to vectors
         a, b = (x.reshape(x.shape + (1,) * (max(a.ndim, b.ndim) - x.ndim)) for x in (a, b))
     try:
         np.broadcast_shapes(a.shape, b.shape)

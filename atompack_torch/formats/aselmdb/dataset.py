@@ -39,7 +39,7 @@ class AseLmdbDataset(ParsedFiles):
     entry of ``data`` named ``atom_properties/KEY`` has a row for each atom. Constraints, complex
     numbers and nested maps have no place in batches and are dropped, with a warning.
 
-    The first time, every row is read once (some hundred thousand rows a second) for the numbers of
+    The first time, every row is read once (a few hundred thousand rows a second) for the numbers of
     atoms and the types of all fields, which are kept next to the file as ``.NAME.idx`` or, where
     that is impossible, in the folder ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or
     ``~/.cache``.
@@ -63,7 +63,7 @@ class AseLmdbDataset(ParsedFiles):
             TypeError: an option has the wrong type.
             ValueError: an option does not have one of its values.
             CorruptFileError: a page or a row is damaged.
-            UnsupportedFormatError: a file has another format.
+            UnsupportedFormatError: a file has a different format.
             FieldError: a key of ``key_map`` or a name in ``fields`` does not occur.
             OSError: a file cannot be opened.
         """

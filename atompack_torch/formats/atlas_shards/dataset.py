@@ -280,7 +280,7 @@ class ShardDataset(BatchDataset[object, object]):
         FileNotFoundError: a ``meta.json`` or a shared dictionary does not exist.
         UnsupportedFormatError: the version or strategy is not supported.
         CorruptFileError: a ``meta.json`` is not JSON.
-        OSError: a file cannot be read. Of a URL also PermissionError, TimeoutError, or ESTALE if
+        OSError: a file cannot be read. For a URL also PermissionError, TimeoutError, or ESTALE if
             the files have changed since they were opened.
     """
 
@@ -410,7 +410,7 @@ class ShardDataset(BatchDataset[object, object]):
         """Switches to the dataset that is now at the path; a subset keeps its numbers.
 
         Returns:
-            True if it is another one.
+            True if it is a different one.
 
         Raises:
             IndexError: examples of a subset no longer exist; the dataset is unchanged.
@@ -460,7 +460,7 @@ class ShardDataset(BatchDataset[object, object]):
             The example, or the result of ``batch``.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             CorruptFileError: the shard or block is damaged.
             UnsafePickleError: the block holds more than data.
@@ -487,7 +487,7 @@ class ShardDataset(BatchDataset[object, object]):
             instead.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             FieldError: keys differ, values cannot share a batch, or a value is missing and
                 ``missing="error"``.
             TypeError: ``default_collate`` does not support a value (None, for example), or the

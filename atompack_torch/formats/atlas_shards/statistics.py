@@ -35,7 +35,7 @@ class ShardStatistics:
 
     Attributes:
         n_examples: number of examples.
-        values: place of a value in its example, such as ``"image"`` or ``"pair.0"`` →
+        values: path of a value in its example, such as ``"image"`` or ``"pair.0"`` →
             statistics; the example itself is ``""`` if it has no parts.
     """
 

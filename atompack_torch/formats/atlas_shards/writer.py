@@ -97,7 +97,7 @@ class ShardWriter(StagedWriter):
         strategy: 0: not compressed; 1: zstd; 2: zstd with one dictionary, trained on the first
             shard, in the root folder; 3: zstd with one dictionary per shard. With fewer than seven
             blocks to train on, no dictionary is made, as with 1. Appended shards use the
-            dictionary in the root folder if there is one. None: that of the dataset to append to,
+            dictionary in the root folder, if any. None: that of the dataset to append to,
             otherwise 2.
         level: zstd level, -131072 to 22.
         tensors: ``"tensor"`` stores tensors as such; ``"numpy"`` stores them as arrays: smaller and
@@ -109,14 +109,14 @@ class ShardWriter(StagedWriter):
         codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
             says.
         storage_options: options of the store of a URL; see ``AtpDataset``.
-        allow_pickle: write examples that are no plain data, too, by ``pickle.dumps``; tensors in
-            them stay tensors. They can only be read with ``ShardDataset(allow_pickle=True)`` or by
-            torch_atlas_ds, which execute code from the file; so can the other examples of their
+        allow_pickle: write examples that are not plain data data, too, by ``pickle.dumps``; tensors
+            in them stay tensors. They can only be read with ``ShardDataset(allow_pickle=True)`` or
+            by torch_atlas_ds, which execute code from the file; so can the other examples of their
             blocks.
 
     Raises:
-        FileExistsError: ``root`` exists and ``mode`` is ``"x"``, or it is no dataset of shards, or
-            there are objects below it.
+        FileExistsError: ``root`` exists and ``mode`` is ``"x"``, or it is not a dataset of shards,
+            or there are objects below it.
         FileNotFoundError: a file of the dataset to append to is missing.
         CorruptFileError: the dataset to append to is damaged, or lacks shards.
         OSError: the store cannot be reached, or refuses.

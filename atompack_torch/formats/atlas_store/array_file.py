@@ -72,7 +72,7 @@ class ArrayFile(FlushingWriter):
         storage_options: options of the remote store; see ``AtpDataset``.
 
     Raises:
-        OSError: the file cannot be opened. Of a URL: FileNotFoundError, PermissionError,
+        OSError: the file cannot be opened. For a URL: FileNotFoundError, PermissionError,
             TimeoutError, or ESTALE if a file has changed since it was opened.
         FileExistsError: the file already exists (mode ``"x"``).
         WriterLockedError: another writer has it open.

@@ -105,8 +105,8 @@ class AtlasStore(FlushingWriter):
         FileExistsError: the store already exists (mode ``"x"``).
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
-        UnsupportedFormatError: the version is not supported, or the path is of another format.
-        OSError: the store cannot be read. Of a URL: FileNotFoundError, PermissionError,
+        UnsupportedFormatError: the version is not supported, or the path is of a different format.
+        OSError: the store cannot be read. For a URL: FileNotFoundError, PermissionError,
             TimeoutError, or ESTALE if the store has changed since it was opened.
         TypeError, ValueError: an option does not have one of its values.
     """
@@ -177,7 +177,7 @@ class AtlasStore(FlushingWriter):
         return view
 
     def __getitem__(self, dataset: str) -> StoredDataset:
-        """Returns a handle of one dataset; a FieldError if there is none of this name."""
+        """Returns a handle of one dataset; a FieldError if none has this name."""
         self._names.dataset_number(dataset)
         return StoredDataset(self, dataset)
 
@@ -468,7 +468,7 @@ class AtlasStore(FlushingWriter):
         Raises:
             FieldError: the value would not survive a round trip: a non-finite float (in JSON
                 metadata), a string that parses as a timestamp, an integer of more than 64 bits.
-            TypeError: the value is of another type.
+            TypeError: the value is of a different type.
         """
         place = utf8("dataset", dataset), utf8("attribute", key)
         self._handle.changing().set_attribute(*place, attribute(value))

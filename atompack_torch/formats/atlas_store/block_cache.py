@@ -78,7 +78,7 @@ def checked_cache(cache_bytes: int | BlockCache | None) -> BlockCache | None:
         The cache; None: that of the process.
 
     Raises:
-        TypeError: the option has another type.
+        TypeError: the option has a different type.
         ValueError: the size is negative.
     """
     if cache_bytes is None or isinstance(cache_bytes, BlockCache):

@@ -172,7 +172,7 @@ class StoreNames:
         return [str(names[i]) for i in handle.variables_of(self.dataset_number(dataset))]
 
     def array_number(self, array: str) -> int:
-        """Returns the number of an array; FieldError if there is none of this name."""
+        """Returns the number of an array; FieldError if none has this name."""
         try:
             return self.arrays()[array]
         except KeyError:
@@ -188,7 +188,7 @@ class StoreNames:
             raise self._no_array(array) from None
 
     def dataset_number(self, dataset: str) -> int:
-        """Returns the number of a dataset; FieldError if there is none of this name."""
+        """Returns the number of a dataset; FieldError if none has this name."""
         return self.dataset_numbers(self._handle.current(), [dataset])[0]
 
     def dataset_numbers(self, handle: AtlasReader | AtlasWriter, datasets: list[str]) -> list[int]:
@@ -330,7 +330,7 @@ class StoreColumns:
         variables = [self._names.flushed_array_number(array) for array in arrays]
         try:
             made = scan_columns(self._handle.reader(), variables, rows, named, **native)
-        except TypeError:  # a name that is no string, or not representable in UTF-8
+        except TypeError:  # a name that is not a string, or not representable in UTF-8
             for name in named or ():
                 utf8(f"{self._handle.path}: dataset", name)
             raise

@@ -220,7 +220,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             ``name``; ``transform`` is not applied. Or the result of ``batch``.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             CorruptFileError: a file is damaged.
         """
@@ -246,7 +246,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             A dict as described above; with ``transform``, its result instead.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: shapes or dtypes differ where the layout joins them, or an array is missing
                 and ``missing="error"``.

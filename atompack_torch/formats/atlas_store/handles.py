@@ -226,7 +226,7 @@ class StoreHandle:
         self._reader = self.version = None
 
     def publish(self, *, only_rest: bool = False) -> None:
-        """Does nothing: a flush of local files is visible."""
+        """Does nothing: a flush of local files is visible immediately."""
 
     def close(self) -> None:
         """Closes the files and drops unflushed changes."""
@@ -394,7 +394,7 @@ class ArrayFileHandle:
         return is_newer
 
     def publish(self, *, only_rest: bool = False) -> None:
-        """Does nothing: a flush of local files is visible."""
+        """Does nothing: a flush of local files is visible immediately."""
 
     def close(self) -> None:
         """Closes the file and drops unflushed changes."""
@@ -453,7 +453,7 @@ class FlushingWriter(WriterBase):
                 call can be repeated. ``ESTALE``: a program that takes no lock, such as the
                 original library, has written to the store since it was opened, or any other writer
                 to the store of a URL; the changes pending here cannot be added.
-            FileExistsError: another writer has created the store of a URL meanwhile.
+            FileExistsError: another writer has created the store of a URL in the meantime.
         """
         self._handle.publish(only_rest=True)
         self._handle.changing().flush()

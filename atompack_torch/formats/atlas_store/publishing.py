@@ -126,8 +126,8 @@ class RemoteCopy:
             found: name to state.
 
         Raises:
-            OSError: an object was replaced (``ESTALE``) or removed meanwhile, or the store refuses
-                or gives no answer.
+            OSError: an object was replaced (``ESTALE``) or removed in the meantime, or the store
+                refuses or gives no answer.
         """
         for name in [name for name in self._known if name not in found]:
             (self.path / name).unlink()
@@ -232,7 +232,7 @@ class FlushRecord(NamedTuple):
     """Record of a flush; FORMAT.md of ATLAS stores explains it.
 
     Attributes:
-        complete: True if nothing is to be withdrawn.
+        complete: True if nothing has to be withdrawn.
         before: of the metadata file before the flush; None: there was none.
         after: of the metadata file that completes the flush.
         layers: variable, number and digest of the layers that the flush adds.
@@ -270,7 +270,7 @@ class StoredFile(NamedTuple):
 
 
 def new_id() -> str:
-    """Returns a string that no other flush has."""
+    """Returns a string that is unique to one flush."""
     return uuid.uuid4().hex
 
 

@@ -87,7 +87,8 @@ def definition(
     """Builds the definition of an array in the form that the native core takes.
 
     Args:
-        dtype: dtype of the elements; see ``AtlasStore.define_array``, also for the others.
+        dtype: dtype of the elements; see ``AtlasStore.define_array``, which also describes the
+            others.
         shape: extents.
         dimension_names: one per axis, or None.
         chunk_shape: extents of the chunks, or None.
@@ -156,7 +157,7 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
         The values in the shape in which they were given.
 
     Raises:
-        FieldError: a value does not fit, or is of another type.
+        FieldError: a value does not fit, or is of a different type.
     """
     if isinstance(values, Tensor):
         given = host_array("values", values)
@@ -186,7 +187,7 @@ def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
         The encoded values, and the shape.
 
     Raises:
-        FieldError: a value is of another type, or lists differ in length.
+        FieldError: a value is of a different type, or lists differ in length.
     """
     flat: list[bytes] = []
     shape = _flatten(dtype, values, flat)

@@ -61,7 +61,7 @@ class AtpDataset(MoleculeFiles):
             FieldError: no file has a field; the message names similar ones. A field that only some
                 files have is masked for the others.
             OSError: a file cannot be opened, or ``access="direct"`` is not possible: io_uring is
-                forbidden (as in many containers), or the file system has no direct reads. Of a
+                forbidden (as in many containers), or the file system has no direct reads. For a
                 URL: FileNotFoundError, PermissionError, TimeoutError, or ESTALE if the object has
                 changed since it was opened.
         """

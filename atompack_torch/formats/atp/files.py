@@ -32,7 +32,7 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
 
     Raises:
         CorruptFileError: the header or index violates the format.
-        UnsupportedFormatError: the version is not supported, or the file is of another format.
+        UnsupportedFormatError: the version is not supported, or the file is of a different format.
     """
     access = remote or RemoteFiles()  # to be alive until the file was read
     with formats.opening(file, remote=remote):

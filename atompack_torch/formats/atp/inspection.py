@@ -238,7 +238,7 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
     Headers, schema, index, every record and every value in it are checked against the format, and
     all violations are listed. ``.atp`` records carry no checksums, so an altered number that is
     still a valid number cannot be detected. Warnings concern a damaged header slot for which
-    another one substitutes, bytes after the last commit, overlapping records, and NaN or infinite
+    another substitutes, bytes after the last commit, overlapping records, and NaN or infinite
     values.
 
     Args:

@@ -66,7 +66,7 @@ class AtpWriter(StagedWriter):
     Raises:
         FileExistsError: ``mode="x"`` and the path exists; with ``mode="w"``, raised by the first
             commit if a file was created there after the writer was opened. For URLs also raised by
-            ``close``, if the object was created meanwhile.
+            ``close``, if the object was created in the meantime.
         OSError: the store cannot be reached, or refuses.
         WriterLockedError: another writer has the file open.
         FieldError: the codec differs from that of the file being appended to.
@@ -170,7 +170,7 @@ class AtpWriter(StagedWriter):
     def flush(self) -> None:
         """Commits: once it returns, all molecules written so far are durable and readable.
 
-        Of a URL nothing is uploaded before the writer is closed.
+        For a URL, nothing is uploaded before the writer is closed.
 
         Raises:
             OSError: writing failed; the file stays at its last commit, the call can be repeated.

@@ -68,9 +68,9 @@ class ExtxyzDataset(ParsedFiles):
 
     The first time, one pass over each file (about a second per GB) makes an index, which is kept
     next to it as ``.NAME.idx`` or, where that is impossible, in the folder
-    ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or ``~/.cache``. An index of another size or
-    time of change is replaced. A file compressed with gzip, bzip2 or xz is unpacked once, into the
-    folder ``atompack_torch/plain`` there, and the plain text is kept.
+    ``atompack_torch/indexes`` of ``XDG_CACHE_HOME`` or ``~/.cache``. An index of a different size
+    or time of change is replaced. A file compressed with gzip, bzip2 or xz is unpacked once, into
+    the folder ``atompack_torch/plain`` there, and the plain text is kept.
 
     The names that ``key_map`` need not name are ``energy``, ``forces``, ``force``, ``stress``,
     ``charge``, ``charges``, ``velocities``, ``momenta`` (divided by the masses) and ``name``.
@@ -93,7 +93,8 @@ class ExtxyzDataset(ParsedFiles):
             ValueError: an option does not have one of its values.
             CorruptFileError: a comment line or the number of lines violates the format; other
                 damage is found when the molecule is read.
-            UnsupportedFormatError: a file has another format, or more than 65,536 different keys.
+            UnsupportedFormatError: a file has a different format, or more than 65,536 different
+                keys.
             FieldError: a key of ``key_map`` or a name in ``fields`` does not occur, or two keys
                 denote one field.
             OSError: a file cannot be opened.

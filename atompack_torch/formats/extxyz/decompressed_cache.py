@@ -36,7 +36,8 @@ def plain_path(path: str, max_bytes: int | None = None) -> str:
     Raises:
         CorruptFileError: compressed data is damaged or cut, or has more text; no copy is kept.
         UnsupportedFormatError: the content is not text.
-        OSError: the file cannot be read or is changed meanwhile, or there is no room for the copy.
+        OSError: the file cannot be read or is changed in the meantime, or there is no room for the
+            copy.
     """
     if not is_compressed(path):
         return path

@@ -367,7 +367,7 @@ class BuildJob:
         return cls(dataset, descriptor, header, fingerprint, options)
 
     def run(self) -> None:
-        """Builds the file, together with the other ranks if there are any."""
+        """Builds the file, together with the other ranks, if any."""
         rank, world = _rank_and_world()
         progress, resume = self.options.progress, self.options.resume
         parts = [self.part(k, world) for k in range(world)]

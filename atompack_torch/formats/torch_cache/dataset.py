@@ -59,7 +59,7 @@ class TorchCache:
     Raises:
         CorruptFileError: the file violates the format.
         UnsupportedFormatError: the version or a filter (Blosc, ...) is not supported.
-        OSError: the file cannot be opened, or a pickle finds another file. Of a URL also:
+        OSError: the file cannot be opened, or a pickle finds another file. For a URL also:
             FileNotFoundError, PermissionError, TimeoutError, or ENOSPC if the limit is too small.
     """
 
@@ -196,7 +196,7 @@ class TorchCache:
         """Switches to the file that is now at the path.
 
         Returns:
-            True if the file is another one.
+            True if the file is a different one.
 
         Raises:
             CorruptFileError: the file violates the format.
@@ -224,7 +224,7 @@ class TorchCache:
             The batch.
 
         Raises:
-            IndexError: an index is out of range, or a mask has another length.
+            IndexError: an index is out of range, or a mask has a different length.
             FieldError: the file does not store a field.
             CorruptFileError: a row is damaged.
         """
@@ -312,7 +312,7 @@ class TorchCacheDataset(MoleculeDataset):
         """Switches to the file that is now at the path; ``cache`` is unchanged.
 
         Returns:
-            True if the file is another one.
+            True if the file is a different one.
 
         Raises:
             IndexError: entries of a subset no longer exist; the dataset is unchanged.

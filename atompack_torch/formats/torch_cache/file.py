@@ -35,7 +35,7 @@ class CacheFile:
     """A cache file, opened on first use in each process; it has to be the same file each time.
 
     Args:
-        path: absolute path or URL. Of a remote file a local copy is read.
+        path: absolute path or URL. A remote file is read from a local copy.
         identity: identity of the file; None: the file is opened now, and has the one found.
         by_reading: read rows without mapping the file. Opening still reads the headers of HDF5
             objects through a mapping.
@@ -99,7 +99,7 @@ class CacheFile:
                 reader = TorchCacheReader(
                     copy.path, copy.hint[1], by_reading=self._by_reading, name=self.path
                 )
-            except OSError:  # removed meanwhile, by the process that made it or to make room
+            except OSError:  # removed in the meantime, by the process that made it or to make room
                 self._copy = hint = None
                 if is_last:
                     raise
@@ -141,7 +141,7 @@ class CacheFile:
         try:
             descriptor = self.descriptor()
         except UnsupportedFormatError:
-            descriptor = None  # of another kind: stored rows are usable, others not computable
+            descriptor = None  # of a different kind: stored rows are usable, others not computable
         reader = self.reader()
         return Stored(
             reader.has_features,

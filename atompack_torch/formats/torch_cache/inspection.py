@@ -126,7 +126,7 @@ def _local_file(place: Place) -> Iterator[str]:
 
 @contextmanager
 def _opening(path: Any) -> Iterator[None]:
-    """Refuses HDF5 files of another kind, such as arrays to be converted.
+    """Refuses HDF5 files of a different kind, such as arrays to be converted.
 
     Raises:
         UnsupportedFormatError: the file has no entries.

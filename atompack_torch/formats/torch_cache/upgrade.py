@@ -47,7 +47,7 @@ def upgrade_cache(
         The new cache, open.
 
     Raises:
-        UnsupportedFormatError: the source is not of version 1, or names another descriptor.
+        UnsupportedFormatError: the source is not of version 1, or names a different descriptor.
         FieldError: an entry has forces but no derivatives, or the reverse, which schema 2 cannot
             express.
         CorruptFileError, OSError: the source is damaged; a file cannot be read or written.

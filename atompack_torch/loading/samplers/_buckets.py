@@ -132,7 +132,7 @@ def batches_of(bucket: Bucket, sizes: Sizes, key: int | None) -> Integers:
         key: determines the order; None: always the same.
 
     Returns:
-        Numbers of molecules.
+        Indices of molecules.
     """
     n_slots, n_batches = bucket.per_batch * bucket.n_batches, bucket.n_batches
     slots = permutation(mix(key, 0), n_slots) if key is not None else np.arange(n_slots)

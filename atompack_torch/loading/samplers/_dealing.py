@@ -88,7 +88,7 @@ def deal_within(costs: Costs, budget: float, most: int) -> tuple[Integers, int]:
     """Deals molecules to the minimum number of batches within a budget.
 
     Args:
-        costs: costs of molecules, none above the budget.
+        costs: costs of molecules, none over the budget.
         budget: maximum cost of a batch.
         most: maximum number of molecules in a batch.
 
@@ -123,7 +123,7 @@ def deal_within(costs: Costs, budget: float, most: int) -> tuple[Integers, int]:
 def fill_in_order(costs: Costs, budget: float, most: int) -> Integers:
     """Returns the first molecule of each batch, and the end, if batches are filled in order.
 
-    A molecule above the budget gets a batch of its own.
+    A molecule over the budget gets a batch of its own.
     """
     ends = np.cumsum(costs)
     borders = [0]

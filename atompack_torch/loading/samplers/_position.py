@@ -1,4 +1,4 @@
-"""Position in an epoch: the form of states, and the comparison before one is resumed."""
+"""Position in an epoch: the format of states, and the check before one is resumed."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def settings_of(dataset: Any, epoch: int) -> dict[str, object]:
 
 
 def check_form(state: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    """Raises an error for states of other releases and for what is no state.
+    """Raises an error for states of other releases and for anything that is not a state.
 
     Args:
         state: result of ``state_dict``.
         keys: entries that it needs, apart from ``"planned"``.
 
     Raises:
-        ValueError: the state is of another version, or incomplete.
+        ValueError: the state is of a different version, or incomplete.
     """
     if state and "version" not in state:
         raise ValueError(
@@ -66,13 +66,13 @@ def check_form(state: Mapping[str, Any], keys: tuple[str, ...]) -> None:
 
 
 def refuse(differences: list[str]) -> None:
-    """Raises one error for all differences, if there are any.
+    """Raises one error for all differences, if any.
 
     Args:
         differences: results of ``differences_of``.
 
     Raises:
-        ValueError: there are some.
+        ValueError: there are differences.
     """
     if differences:
         raise ValueError(f"state: {'; '.join(dict.fromkeys(differences))}")
@@ -97,7 +97,7 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
             continue
         if key == "order":
             found[key] = f"expected the order of {expected}, got that of {got}"
-        elif key not in before:  # of another kind of order
+        elif key not in before:  # of a different kind of order
             continue
         elif key == "molecules":
             found[key] = f"expected {expected} {item}s, got {got}"

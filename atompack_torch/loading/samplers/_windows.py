@@ -121,7 +121,7 @@ class Plan:
         return fill_in_order(self.windows.costs_of(molecules), limits.budget, limits.most)
 
     def _deal_window(self, molecules: Integers) -> tuple[Integers, int]:
-        """Assigns molecules to batches; those above the budget get batches of their own."""
+        """Assigns molecules to batches; those over the budget get batches of their own."""
         costs, limits = self.windows.costs_of(molecules), self.windows.limits
         above = costs > limits.budget
         n_above = int(np.count_nonzero(above))

@@ -72,15 +72,15 @@ class AtomBudgetBatchSampler(BatchSampler):
             max_molecules: maximum number of molecules in a batch.
             costs: cost of each molecule, used instead of its atoms: its number of edges, for
                 example.
-            oversized: treatment of molecules above the budget: ``"alone"`` puts each in a batch of
+            oversized: treatment of molecules over the budget: ``"alone"`` puts each in a batch of
                 its own, with one warning for all, ``"error"`` raises an error.
             **options: of all samplers.
 
         Raises:
             TypeError: the source has no numbers of atoms, or an option has the wrong type.
-            ValueError: an option is invalid, costs are negative or of another number of molecules,
-                or a molecule is above the budget and ``oversized="error"``. While iterating: there
-                are too few molecules to split the last batches for all ranks.
+            ValueError: an option is invalid, costs are negative or of a different number of
+                molecules, or a molecule is over the budget and ``oversized="error"``. While
+                iterating: there are too few molecules to split the last batches for all ranks.
         """
         super().__init__(n_atoms, **options)
         max_atoms = real("max_atoms", max_atoms)

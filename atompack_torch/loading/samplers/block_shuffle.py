@@ -78,7 +78,7 @@ class BlockShuffleSampler(IndexSampler):
 
         Raises:
             TypeError: an argument has the wrong type, or the source has no block sizes.
-            ValueError: an option is out of range, or does not divide another one.
+            ValueError: an option is out of range, or does not divide another.
         """
         super().__init__(n_or_block_sizes, **options)
         window = positive("window", window)

@@ -70,7 +70,7 @@ class SamplerOptions(DropOptions, total=False):
 
 
 class ElasticSampler(Sampler[Item]):
-    """Base of samplers that can be resumed on another number of ranks.
+    """Base of samplers that can be resumed on a different number of ranks.
 
     The items of an epoch form one sequence that only depends on seed and epoch. Rank r of W gets
     the items at r, r + W, r + 2 W, ... after the place where the pass began. The number of items
@@ -160,7 +160,7 @@ class ElasticSampler(Sampler[Item]):
 
     @property
     def _draws_change(self) -> bool:
-        """True if the dataset has other molecules in each epoch."""
+        """True if the dataset has different molecules in each epoch."""
         return has_epochs(self._dataset) and bool(self._dataset._draws_change)
 
     @property
@@ -429,7 +429,7 @@ class Pass(Iterator[Item]):
         return {**state, "ended": True} if at_end else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Sets the place of this pass only, before it begins."""
+        """Sets the position of this pass only, before it begins."""
         if self._share is not None:
             raise ValueError("state: this pass began already")
         sampler = self._sampler

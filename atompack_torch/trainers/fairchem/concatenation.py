@@ -196,7 +196,7 @@ def in_memory(molecules: MoleculeDataset, edges: NeighborList | None) -> Residen
 
 
 def _unwrapped(part: Any) -> tuple[Dataset, Any]:
-    """Returns a dataset of a configuration, and the numbers of the molecules used."""
+    """Returns a dataset of a configuration, and the indices of the molecules used."""
     indices: Any = None
     while not isinstance(part, Dataset):
         if not hasattr(part, "dataset"):
@@ -211,7 +211,7 @@ def _unwrapped(part: Any) -> tuple[Dataset, Any]:
 
 
 def _numbers(dataset: ConcatDataset, chosen: Iterable[Any]) -> list[Any]:
-    """Returns the numbers of the molecules of each part, in the order of the concatenation."""
+    """Returns the indices of the molecules of each part, in the order of the concatenation."""
     starts = [0, *dataset.cumulative_sizes]
     counts = np.diff(starts)
     return [

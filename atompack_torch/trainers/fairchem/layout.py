@@ -365,7 +365,7 @@ def batch(
     Raises:
         FieldError: an element has no reference energy, or a charge, spin, tag or fixed atom is not
             a whole number.
-        ValueError: there is no such label, or another dtype than float32 and float64.
+        ValueError: there is no such label, or a dtype other than float32 and float64.
     """
     pairs = pairs_of(labels, [label for label in LABELS if label in molecules])
     made = FairchemLayout(

@@ -76,13 +76,13 @@ def batch(
         ``volume`` (B,), ``pbc`` (B, 3) bool, ``batch`` (N,), ``ptr`` (B + 1,), ``head`` (B,),
         ``weight`` (B,), the labels ``energy`` (B,) in eV, ``forces`` (N, 3) in eV/Å, ``stress`` and
         ``virials`` (B, 3, 3) in eV/Å³ and eV, ``dipole`` (B, 3) and so on with their
-        ``NAME_weight``, and ``index`` (B,) int64, the numbers of the structures. Open directions
+        ``NAME_weight``, and ``index`` (B,) int64, the indices of the structures. Open directions
         have the long cell vectors that MACE makes up.
 
     Raises:
-        FieldError: there are no edges, an element is not in ``z_table``, or a field has another
+        FieldError: there are no edges, an element is not in ``z_table``, or a field has a different
             shape than its label.
-        ValueError: another dtype.
+        ValueError: any other dtype.
     """
     schema = schema_of(molecules)
     layout = make_layout(
@@ -116,7 +116,7 @@ def loader(
         tools.train(train_loader=train, valid_loaders={"Default": valid}, ...)
 
     An epoch has every structure once, shared by all ranks, which take as many steps;
-    ``state_dict`` resumes inside an epoch. Each pass is the next epoch.
+    ``state_dict`` resumes in the middle of an epoch. Each pass is the next epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.
@@ -132,11 +132,11 @@ def loader(
         The loader, whose batches are those of ``batch``.
 
     Raises:
-        FieldError: a field has another shape than its label, a named one does not exist, or no
+        FieldError: a field has a different shape than its label, a named one does not exist, or no
             molecule has a label; without ``shuffle``, the latter is a warning.
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or
-            another dtype.
+            a different dtype.
     """
     check_key_map(options)
     dataset: MoleculeDataset = open_dataset(data)

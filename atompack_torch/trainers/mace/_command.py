@@ -84,7 +84,7 @@ def any_data() -> Iterator[None]:
 
 
 def _data_parallel(model: torch.nn.Module, device_ids: list[int]) -> DistributedDataParallel:
-    """Wraps a model, which may be on the CPU too: torch wants no numbers of devices then."""
+    """Wraps a model, which may be on the CPU too: in that case torch accepts no device numbers."""
     is_on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     return DistributedDataParallel(model, device_ids=None if is_on_cpu else device_ids)
 

@@ -222,7 +222,7 @@ class MaceLayout(Layout):
 
     @property
     def wanted(self) -> tuple[tuple[str, ...], ...]:
-        """One of the labels that the models of MACE predict."""
+        """One of the labels that MACE models predict."""
         stored = tuple(self.labels[name].name for name in PREDICTED if name in self.labels)
         return (stored or PREDICTED,)
 
@@ -336,7 +336,7 @@ def make_layout(
         The layout.
 
     Raises:
-        FieldError: a field has another level or shape than its label.
+        FieldError: a field has a different level or shape than its label.
         ValueError: an atomic number occurs twice.
     """
     if len(set(numbers)) < len(numbers):

@@ -134,7 +134,7 @@ class GraphLoader:
         datasets: datasets, numbered as if they were one.
         batch_size: structures in a batch.
         shuffle: use a random order in each pass.
-        sampler: yields numbers of structures.
+        sampler: yields indices of structures.
         drop_last: drop the last batch if it is not full.
         pin_memory: make batches in page-locked memory.
         generator: of random orders.

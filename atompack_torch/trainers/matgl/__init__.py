@@ -51,7 +51,7 @@ def layout(
     """Describes batches of MatGL, for ``atompack_torch.trainers.lightning.DataModule(layout=)``.
 
     Args:
-        element_types: ``model.element_types``; ``node_type`` is the place of an atom's symbol.
+        element_types: ``model.element_types``; ``node_type`` is the index of an atom's symbol.
         cutoff: ``model.cutoff``, in Å.
         dtype: of all values; None: ``matgl.float_th``.
         energy: field with the energies in eV.
@@ -103,7 +103,7 @@ def batch(
     Returns:
         ``(graph, lattice, state, energies, forces, stresses)``, with magnetic moments or charges
         at the end; with ``target``: ``(graph, lattice, state, target)``. ``graph.sample_idx``
-        has the numbers of the molecules.
+        has the indices of the molecules.
 
     Raises:
         FieldError: there are no edges, an element is not among ``element_types``, or a label is
@@ -125,7 +125,7 @@ def loader(
     """Makes a loader for Lightning's ``Trainer`` with a module of MatGL.
 
     An epoch has every molecule once, shared by all ranks, which take as many steps. Lightning
-    stores the position in its checkpoints and resumes inside an epoch.
+    stores the position in its checkpoints and resumes in the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.

@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int | None:
     """Runs the command of MatGL.
 
     Args:
-        arguments: of the command, and ``--key-map NAME=LABEL`` for a label with another name in the
-            data; None: those of this process.
+        arguments: of the command, and ``--key-map NAME=LABEL`` for a label with a different name in
+            the data; None: those of this process.
 
     Returns:
         Its exit status.

@@ -73,7 +73,7 @@ def loader(
     """Makes a loader for training loops of your own.
 
     An epoch has every molecule once, shared by all ranks, which take as many steps;
-    ``state_dict`` resumes inside an epoch.
+    ``state_dict`` resumes in the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.

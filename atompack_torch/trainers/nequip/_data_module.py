@@ -114,8 +114,9 @@ class DataModule(DataHooks, _Base):
             type_names: ${model_type_names}
 
     An epoch yields every molecule once, shared by all ranks, which take the same number of steps.
-    Validation and tests use the stored order and are complete too. A run that is resumed inside
-    an epoch continues with the molecules that are left, also on another number of ranks.
+    Validation and tests use the stored order and are complete too. A run that is resumed in the
+    middle of an epoch continues with the molecules that are left, even on a different number of
+    ranks.
 
     Batches have ``total_energy``, ``forces`` and ``stress``, NaN for molecules without. If a loss
     or a weighted metric of the training module would be NaN for it, a missing label is an error;

@@ -130,7 +130,7 @@ def batch(
 
     Raises:
         FieldError: there are no edges or no such field, or an element has no offset.
-        ValueError: another dtype.
+        ValueError: any other dtype.
     """
     layout = _layout(cutoff, properties, offsets, dtype)
     made: dict[str, Tensor] = layout.batch(molecules)
@@ -151,8 +151,8 @@ def loader(
     """Makes a loader of batches for SchNetPack.
 
     Structures that lack one of the properties are dropped, with a warning: SchNetPack's losses
-    know no missing labels. An epoch has every other structure once, shared by all ranks;
-    ``state_dict`` resumes inside an epoch.
+    do not support missing labels. An epoch has every other structure once, shared by all ranks;
+    ``state_dict`` resumes in the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.
@@ -272,7 +272,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         """Returns mean and standard deviation of a property of the structures to train on.
 
         Args:
-            name: of a property with one number a structure.
+            name: of a property with one number per structure.
             divide_by_atoms: of the value for each atom.
             remove_atomref: of the value without atomic references.
 

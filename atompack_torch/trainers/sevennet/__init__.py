@@ -50,7 +50,7 @@ def batch(
             ``weights`` and ``modality`` of ``loader``.
 
     Returns:
-        A torch-geometric batch of ``AtomGraphData`` with ``index``, the numbers of the molecules.
+        A torch-geometric batch of ``AtomGraphData`` with ``index``, the indices of the molecules.
 
     Raises:
         FieldError: there are no edges, an element is not in ``type_map``, or a molecule lacks
@@ -82,7 +82,7 @@ def loader(
     """Makes a loader for the ``Trainer`` of SevenNet.
 
     An epoch has every molecule once, shared by all ranks, which take as many steps;
-    ``state_dict`` resumes inside an epoch.
+    ``state_dict`` resumes in the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.

@@ -25,7 +25,7 @@ _VOIGT = (0, 4, 8, 1, 5, 2)  # xx yy zz xy yz zx
 
 @dataclass(frozen=True)
 class SevenNetLayout(Layout):
-    """Layout of batches for the models of SevenNet; the options are those of ``loader``."""
+    """Layout of batches for SevenNet models; the options are those of ``loader``."""
 
     type_map: tuple[tuple[int, int], ...]
     cutoff: float

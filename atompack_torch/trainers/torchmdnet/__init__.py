@@ -69,11 +69,11 @@ def batch(
     Returns:
         A torch-geometric batch of B structures and N atoms: ``z`` (N,) int64, ``pos`` (N, 3),
         ``batch`` (N,), ``ptr`` (B + 1,), ``y`` (B, 1), ``neg_dy`` (N, 3) = forces, ``box``
-        (B, 3, 3), and ``index`` (B,), the numbers of the structures. A missing value is NaN.
+        (B, 3, 3), and ``index`` (B,), the indices of the structures. A missing value is NaN.
 
     Raises:
         FieldError: there is no such field, or an element has no reference energy.
-        ValueError: another dtype.
+        ValueError: any other dtype.
     """
     return make_layout(energy, forces, box, atomref, dtype).batch(molecules)
 
@@ -92,9 +92,9 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
-    Structures that lack a label are dropped, with a warning: the losses know no missing ones. An
-    epoch has every other structure once, shared by all ranks; ``state_dict`` resumes inside an
-    epoch.
+    Structures that lack a label are dropped, with a warning: the losses do not support missing
+    ones. An epoch has every other structure once, shared by all ranks; ``state_dict`` resumes in
+    the middle of an epoch.
 
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.

@@ -100,7 +100,7 @@ def make_layout(
         The layout.
 
     Raises:
-        ValueError: another dtype.
+        ValueError: any other dtype.
     """
     references = by_atomic_number(atomref or {}, math.nan)
     return TorchMDNetLayout(energy, forces, box, references, float_dtype(dtype))

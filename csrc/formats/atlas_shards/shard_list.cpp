@@ -177,7 +177,7 @@ std::vector<std::string> Lister::folders() const {
   return numbered_names(n, 1);
 }
 
-// Returns nullopt for what is no shard. A folder whose name is a number must be one.
+// Returns nullopt for anything that is not a shard. A folder whose name is a number must be one.
 std::optional<Found> Lister::read_meta(const std::string& name) const {
   const io::Location meta = root_ / name / kMetaFile;
   if (!is_shard_number(name) && !io::exists(meta)) return std::nullopt;

@@ -16,7 +16,7 @@ namespace atompack::atlas_shards {
 
 // Names of the folders of shards (FORMAT.md#names).
 
-// The name of the shard that is appended after the one of this name: behind it in byte order, and of digits only if it
+// The name of the shard that is appended after the one of this name: after it in byte order, and of digits only if it
 // is. No existing folder has to be renamed, so that open readers find their files.
 std::string successor_of(const std::string& name);
 

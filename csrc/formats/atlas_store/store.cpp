@@ -43,12 +43,12 @@ class SnapshotAttempt {
   SnapshotAttempt(const io::Location& store, uint64_t max_metadata_bytes)
       : store_(store), max_metadata_bytes_(max_metadata_bytes) {}
 
-  // Returns nullopt if another program wrote meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
-  // "Reading next to a writer"): metadata, record, layers, and then the same files again in reverse order.
+  // Returns nullopt if another program wrote in the meantime. The order of the steps detects concurrent flushes
+  // (FORMAT.md, "Reading next to a writer"): metadata, record, layers, and then the same files again in reverse order.
   std::optional<Snapshot> take() {
     Snapshot snapshot;
     const auto find_record = [&] { snapshot.intent_file = io::find_file(store_.at(intent_path(store_.path()))); };
-    // A remote file may still be on its way then; the bytes of a local one are read before the record.
+    // A remote file may still be on its way at that point; the bytes of a local one are read before the record.
     const bool is_remote = store_.is_remote();
     const std::optional<MetadataFile> file = is_remote ? read_metadata_file(store_, max_metadata_bytes_, find_record)
                                                        : read_metadata_file(store_, max_metadata_bytes_);
@@ -107,7 +107,7 @@ class SnapshotAttempt {
 
 }  // namespace
 
-// The record is checked first: the metadata is replaced before the record is removed. Of a remote store one listing
+// The record is checked first: the metadata is replaced before the record is removed. For a remote store, one listing
 // shows immediately whether there is a record, and which metadata file counts.
 bool is_current(const io::Location& store, const Snapshot& snapshot) {
   const io::Location record = store.at(intent_path(store.path()));

@@ -43,8 +43,9 @@ struct Snapshot {
   std::shared_ptr<const io::OpenFile> metadata_file, intent_file;
 };
 
-// Throws IoError, also if the store is written to so often that no consistent state can be read; CorruptFileError,
-// UnsupportedFormatError. CorruptFileError also if the metadata has more than `max_metadata_bytes`, compressed or not.
+// Throws IoError, including when the store is written to so often that no consistent state can be read;
+// CorruptFileError, UnsupportedFormatError. It is also CorruptFileError if the metadata has more than
+// `max_metadata_bytes`, compressed or not.
 Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
 
 // True if nobody has started a flush since the snapshot was taken. Layers that are opened later belong to the snapshot
@@ -52,9 +53,9 @@ Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes = 
 bool is_current(const io::Location& store, const Snapshot& snapshot);
 
 // Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
-// meanwhile, opening a variable is an error, and so is reopening the store for a handle with the earlier version: a
-// FieldError, or IoError (ESTALE) for a remote store. Const methods are thread-safe, also in a fork of the process that
-// opened it, unless it is remote.
+// in the meantime, opening a variable is an error, and so is reopening the store for a handle with the earlier version:
+// a FieldError, or IoError (ESTALE) for a remote store. Const methods are thread-safe, also in a fork of the process
+// that opened it, unless it is remote.
 class Store final : public ColumnSource {
  public:
   // `expected`: version() of an earlier handle, which must not differ. Throws IoError, CorruptFileError,

@@ -355,7 +355,7 @@ Writer::Writer(const std::string& path, Mode mode, const WriterOptions& options,
 
 Writer::~Writer() {
   if (owner_ == threads::process_id()) return;
-  // In a forked child there are no threads to stop, and locks may be held for ever.
+  // In a forked child there are no threads to stop, and locks may be held forever.
   static_cast<void>(impl_.release());
 }
 

@@ -68,7 +68,8 @@ class Writer {
   void read(std::string_view dataset, std::string_view array, const array_file::Box& box, std::span<std::byte> out);
   void read(std::string_view dataset, std::string_view array, const array_file::Box& box, std::span<std::string> out);
 
-  // IoError (ESTALE) if a program that takes no locks has written to the store meanwhile; nothing is changed then.
+  // IoError (ESTALE) if a program that takes no locks has written to the store in the meantime; in that
+  // case nothing is changed.
   void flush();
   // Flushes, and merges the layers of each variable into one.
   void compact();

@@ -14,7 +14,7 @@
 namespace atompack::atp {
 namespace {
 
-// The caller's thread copies records meanwhile, so one thread is enough without compression.
+// The caller's thread copies records in the meantime, so one thread is enough without compression.
 unsigned threads_for(codec::Codec codec, unsigned n_threads) {
   constexpr unsigned kMax = 16;
   if (codec == codec::Codec::none) return 1;
@@ -82,7 +82,7 @@ PathWriter::PathWriter(const std::string& path, OpenMode mode, std::optional<cod
 
 PathWriter::~PathWriter() {
   if (owner_ == threads::process_id()) return;
-  // In a forked child there are no threads to stop, and locks may be held for ever.
+  // In a forked child there are no threads to stop, and locks may be held forever.
   static_cast<void>(writer_.release());
 }
 
@@ -155,7 +155,7 @@ void PathWriter::commit(bool publish) {
 void PathWriter::commit_now(bool publish) {
   if (writer_->has_changes() || !has_commit()) writer_->commit();
   if (!publish || file_->is_published()) return;
-  file_->publish(replaced_ != nullptr);  // a file created meanwhile belongs to someone else
+  file_->publish(replaced_ != nullptr);  // a file created in the meantime belongs to someone else
   replaced_.reset();
 }
 

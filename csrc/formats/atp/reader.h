@@ -69,7 +69,7 @@ class Reader final : public MoleculeSource {
   mutable std::vector<std::atomic<uint64_t>> announced_;
 };
 
-// Opens the file of the snapshot: IoError (ESTALE) if another file is at its place, CorruptFileError if it shrank.
+// Opens the file of the snapshot: IoError (ESTALE) if a different file is at its path, CorruptFileError if it shrank.
 std::shared_ptr<const io::OpenFile> open_snapshot(const io::Location& location, const Snapshot& snapshot);
 
 // Calls use(entry) for each entry of the index, in order.

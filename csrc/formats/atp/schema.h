@@ -92,7 +92,7 @@ class SchemaUnion {
  public:
   explicit SchemaUnion(const Schema& base) : base_(base) {}
 
-  // Throws FieldError, naming the key and both types, if the key has another type or shape already.
+  // Throws FieldError, naming the key and both types, if the key has a different type or shape already.
   void add(const SchemaEntry& entry);
 
   const std::vector<SchemaEntry>& added() const { return added_; }

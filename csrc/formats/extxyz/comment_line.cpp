@@ -65,7 +65,7 @@ class LineParser {
     }
   }
 
-  // The first position from here on whose character is none of a run.
+  // The first position from here on whose character does not belong to a run.
   template <typename IsInRun>
   size_t end_of_run(const IsInRun& is_in_run) const {
     size_t end = at_ + 1;

@@ -23,13 +23,13 @@ class FrameScanner {
   FrameScanner(const std::string& path, unsigned n_threads);
   ~FrameScanner();
 
-  // Scans some megabytes; false at the end of the file, or at damage.
+  // Scans a few megabytes; false at the end of the file, or at damage.
   bool advance();
   uint64_t bytes_read() const;
   uint64_t file_bytes() const;
   // Returns what was found, once.
   FrameScan take();
-  // The damage that ended the scan, also after take().
+  // The damage that ended the scan, even after take().
   std::exception_ptr damage() const;
 
  private:

@@ -16,7 +16,7 @@ void append_text_value(std::string_view key, std::string_view text, std::string&
 
 constexpr std::string_view kJsonMark = "_JSON ";
 
-// The string after the prefix, if there is one.
+// The string after the prefix, if any.
 std::string_view without_mark(std::string_view text);
 
 }  // namespace atompack::extxyz

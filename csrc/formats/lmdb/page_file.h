@@ -1,5 +1,5 @@
 // Read-only access to the main database of an LMDB file as of its last commit; FORMAT.md. The LMDB library maps files
-// and trusts them: a damaged or truncated one ends the process.
+// and trusts them: a damaged or truncated one kills the process.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct ValueRange {
 // Const methods are thread-safe.
 class PageFile {
  public:
-  // Throws CorruptFileError, UnsupportedFormatError for another version or kind of database.
+  // Throws CorruptFileError, UnsupportedFormatError for a different version or kind of database.
   PageFile(std::shared_ptr<const io::OpenFile> file, io::Access access, bool populate);
 
   const Header& header() const { return header_; }

@@ -12,7 +12,7 @@ class RowScanner {
   // Finds all rows; they are parsed on up to `n_threads` threads. Throws CorruptFileError.
   RowScanner(const std::string& path, unsigned n_threads);
 
-  // Parses some thousand rows; false after the last one. Throws CorruptFileError with the number of the row.
+  // Parses a few thousand rows; false after the last one. Throws CorruptFileError with the number of the row.
   bool advance();
   // Bytes of the rows.
   uint64_t bytes_read() const { return bytes_read_; }

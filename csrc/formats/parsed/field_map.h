@@ -53,7 +53,7 @@ class FieldMap {
 
   // `has_cells`: any molecule has a cell. `keeps_nan`: labels that are NaN throughout are not missing.
   // `is_exact`: values stay that .atp files have no place for: flags are booleans, and a molecule may have a value
-  // under a key of its atoms. Throws FieldError if a target is no field.
+  // under a key of its atoms. Throws FieldError if a target is not a field.
   FieldMap(const std::vector<Target>& targets, bool has_cells, Masses masses, bool keeps_nan = false,
            bool is_exact = false);
 

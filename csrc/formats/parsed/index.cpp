@@ -64,7 +64,7 @@ void take_field(ByteCursor& in, Survey& survey) {
   const std::string key(take_key(in, key_bytes));
   survey.add(level, key, kind, shape, is_narrow);
   if (has_shape) return;
-  shape.push_back(-1);  // another shape than the first: it differs
+  shape.push_back(-1);  // not the shape of the first: it varies
   survey.add(level, key, kind, shape, is_narrow);
 }
 

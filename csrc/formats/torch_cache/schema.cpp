@@ -48,7 +48,7 @@ class Group {
   }
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
 
-  // Another version or format name cannot be read.
+  // A different version or format name cannot be read.
   template <typename T>
   void require(std::string_view name, const T& expected) const {
     if (const T& found = get<T>(name); found != expected) {

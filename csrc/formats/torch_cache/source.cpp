@@ -47,7 +47,7 @@ bool are_near(std::span<const double> some, std::span<const double> others, doub
       some, others, [&](double a, double b) { return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(a)); });
 }
 
-// Labels that are no symbols of elements are accepted for any.
+// Labels that are not symbols of elements are accepted for any.
 bool are_of(Bytes numbers, const std::vector<std::string>& species) {
   return std::ranges::equal(numbers, species, [](std::byte number, const std::string& label) {
     const std::optional<uint8_t> expected = atomic_number(label);

@@ -33,7 +33,7 @@ class StructureDecoder {
  public:
   StructureDecoder();
 
-  // Throws CorruptFileError with the field's name if an attribute is missing or has another shape or type,
+  // Throws CorruptFileError with the field's name if an attribute is missing or has a different shape or type,
   // UnsafePickleError for a pickle of anything else, UnsupportedFormatError for numbers wider than float64 and int64.
   Structure decode(Bytes pickle);
 

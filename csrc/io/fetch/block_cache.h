@@ -69,11 +69,11 @@ class CachedObject {
   uint64_t n_pages() const { return count_pages(n_bytes_); }
 
   // Reads those of the pages that are stored and correct, and returns which they are. The memory of the others, each of
-  // bytes_of_page(), is undefined then. The disk reads many pages in parallel. Fastest for ascending numbers.
+  // bytes_of_page(), is undefined in that case. The disk reads many pages in parallel. Fastest for ascending numbers.
   std::vector<bool> read(std::span<const uint64_t> pages, std::span<std::byte* const> into) const;
 
   // Copies bytes inside of the object from files that are open and mapped, which costs a tenth of read(). Returns false
-  // unless all pages of the bytes are there.
+  // unless all pages of the bytes are present.
   bool copy(uint64_t offset, std::span<std::byte> into) const;
 
   // Returns those of the ranges that copy() will not find. Where the others are not in memory, starts reading them from

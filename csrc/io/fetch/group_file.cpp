@@ -241,7 +241,7 @@ bool GroupFile::copy(size_t page, size_t page_bytes, size_t from, std::span<std:
   if (group == nullptr) return false;
   const std::byte* const entry = group + place_of_entry(page);
   if (load_le<uint32_t>(entry + 4) != kPresent) return false;
-  std::array<std::byte, kPageBytes> copied;  // checked afterwards, because others may free the page meanwhile
+  std::array<std::byte, kPageBytes> copied;  // checked afterwards, because others may free the page in the meantime
   std::memcpy(copied.data(), group + place_of_page(page), page_bytes);
   const Bytes bytes(copied.data(), page_bytes);
   if (checksum_of_page(page, bytes) != load_le<uint32_t>(entry)) return false;

@@ -193,7 +193,7 @@ struct PageCache::Shared {
   void copy(const Page& page, uint64_t number, const ByteRange& range, std::byte* into);
 };
 
-// Pages in use by a reader, which are not evicted meanwhile.
+// Pages in use by a reader, which are not evicted in the meantime.
 class PageCache::Shared::HeldPages {
  public:
   HeldPages(Shared& shared, const ByteRange& range)
@@ -208,7 +208,7 @@ class PageCache::Shared::HeldPages {
     shared_.pages.evict();
   }
 
-  // The mutex is held, and all of the pages are there.
+  // The mutex is held, and all of the pages are present.
   void hold(const PagedFile& file) noexcept {
     for (uint64_t number = first; number <= last; ++number) {
       pages_.push_back(shared_.pages.find({file.number, number}));
@@ -309,14 +309,14 @@ void PageCache::Shared::fetch(const std::shared_ptr<Shared>& self, const PagedFi
     for (const Run& run : runs) {
       counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first() * kPageBytes;
     }
-  } catch (...) {  // nobody may wait for these pages for ever
+  } catch (...) {  // nobody may wait for these pages forever
     finish(claimed, Stage::failed, copy_of(std::current_exception()));
     throw;
   }
   for (Run& run : runs) request(self, file, std::move(run));
 }
 
-// `failure` is of these pages alone: from here on it is only touched while the mutex is held.
+// `failure` belongs to these pages alone: from here on it is only touched while the mutex is held.
 void PageCache::Shared::finish(const Claimed& claimed, Stage stage, std::exception_ptr failure) noexcept {
   bool is_waited_for = false;
   {
@@ -432,7 +432,7 @@ void PageCache::Shared::copy(const Page& page, uint64_t number, const ByteRange&
   pages.touch(page);
 }
 
-// Copies all of the range if nothing else is to be done for it. The mutex is held.
+// Copies all of the range if nothing else has to be done for it. The mutex is held.
 bool PageCache::Shared::copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into) {
   for (uint64_t number = range.offset / kPageBytes; number * kPageBytes < range.end(); ++number) {
     const Page* const page = pages.find({file.number, number});

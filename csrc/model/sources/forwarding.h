@@ -35,7 +35,7 @@ class ForwardingSource : public MoleculeSource {
   std::shared_ptr<const MoleculeSource> source_;
 };
 
-// Molecules whose fields have other names. Names that no schema declares stay.
+// Molecules whose fields have different names. Names that no schema declares stay.
 class RenamedSource final : public ForwardingSource {
  public:
   using Name = std::pair<Scope, std::string>;
@@ -64,7 +64,7 @@ class NanIsMissingSource final : public ForwardingSource {
 // and their edge and triplet rows, which are neither planned for nor copied.
 class ForceSubsetSource final : public ForwardingSource {
  public:
-  // chosen: one flag per molecule; FieldError for another number of flags.
+  // chosen: one flag per molecule; FieldError for a different number of flags.
   ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen);
 
   MoleculeExtent extent(int64_t index) const override;

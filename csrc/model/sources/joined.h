@@ -1,4 +1,4 @@
-// Molecules of one source with additional fields of another one for the same indices: labels from a file of molecules,
+// Molecules of one source with additional fields of another for the same indices: labels from a file of molecules,
 // features from a cache.
 #pragma once
 

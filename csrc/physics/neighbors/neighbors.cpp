@@ -127,7 +127,7 @@ void check_cells(const Lattice& lattice, const Extents& extents) {
   }
 }
 
-// Images of a range, and the point whose neighbors are wanted.
+// Images of a range, and the point whose neighbors are sought.
 struct Search {
   const Images& images;
   Range range;

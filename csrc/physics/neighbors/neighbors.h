@@ -51,7 +51,7 @@ struct NeighborOptions {
 
 // Places of the images near some atoms, which are consecutive places too.
 struct PlacesNear {
-  Column<uint32_t> counts;  // by atom; 0 for images that are no atoms
+  Column<uint32_t> counts;  // by atom; 0 for images that are not atoms
   Column<uint32_t> places;
 
   // Keeps its memory.
@@ -70,7 +70,7 @@ class NeighborSearch {
 
   // Adds the pairs of one structure, sorted by i, and for each atom by the place of the image. `positions` holds x, y,
   // z of each atom. Throws FieldError if positions are not finite or too far from the origin, or if there are more
-  // candidates than the number of atoms justifies; `pairs` is unchanged then.
+  // candidates than the number of atoms justifies; `pairs` is unchanged in that case.
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
   // The same for several threads, without vectors and max_neighbors. `prepare` throws the errors of `find`. Then atoms

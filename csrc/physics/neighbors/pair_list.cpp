@@ -20,7 +20,7 @@ size_t memory_of(const PlacesNear& near) {
   return (near.counts.capacity() + near.places.capacity()) * sizeof(uint32_t);
 }
 
-// Keeps lists for the next batch. Thread-safe and never blocks: if another thread holds the lock (for ever, in the
+// Keeps lists for the next batch. Thread-safe and never blocks: if another thread holds the lock (forever, in the
 // child of a fork during a call), lists are allocated and freed instead.
 template <typename T>
 class Pool {

@@ -73,7 +73,7 @@ TEST(DecompressFront, RefusesToGiveMoreThanThereIs) {
   EXPECT_EQ(corrupt([&] { front_of(Codec::none, raw.bytes(), 301); }), "stored bytes: expected at least 301, got 300");
 }
 
-// What is behind the front is not looked at: a unit that was cut gives its front or an error, and nothing else.
+// Nothing past the front is examined: a unit that was cut gives its front or an error, and nothing else.
 TEST(DecompressFront, OfUnitsThatWereCut) {
   const ByteString raw = test::sample(2000);
   for (const Codec codec : kAllCodecs) {

@@ -17,7 +17,7 @@
 
 namespace atompack::test {
 
-// Of each page of a file, whether it is in memory. mincore() answers truthfully of one's own files and reads nothing,
+// For each page of a file, whether it is in memory. mincore() answers truthfully of one's own files and reads nothing,
 // where a read that must not wait starts one, which a fast disk may end in time.
 inline std::vector<unsigned char> pages_in_memory(int fd, const std::string& path) {
   constexpr size_t kPage = 4096;
@@ -31,7 +31,7 @@ inline std::vector<unsigned char> pages_in_memory(int fd, const std::string& pat
   return pages;
 }
 
-// Drops a file from memory; false if its file system has no other place for its first pages. Of those behind them, what
+// Drops a file from memory; false if its file system has no other place for its first pages. Of those after them, what
 // somebody has mapped and used may stay.
 inline bool evict(const std::string& path, size_t n_pages = SIZE_MAX) {
   const io::UniqueFd fd = io::open_for_reading(path);

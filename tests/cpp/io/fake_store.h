@@ -128,7 +128,7 @@ class FakeStore final : public io::Store, public std::enable_shared_from_this<Fa
     void sample(std::span<const io::ByteRange>) const override {}
 
    private:
-    // Of an announced range, until it has arrived.
+    // Waits until an announced range has arrived.
     void wait_for(uint64_t offset, uint64_t n) const {
       Clock::time_point arrival = Clock::now() + store_->latency_;
       if (!find(offset, n, arrival)) store_->count_read(n);

@@ -20,7 +20,7 @@ class Interleaving {
 
   // `turns`: the number of calls that the reader makes, then the writer, and so on in turn; after the last turn each
   // continues to its end, the one whose turn comes next first. A turn ends before the call that exceeds it, or with the
-  // program. Of the writer only calls that change something count: the reader changes nothing that it could see.
+  // program. Only calls of the writer that change something count: the reader changes nothing that it could see.
   // Exceptions are thrown again.
   Interleaving(const std::function<void()>& reader, const std::function<void()>& writer, std::vector<size_t> turns)
       : turns_(std::move(turns)) {

@@ -59,7 +59,7 @@ TEST(Output, PlacesFollowTheOtherTensors) {
   plan.indices = {0, 1};
   plan.ptr = {0, 2, 5};
   plan.table = std::make_shared<FieldTable>();
-  plan.positions = DType::float64;  // another type than that of the output
+  plan.positions = DType::float64;  // a different type than that of the output
   plan.arena_bytes = 128;
   const std::vector<Output> outputs{made_of(OutputKind::value, "positions"), made_of(OutputKind::weight, "stress")};
   lay_out_outputs(plan, outputs);

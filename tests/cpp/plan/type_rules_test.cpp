@@ -13,7 +13,7 @@ namespace {
 
 FieldType of(DType dtype) { return {.dtype = dtype}; }
 
-// Values as a survey sees them, one a molecule.
+// Values as a survey sees them, one per molecule.
 std::optional<Shape> shape_of(const std::vector<Observation>& seen, int64_t n_molecules) {
   std::vector<const Observation*> observed;
   for (const Observation& one : seen) observed.push_back(&one);

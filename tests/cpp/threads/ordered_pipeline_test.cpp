@@ -136,7 +136,7 @@ TEST(TakingPipeline, ACallerWhoTakesWakesTheNext) {
   EXPECT_EQ((std::set{first.get()->number, second.get()->number}), (std::set{1, 2}));
 }
 
-// However far the threads are: nothing is lost, nothing waits for ever, nothing is used after it is gone.
+// However far the threads are: nothing is lost, nothing waits forever, nothing is used after it is gone.
 TEST(TakingPipeline, StopsAtAnyTime) {
   std::mt19937 random(0);
   for (int round = 0; round < 2000; ++round) {

@@ -73,7 +73,7 @@ class OfEachProcess : public testing::Test {
   std::optional<PerProcess<Kept>> kept_;
 };
 
-// Whether `holds` does in a fork of this process. One that waits for ever is killed.
+// Whether `holds` does in a fork of this process. One that waits forever is killed.
 template <typename Check>
 bool in_fork(const Check& holds) {
   const pid_t child = ::fork();

@@ -247,7 +247,7 @@ def test_jagged(root_of: Callable[[Make], Path]) -> None:
 
 
 def test_levels_are_those_of_the_data_set(tmp_path: Path) -> None:
-    """A molecule of three atoms with a dipole: its row is no row of atoms."""
+    """A molecule of three atoms with a dipole: its row is not a row of atoms."""
     with apt.ShardWriter(tmp_path / "set", 100, 10, 0) as writer:
         for n in (3, 4, 3, 5):
             writer.write(

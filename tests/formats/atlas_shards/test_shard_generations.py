@@ -1,4 +1,4 @@
-"""A pickled dataset of shards does not read another one that took its place."""
+"""A pickled dataset of shards does not read another that took its place."""
 
 from __future__ import annotations
 

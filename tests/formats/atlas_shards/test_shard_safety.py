@@ -112,7 +112,7 @@ def test_nothing_is_executed(kind: str, tmp_path: Path, working_folder: Path) ->
             with pytest.raises(apt.UnsafePickleError, match=r"data\.bin: "):
                 read()
         assert list(working_folder.iterdir()) == []
-    with contextlib.suppress(RuntimeError):  # what follows is no storage
+    with contextlib.suppress(RuntimeError):  # what follows is not a storage
         pickle.loads(raw)
     assert (working_folder / _MARKER).exists(), "it would have been seen"
 

@@ -206,7 +206,7 @@ def _append_again_and_again(root: str, told: Any) -> None:
 
 
 def test_reads_during_appends(tmp_path: Path) -> None:
-    """Whoever opens the folder meanwhile finds a whole dataset."""
+    """Whoever opens the folder in the meantime finds a whole dataset."""
     root = tmp_path / "set"
     _write(root, range(50), shard_size=7)
     context = multiprocessing.get_context("fork")

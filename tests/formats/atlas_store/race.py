@@ -3,8 +3,9 @@
     python tests/formats/atlas_store/race.py --seconds 60 [--durable] [--readers 2] [--original]
 
 Prints the counts of all processes as JSON. ``mixed`` are reads that show two flushes immediately;
-``refused`` are those that say that the store was written to meanwhile. ``original`` is a reader by
-atlas-python, which knows of no flush as a whole: its mixed reads and errors are counted alike.
+``refused`` are those that say that the store was written to in the meantime. ``original`` is a
+reader by atlas-python, which knows of no flush as a whole: its mixed reads and errors are counted
+alike.
 """
 
 from __future__ import annotations

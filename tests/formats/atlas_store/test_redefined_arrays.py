@@ -1,4 +1,4 @@
-"""Arrays that are deleted and defined again with another number of axes.
+"""Arrays that are deleted and defined again with a different number of axes.
 
 atlas-python panics where a file holds chunks of both; a flush that makes such a file rewrites it.
 """

@@ -231,7 +231,7 @@ print("refused")
 
 
 def test_a_file_that_was_cut_while_it_was_open(path: Path, scripts: ScriptServer) -> None:
-    """A named error, in a process of its own, which SIGBUS would end."""
+    """A named error, in a separate process, which SIGBUS would end."""
     done = scripts.run(SHRINK, path)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
 

@@ -91,7 +91,7 @@ def test_changed_by_turns(
             if turn == "we compact":
                 apply(path, [("compact",)])
                 # The original leaves some deleted arrays, and panics where one comes back with
-                # another number of axes.
+                # a different number of axes.
                 plan.deleted.clear()
             else:
                 atlas_python.apply(path, [("compact",)])
@@ -241,7 +241,7 @@ def test_empty_slices_of_what_is_pending(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "float64", "timestamp_ns"])
 def test_values_however_they_lie_in_memory(tmp_path: Path, dtype: str) -> None:
-    """In the stored form, in steps, by columns, of the other byte order, of another type."""
+    """In the stored form, in steps, by columns, of the other byte order, of a different type."""
     stored = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
     values = np.arange(12, dtype=stored).reshape(3, 4)
     spread = np.zeros((6, 8), stored)

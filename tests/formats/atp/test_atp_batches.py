@@ -311,7 +311,7 @@ def test_custom_names_that_clash(atompack: AtompackProcess, new_path: NewPath) -
 def test_names_do_not_depend_on_what_is_selected(
     atompack: AtompackProcess, new_path: NewPath
 ) -> None:
-    """A key of both scopes keeps its scope in front, as in ``schema``, also when read alone."""
+    """A key of both scopes keeps its scope in front, as in ``schema``, even when read alone."""
     plain = strategies.molecule(np.random.default_rng(1), strategies.Recipe(), 2)
     first = dict(plain, properties={"q": 1.0})
     second = dict(plain, atom_properties={"q": np.ones(2)})

@@ -48,7 +48,7 @@ def reference_of(path: Path) -> ReferenceDataset:
 def run(
     script: str, *arguments: str | Path, seconds: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    """A script in a process of its own, so that a hang or a signal ends it alone."""
+    """A script in a separate process, so that a hang or a signal ends it alone."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
 

@@ -225,7 +225,7 @@ def foreign(path: Path, cache: apt.TorchCache) -> apt.TorchCache:
     with h5py.File(path, "r+") as file:
         structures = file["entries/structures"]
         for k in range(len(structures)):
-            # A frame, of a length that readers skip, behind the number of the protocol.
+            # A frame, of a length that readers skip, after the number of the protocol.
             old = bytes(structures[k])
             framed = old[:2] + b"\x95" + (len(old) - 2).to_bytes(8, "little") + old[2:]
             structures[k] = np.frombuffer(framed, np.uint8)
@@ -262,7 +262,7 @@ def test_other_molecules(tmp_path: Path, own_cache: Any, edit: str, what: str) -
 
 @pytest.mark.parametrize("edit", ["none", "energy"])
 def test_the_same_molecules(tmp_path: Path, own_cache: Any, edit: str) -> None:
-    """In narrower types, with other labels, in another format."""
+    """In narrower types, with other labels, in a different format."""
     dataset = joined(tmp_path / "b.atp", own_cache, edit)
     expected = dataset[:].features
     assert len(dataset[:]) == 3

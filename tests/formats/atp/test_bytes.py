@@ -29,7 +29,7 @@ NAMES = names_of("atp/*", ".atp")
 
 # Made by hand, damaged or cut; or of a writer of before there were schemas.
 NOT_WRITTEN_SO = ("bad", "odd", "cut", "legacy", "tail")
-# Each has a test of its own below, but for one: we make no commits without molecules.
+# Each has a test of its own below, except for one: we make no commits without molecules.
 OWN_TEST = {"batch_written", "v3_f32_energy", "gen2", "gen3", "gen4_idle"}
 SINGLE_COMMIT = [
     name for name in NAMES if name.split("_")[0] not in NOT_WRITTEN_SO and name not in OWN_TEST

@@ -292,7 +292,7 @@ def test_types_that_clash(new_path: NewPath) -> None:
 
 
 def test_record_formats_of_several_files(new_path: NewPath) -> None:
-    """What only format 3 has does not fit behind records of format 2, the other way it does."""
+    """What only format 3 has cannot follow records of format 2; the reverse is possible."""
     usual, unusual = new_path(), new_path()
     for path, labels in ((usual, {}), (unusual, {"stress": np.eye(3, dtype="f4")})):
         with apt.AtpWriter(path) as writer:

@@ -242,7 +242,7 @@ def test_values_that_are_not_finite(new_path: NewPath, special: float, width: in
 
 
 def test_records_that_lie_over_one_another(new_path: NewPath) -> None:
-    """Reading the same bytes for every entry could take for ever, so that is refused."""
+    """Reading the same bytes for every entry could take forever, so that is refused."""
     start = time.process_time()
     records = [record(2000), *(record(0) for _ in range(2000))]
     first = 2 * SLOT_BYTES

@@ -83,7 +83,7 @@ def left(target: Path) -> list[str]:
 
 
 def finish(dataset: Any, target: Path, **options: Any) -> int:
-    """Ends a build; returns how many entries were there already."""
+    """Ends a build; returns how many entries existed already."""
     told = Told()
     asked: dict[str, Any] = {"force_derivatives": True, **options}
     apt.build_cache(dataset, asked.pop("descriptor", descriptor()), target, progress=told, **asked)

@@ -134,7 +134,7 @@ def test_a_part_begun_after_all_were_joined(
 def test_killed_at_any_moment(
     scripts: ScriptServer, path: Path, target: Path, whole: bytes, seed: int
 ) -> None:
-    """All parts immediately, killed and started again, also while they are joined."""
+    """All parts immediately, killed and started again, even while they are joined."""
     rng = random.Random(seed)
     for _ in range(30):
         running = [scripts.start(BUILD, path, target, str(k), "3") for k in range(3)]

@@ -271,7 +271,7 @@ def test_entries_that_the_descriptor_cannot_compute(changed: Callable[..., Path]
 
 
 def described(**settings: Any) -> Change:
-    """Another descriptor in all places of a file, with right hashes."""
+    """A different descriptor in all places of a file, with right hashes."""
 
     def action(file: h5py.File) -> None:
         for group, name in (

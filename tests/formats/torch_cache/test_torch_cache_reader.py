@@ -19,7 +19,7 @@ import atompack_torch as apt
 from atompack_torch import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch._native import TorchCacheReader
 
-# What the original reads without a word, or refuses only when it is used, is refused at opening.
+# What the original silently reads, or refuses only when it is used, is refused at opening.
 REFUSED = {
     "bad_cache_format": (UnsupportedFormatError, "cache_format.*expected .*v2, got something.else"),
     "bad_manifest_class": (UnsupportedFormatError, "descriptor_class.*Chebyshev.*, got "),
@@ -59,7 +59,7 @@ def changed(folder: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 def rewrite(file: h5py.File, name: str, rows: list[Any], **options: Any) -> None:
-    """Takes the place of a dataset of rows of variable length."""
+    """Replaces a dataset of rows of variable length."""
     kind = options.pop("dtype", None) or file[name].dtype.metadata["vlen"]
     del file[name]
     options |= {"chunks": (4,), "maxshape": (None,)}

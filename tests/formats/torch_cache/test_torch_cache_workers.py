@@ -1,4 +1,4 @@
-"""Caches in DataLoader workers and in the Loader, as pickles, and files that change meanwhile."""
+"""Caches in DataLoader workers and in the Loader, as pickles, and files that change during use."""
 
 from __future__ import annotations
 
@@ -136,6 +136,6 @@ print("refused")
 
 
 def test_a_file_that_was_cut_while_it_was_open(copied: Path, scripts: ScriptServer) -> None:
-    """A named error, in a process of its own, which SIGBUS would end."""
+    """A named error, in a separate process, which SIGBUS would end."""
     done = scripts.run(TRUNCATED, copied)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

@@ -130,7 +130,7 @@ def test_vectors_are_not_needed(path: Path, dataset: apt.AtpDataset) -> None:
 
 @pytest.mark.parametrize("name", ["v2_both_f64_two", "v2_both_f64_three", "v2_both_f64_single"])
 def test_triplets_of_aenet(fixtures: Path, name: str) -> None:
-    """The stored rows of aenet-python, which has another order of the edges of a center."""
+    """The stored rows of aenet-python, which has a different order of the edges of a center."""
     expected = CacheFixture(fixtures.parent / "torch_cache", name)
     info = json.loads(expected.facts["feature_info"]["descriptor_compat_json"])
     cutoff, angular = max(info["rad_cutoff"], info["ang_cutoff"]), info["ang_cutoff"]

@@ -52,7 +52,7 @@ def test_batches_keep_the_limits(
     sizes: list[int], budget: int, most: int | None, shuffle: bool, window: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of molecules above the budget
+        warnings.simplefilter("ignore")  # of molecules over the budget
         patch.setattr(_windows, "_WINDOW", window)
         sampler = AtomBudgetBatchSampler(sizes, budget, max_molecules=most, shuffle=shuffle)
         batches = list(sampler)
@@ -142,7 +142,7 @@ def test_splitting_reaches_back_over_several_steps() -> None:
 
 
 def test_batches_are_split_one_by_one_where_dealing_anew_fails() -> None:
-    """Eight full batches and nine ranks: the rule that levels them would go above the budget."""
+    """Eight full batches and nine ranks: the rule that levels them would go over the budget."""
     sizes = np.array([3, 3] * 4 + [2, 2, 2] * 4)
     dealt = np.bincount(deal(sizes.astype(np.float64), 9, 20), sizes)
     assert dealt.max() > 6
@@ -256,7 +256,7 @@ def test_states_of_other_budgets_or_sizes_are_refused() -> None:
     changed[400] += 1
     with pytest.raises(ValueError, match="expected costs="):
         AtomBudgetBatchSampler(changed, 600).load_state_dict(state)
-    many = np.arange(70_000) % 100  # the same numbers in another order
+    many = np.arange(70_000) % 100  # the same numbers in a different order
     state_of_many = AtomBudgetBatchSampler(many, 600).state_dict()
     with pytest.raises(ValueError, match="expected costs="):
         AtomBudgetBatchSampler(many[::-1], 600).load_state_dict(state_of_many)

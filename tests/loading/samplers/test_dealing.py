@@ -68,7 +68,7 @@ def test_deal_uses_all_batches_and_keeps_the_number(
 
 @pytest.mark.parametrize("n_batches", [1, 2, 7, 100, 1000, 4000])
 def test_deal_is_as_level_as_one_by_one(n_batches: int) -> None:
-    """Also where whole rows are dealt immediately (few batches)."""
+    """Even where whole rows are dealt immediately (few batches)."""
     costs = heavy_tailed(50_000)
     sums = np.bincount(deal(costs, n_batches, NO_LIMIT), costs)
     assert sums.sum() == costs.sum()

@@ -45,7 +45,7 @@ def test_any_part_is_known_without_the_rest(n: int) -> None:
 
 
 def test_orders_are_the_same_everywhere() -> None:
-    """A change of these numbers breaks every checkpoint inside an epoch."""
+    """A change of these numbers breaks every checkpoint from the middle of an epoch."""
     assert whole(mix(0, 0), 8) == [6, 0, 3, 4, 7, 1, 2, 5]
     assert RandomOrder(mix(0, 0), 10**8).at(np.arange(4)).tolist() == [
         74126924,

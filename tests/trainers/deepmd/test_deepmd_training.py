@@ -65,7 +65,7 @@ def losses(systems: Path, batches: Iterator[dict[str, Any]] | None, precision: s
 def test_losses_are_those_of_the_converted_systems(
     path: Path, systems: Path, precision: str, tolerance: float
 ) -> None:
-    """Also where structures lack forces: both leave them out."""
+    """Even where structures lack forces: both skip them."""
     pairs = list(both(path, systems))
     stock = losses(systems, deepmd.endless([pair[1] for pair in pairs]), precision)
     loader = deepmd.loader(path, 4, TYPE_MAP, shuffle=False)

@@ -75,7 +75,7 @@ def edges_of(data: AtomicData) -> Counter[tuple[int, ...]]:
 
 
 def assert_same(ours: AtomicData, stock: AtomicData, tolerance: float) -> None:
-    """Compares all tensors; AseDBDataset sets tags to 1, and edges have another order."""
+    """Compares all tensors; AseDBDataset sets tags to 1, and edges have a different order."""
     ours.validate()
     assert vars(ours).keys() - {"molecule_number"} == vars(stock).keys()
     assert ours.keys() - {"molecule_number"} == stock.keys()

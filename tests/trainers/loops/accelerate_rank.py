@@ -42,7 +42,7 @@ def epochs(loader: Any, **options: Any) -> Any:
 
 
 def skipping(make: Any, dataset: Any) -> Any:
-    """An epoch that is stopped, and gone on with by skipping its first batches."""
+    """An epoch that is stopped, and continued by skipping its first batches."""
     runner = accelerator()
     first = numbers(islice(iter(runner.prepare(make(dataset))), STOP))
     rest = numbers(runner.skip_first_batches(runner.prepare(make(dataset)), STOP))
@@ -50,7 +50,7 @@ def skipping(make: Any, dataset: Any) -> Any:
 
 
 def stateful(make: Any, dataset: Any) -> Any:
-    """An epoch that is stopped, and gone on with from the state of the loader."""
+    """An epoch that is stopped, and continued from the state of the loader."""
     runner = accelerator(use_stateful_dataloader=True)
     prepared = runner.prepare(make(dataset))
     batches = iter(prepared)

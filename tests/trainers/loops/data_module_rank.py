@@ -20,7 +20,7 @@ from atompack_torch.trainers._layout import Layout
 from atompack_torch.trainers.lightning import DataModule
 
 EPOCHS = 2
-STOP = 20  # steps before a stop inside an epoch
+STOP = 20  # steps before a stop in the middle of an epoch
 
 
 class Model(lightning.LightningModule):

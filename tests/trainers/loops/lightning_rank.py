@@ -101,7 +101,7 @@ class Runs:
         return model.epochs
 
     def resume(self, make: Any) -> list[list[list[int]]]:
-        """An epoch that is stopped and gone on with from a checkpoint, and the one after it."""
+        """An epoch that is stopped and continued from a checkpoint, and the one after it."""
         first, second = Model(), Model()
         checkpoint = first.checkpoint = self.folder / f"{make.__name__}.ckpt"
         stopped = self.trainer(max_steps=STOP + 2)

@@ -17,7 +17,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import atompack_torch as apt
 
 EPOCHS = 2
-STOP = 5  # steps before a stop inside an epoch
+STOP = 5  # steps before a stop in the middle of an epoch
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
@@ -41,7 +41,7 @@ def train(loader: Any) -> list[list[list[int]]]:
 
 
 def resume(make: Callable[[], Any]) -> list[list[list[int]]]:
-    """An epoch that is stopped and gone on with from the state of the loader, and the next one."""
+    """An epoch that is stopped and continued from the state of the loader, and the next one."""
     loader = make()
     set_epoch(loader, 0)
     batches = iter(loader)

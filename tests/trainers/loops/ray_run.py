@@ -16,7 +16,7 @@ from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 EPOCHS = 2
-STOP = 5  # steps before a failure inside an epoch
+STOP = 5  # steps before a failure in the middle of an epoch
 
 
 def epochs(make: Any, dataset: Any, **options: Any) -> Any:
@@ -64,7 +64,7 @@ def train(config: dict[str, Any]) -> None:
 
 
 def train_and_fail(config: dict[str, Any]) -> None:
-    """What each worker does until it fails inside an epoch, and after it was started again."""
+    """What each worker does until it fails in the middle of an epoch, and after its restart."""
     sys.path.insert(0, config["modules"])
     from cases import loader_budget
 

@@ -44,7 +44,7 @@ def test_the_last_window_takes_a_step(
     for _ in range(2):
         steps = []
         for _batch in loader:
-            list(apt.Loader(dataset, 12))  # another one in between, as for validation
+            list(apt.Loader(dataset, 12))  # another in between, as for validation
             with accelerator.accumulate(model):
                 steps.append(accelerator.sync_gradients)
         assert steps == [False, False, False, True, False, True]

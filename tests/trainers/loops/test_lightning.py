@@ -58,7 +58,7 @@ def test_overfitting_wants_a_dataloader(found: dict[str, Ranks]) -> None:
 
 @pytest.mark.parametrize("name", ["", ", reload", ", resumed"])
 def test_a_loader_that_shuffles_by_itself_warns(found: dict[str, Ranks], name: str) -> None:
-    """Each rank gets everything, in another order in each epoch."""
+    """Each rank gets everything, in a different order in each epoch."""
     ranks = found[f"loader_shuffle{name}"]
     assert_complete(ranks, repeated=N)
     for rank in ranks:

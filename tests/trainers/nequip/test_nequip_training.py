@@ -33,7 +33,7 @@ from atompack_torch.trainers import nequip
 
 N, BATCH = 40, 4
 N_VAL = 9
-STOP = 3  # steps before a checkpoint inside an epoch
+STOP = 3  # steps before a checkpoint from the middle of an epoch
 MSE = "nequip.train.MeanSquaredError"
 OUR_MSE = "atompack_torch.trainers.nequip.MeanSquaredError"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "nequip.md"

@@ -47,7 +47,7 @@ def edges_of(batch: Batch) -> Counter[tuple[int, ...]]:
 
 
 def assert_same(ours: Batch, own: Batch, tolerance: float) -> None:
-    """Compares all tensors of the training data; edges have another order."""
+    """Compares all tensors of the training data; edges have a different order."""
     assert torch.equal(ours.batch_ptr, own.batch_ptr)
     for name in ("batch_idx", "num_nodes_per_graph", "num_edges_per_graph"):
         value, expected = getattr(ours, name), getattr(own, name)
@@ -148,7 +148,7 @@ def test_ranks_share_every_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_its_hook_trains_on_two_ranks(tmp_path: Path, when: str) -> None:
-    """Also if the hook joins the ranks after the loader was made."""
+    """Even if the hook joins the ranks after the loader was made."""
     count = 25
     path = write_atp(tmp_path / "made.atp", structures(count))
     ranks = run_ddp(tmp_path, path, when, "plain")

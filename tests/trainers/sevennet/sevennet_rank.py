@@ -18,7 +18,7 @@ from atompack_torch.trainers import sevennet
 
 def main(path: str, out: str) -> None:
     torch.distributed.init_process_group("gloo")
-    # Its other backend next to nccl, by which it chooses the CPU; the group is there already.
+    # Its other backend next to nccl, by which it chooses the CPU; the group already exists.
     trainer = new_trainer(**{_keys.IS_DDP: True, _keys.DDP_BACKEND: "mpi"})
     loader = sevennet.loader(path, TYPE_MAP, CUTOFF, batch_size=BATCH)
     epochs: list[list[list[int]]] = []

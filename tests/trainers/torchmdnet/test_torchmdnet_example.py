@@ -86,7 +86,7 @@ def test_the_command(run: Path) -> None:
 
 
 def test_the_command_on_two_ranks(tmp_path: Path) -> None:
-    """Which Lightning starts: each structure for training once an epoch, in another order."""
+    """Which Lightning starts: each structure for training once an epoch, in a different order."""
     write_atp(tmp_path / "train.atp", structures(30, seed=1))
     shutil.copy(ROOT / "examples/trainers/torchmdnet.yaml", tmp_path)
     runner = Path(__file__).with_name("torchmdnet_command_rank.py")

@@ -66,7 +66,7 @@ std::vector<LayerFile> list_layers(const io::Location& base, bool includes_base)
     includes_base = includes_base || name == path.name;
     if (const auto number = sidecar_number(name, path.stem())) found.push_back({*number, base.at(path.folder + name)});
   }
-  // Listing a folder while files are renamed in it may miss one that was there all the time.
+  // Listing a folder while files are renamed in it may miss one that was present all the time.
   if (includes_base || (!base.is_remote() && io::exists(base))) found.push_back({0, base});
   std::ranges::sort(found, is_older);
   return found;

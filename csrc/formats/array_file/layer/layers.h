@@ -51,10 +51,10 @@ class Layers {
   // Names of the arrays that were not deleted, in order of first appearance.
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
-  // True also for an array that has been deleted.
+  // Also true for an array that has been deleted.
   bool holds_chunks_of(std::string_view name) const;
-  // True if older layers hold chunks of an existing array that have another number of axes: of a deleted array of the
-  // same name. The original cannot read such an array.
+  // True if older layers hold chunks of an existing array that have a different number of axes: of a deleted array of
+  // the same name. The original cannot read such an array.
   bool hold_chunks_of_other_rank() const;
   // Throws FieldError if there is no such array; CorruptFileError or UnsupportedFormatError if its records are
   // inconsistent.

@@ -123,7 +123,7 @@ struct Array {
   std::vector<Attribute> attributes;
 
   std::vector<StoredChunk> chunks;  // by cell, each cell once
-  // Newest layer with chunks for another shape or type: because of them the values of cells without a chunk are
+  // Newest layer with chunks for a different shape or type: because of them the values of cells without a chunk are
   // unknown.
   std::optional<uint32_t> foreign_layer;
 

@@ -295,7 +295,7 @@ void Slice::announce() const {
   }
 }
 
-// The block with its stored bytes, which are valid until this thread loads another one.
+// The block with its stored bytes, which are valid until this thread loads another.
 BlockView Slice::load(const BlockTask& unit) const {
   if (unit.block.is_read) return unit.block;
   thread_local io::RangeBuffer buffer;

@@ -14,8 +14,8 @@ namespace atompack::array_file {
 
 class Slice final : public ColumnSlice {
  public:
-  // Rows of `column`, in any order, repeats allowed. Throws FieldError for a request of another rank than the arrays;
-  // CorruptFileError, UnsupportedFormatError for errors of one of the arrays.
+  // Rows of `column`, in any order, repeats allowed. Throws FieldError for a request whose rank differs from the
+  // arrays; CorruptFileError, UnsupportedFormatError for errors of one of the arrays.
   Slice(std::shared_ptr<const Column> column, std::span<const int64_t> rows, const SliceRequest& request,
         BlockCache& cache);
 

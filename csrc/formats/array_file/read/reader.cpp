@@ -230,7 +230,7 @@ void add_base(Files& files, const io::Location& base, Reading reading) {
   }
 }
 
-// Returns nullopt if the layers changed meanwhile. The order of the steps detects concurrent flushes (FORMAT.md,
+// Returns nullopt if the layers changed in the meantime. The order of the steps detects concurrent flushes (FORMAT.md,
 // "Reading next to a writer"): base, list, sidecars, and then the same again in reverse order.
 std::optional<Files> try_to_open_layers(const io::Location& base, Reading reading) {
   Files files;

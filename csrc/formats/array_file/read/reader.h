@@ -22,7 +22,7 @@ namespace atompack::array_file {
 
 // Fills `out` with the elements of `box` in row-major order, as stored: little-endian numbers, timestamps as int64
 // nanoseconds. Decodes only blocks that hold some of them. Throws FieldError if the box is out of range or `out` has
-// another length, CorruptFileError, and UnsupportedFormatError for types without a known encoding.
+// a different length, CorruptFileError, and UnsupportedFormatError for types without a known encoding.
 void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
                   DecodedBlock& last);
 
@@ -90,7 +90,7 @@ class Reader {
   Array array(std::string_view name) const { return layers_.array(name); }
   size_t n_layers() const { return files_.size(); }
   const Layers& layers() const { return layers_; }
-  // Of the layers, oldest first.
+  // Versions of the layers, oldest first.
   std::vector<io::FileVersion> versions() const;
 
   // Like check_unstored() above.

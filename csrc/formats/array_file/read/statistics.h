@@ -47,7 +47,7 @@ class Summary {
  public:
   Summary(Type type, const std::optional<OwnedFill>& fill);
 
-  // Adds one chunk of this many elements. Throws CorruptFileError if it has another size.
+  // Adds one chunk of this many elements. Throws CorruptFileError if it has a different size.
   void add(Bytes chunk, uint64_t n_elements);
 
   ArrayStatistics statistics(uint64_t n_rows) const;
@@ -64,7 +64,7 @@ class Summary {
   std::array<std::byte, 8> fill_item_;
   std::string fill_string_;
   uint64_t n_values_ = 0;  // that differ from the fill value
-  // Of numbers, as keys that sort like the values; those of uint64 wrap.
+  // For numbers: as keys that sort like the values; those of uint64 wrap.
   int64_t min_ = 0, max_ = 0;
   std::string min_string_, max_string_;
 };

@@ -22,7 +22,8 @@ struct ArrayDefinition {
   std::vector<std::string> dimension_names = {};  // dim0, dim1 and so on unless there is one for each axis
   std::vector<uint64_t> chunk_shape = {};         // empty: one chunk
   std::optional<OwnedFill> fill = {};
-  std::vector<std::string> codecs = {};  // by definition_of(): of its committed blocks, each once; ignored by writers
+  // From definition_of(): those of its committed blocks, each once. Writers ignore them.
+  std::vector<std::string> codecs = {};
 };
 
 std::optional<OwnedFill> to_owned(const std::optional<Fill>& fill);

@@ -445,7 +445,7 @@ Writer::Writer(const std::string& path, WriterOptions options, io::FileSystem& f
 
 Writer::~Writer() {
   if (owner_ == threads::process_id()) return;
-  // In a forked child there are no threads to stop, and locks may be held for ever.
+  // In a forked child there are no threads to stop, and locks may be held forever.
   static_cast<void>(impl_.release());
 }
 

@@ -87,7 +87,7 @@ class Writer {
   // Flushes, and merges all layers into one.
   void compact();
   // To be called after a flush: merges all layers if the original could not read them, because an array was deleted and
-  // defined again with another number of axes. Returns true if it did.
+  // defined again with a different number of axes. Returns true if it did.
   bool rewrite_redefined();
 
  private:

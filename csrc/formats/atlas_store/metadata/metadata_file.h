@@ -38,7 +38,7 @@ struct MetadataFile {
   std::shared_ptr<const io::OpenFile> held = {};
 };
 
-// Returns nullopt if the folder has none, which is a store without datasets. Throws IoError, also if there is no
+// Returns nullopt if the folder has none, which is a store without datasets. Throws IoError, including when there is no
 // folder; CorruptFileError if the file has more than `max_bytes`. `when_open` is called between opening the file, after
 // which its bytes are fixed, and reading it.
 std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64_t max_bytes = kMaxStoredBytes,
@@ -49,7 +49,7 @@ std::optional<io::FileVersion> metadata_version(const io::Location& store);
 // The same among the names in a store's folder; nullopt if there was none.
 std::optional<io::FileVersion> metadata_version(const io::Location& store, const std::vector<std::string>& names);
 
-// Throws UnsupportedFormatError; CorruptFileError, also if it decompresses to more than `max_bytes`.
+// Throws UnsupportedFormatError; CorruptFileError, including when it decompresses to more than `max_bytes`.
 Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_file::kMaxMetadataBytes);
 
 // Like encode_json() and encode_msgpack(); FieldError for more than `max_bytes` before compression.

@@ -29,7 +29,7 @@ struct AttributeName {
 
 class Node;
 
-// Reads those attributes of a group that exist. Throws CorruptFileError if one has another type.
+// Reads those attributes of a group that exist. Throws CorruptFileError if one has a different type.
 Attributes read_attributes(const Node& node, std::span<const AttributeName> names);
 
 }  // namespace atompack::torch_cache

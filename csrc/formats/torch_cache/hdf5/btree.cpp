@@ -62,7 +62,7 @@ class Walk {
     }
   }
 
-  // Of the count of all records below a child of a node of this level.
+  // Bytes of the count of all records below a child of a node of this level.
   size_t total_width(size_t level) const { return level <= 1 ? 0 : bytes_for(levels_[level - 1].max_below); }
 
   void walk(uint64_t address, uint64_t n_records, size_t level) {

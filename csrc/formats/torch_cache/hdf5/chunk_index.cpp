@@ -76,7 +76,7 @@ ChunkPlace ChunkElement::read(MetadataCursor& cursor, size_t element_bytes) cons
   return place;
 }
 
-// Read the places of as many chunks as there are in `chunks`; those that no block holds are left alone.
+// Reads the locations of as many chunks as there are in `chunks`; those that no block holds are left alone.
 void read_fixed_array(const Hdf5File& file, uint64_t address, const ChunkElement& element,
                       std::span<ChunkPlace> chunks) {
   constexpr std::string_view kName = "fixed array";
@@ -182,7 +182,7 @@ class ExtensibleArray {
     }
   }
 
-  // The next elements, as many as are wanted of `length`. The bits of its pages follow those of the block before.
+  // The next elements, as many as are requested of `length`. The bits of its pages follow those of the block before.
   void read_block(uint64_t address, uint64_t length, Bytes written, uint64_t first_bit) {
     const uint64_t first = next_;
     next_ = checked_add(next_, length, kName);
@@ -295,7 +295,7 @@ class IndexReader {
             cat("chunk: expected a multiple of ", layout_.shape.n_rows, " as its first row, got ", row));
       }
       const uint64_t number = row / layout_.shape.n_rows;
-      if (number >= chunks_.size()) return;  // left from when there were more rows
+      if (number >= chunks_.size()) return;  // left over from a larger number of rows
       chunks_[number] = {address, load_le<uint32_t>(key.data()), load_le<uint32_t>(key.data() + 4)};
     };
     OldBTree(file_, kChunks, kKeyBytes, visit).walk(layout_.index);

@@ -7,7 +7,7 @@
 
 namespace atompack::torch_cache {
 
-// A stored chunk; nowhere if it was never written. Bit k of `filter_mask` means that filter k was skipped.
+// A stored chunk; without an address if it was never written. Bit k of `filter_mask` means that filter k was skipped.
 struct ChunkPlace {
   uint64_t address = Hdf5File::kNowhere;
   uint64_t bytes = 0;
@@ -35,7 +35,7 @@ struct ChunkedLayout {
 // Throws CorruptFileError, or UnsupportedFormatError for layouts without chunks and of other versions.
 ChunkedLayout read_layout(MetadataCursor cursor);
 
-// The places of the chunks of `n_rows` rows, in their order. Throws CorruptFileError, before it takes memory, if the
+// The locations of the chunks of `n_rows` rows, in their order. Throws CorruptFileError, before it takes memory, if the
 // file is too short for that many chunks.
 std::vector<ChunkPlace> read_chunk_index(const Hdf5File& file, const ChunkedLayout& layout, uint64_t n_rows,
                                          bool has_filters);

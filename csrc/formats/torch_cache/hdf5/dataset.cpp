@@ -325,7 +325,7 @@ void Dataset::check_filters(const std::vector<Filter>& filters) {
   }
 }
 
-// For rows of variable length the library skips the filter in every chunk; it has no size then.
+// For rows of variable length the library skips the filter in every chunk; it has no size in that case.
 void Dataset::check_shuffle(const Filter& shuffle) {
   if (shuffle.parameters.empty() && type_.type == TypeClass::vlen) return;
   const uint32_t got = shuffle.parameters.empty() ? 0 : shuffle.parameters[0];

@@ -21,7 +21,7 @@ class FractalHeap {
   MetadataCursor in_direct_block(uint64_t block, uint64_t block_offset, uint64_t block_bytes, uint64_t offset,
                                  uint64_t length) const;
   MetadataCursor huge(uint64_t number) const;
-  // Of a row of the doubling table: bytes of each block, and of all rows before it.
+  // For a row of the doubling table: bytes of each block, and of all rows before it.
   uint64_t row_block_bytes(size_t row) const { return row < 2 ? start_bytes_ : start_bytes_ << (row - 1); }
   uint64_t row_offset(size_t row) const { return row == 0 ? 0 : (width_ * start_bytes_) << (row - 1); }
   size_t rows_of(uint64_t bytes) const;

@@ -97,7 +97,7 @@ class Hdf5File {
   MetadataCursor at(uint64_t address, uint64_t length, std::string_view what) const;
   // Up to the end of the file.
   MetadataCursor from(uint64_t address, std::string_view what) const;
-  // Of a structure whose last four bytes are the checksum of those before; these are omitted.
+  // For a structure whose last four bytes are the checksum of those before; these are omitted.
   MetadataCursor checked(uint64_t address, uint64_t length, std::string_view what) const;
 
  private:

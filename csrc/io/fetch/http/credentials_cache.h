@@ -22,7 +22,7 @@ class CredentialsCache {
   CredentialsCache& operator=(const CredentialsCache&) = delete;
   ~CredentialsCache();
 
-  // Returns nullptr, and starts fetching, if there are none that are valid.
+  // Returns nullptr, and starts fetching, if none are valid.
   Ptr current();
 
   // To be called if the server refused these. Returns true if there are others, or they are being fetched; false if the

@@ -71,7 +71,7 @@ TransferLoop::TransferLoop(HttpOptions options)
 
 TransferLoop::~TransferLoop() {
   if (owner_ != threads::process_id() || is_gate_closed()) {
-    static_cast<void>(new std::shared_ptr<Scheduler>(std::move(scheduler_)));  // its locks may be held for ever
+    static_cast<void>(new std::shared_ptr<Scheduler>(std::move(scheduler_)));  // its locks may be held forever
     return;
   }
   scheduler_->stop();

@@ -34,7 +34,7 @@ class SigV4 {
   std::string secret_, day_, region_, key_;
 };
 
-// Used by the thread of the loop alone, but for make_target().
+// Used by the thread of the loop alone, except for make_target().
 class RequestMaker {
  public:
   explicit RequestMaker(const HttpOptions& options) : options_(options) {}
@@ -45,7 +45,7 @@ class RequestMaker {
   // The same object for all ranges of one target, until its signature is a second old.
   std::shared_ptr<const Prepared> prepare(const Call& call, const std::shared_ptr<const Credentials>& credentials);
 
-  // Takes the region from an answer that names another one than was tried. Returns false if it names none.
+  // Takes the region from an answer that names a different one than was tried. Returns false if it names none.
   bool learn_region(Target& target, const AnswerHead& head, std::string_view body);
 
   // Takes the region that another call has learned.

@@ -62,7 +62,7 @@ void close_gate_at_exit();
 
 bool is_gate_closed();
 
-// To be held by a thread while it uses OpenSSL; blocks for ever once the gate is closed.
+// To be held by a thread while it uses OpenSSL; blocks forever once the gate is closed.
 std::shared_lock<std::shared_mutex> pass_gate();
 
 class Scheduler : public std::enable_shared_from_this<Scheduler> {

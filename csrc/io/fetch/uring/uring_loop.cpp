@@ -150,7 +150,7 @@ class UringLoop::Ring {
     while (!ready_.empty() && n_in_flight_ < kDepth) {
       io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
       if (entry == nullptr) return;
-      DirectRead* const read = ready_.front().release();  // until its result is there
+      DirectRead* const read = ready_.front().release();  // until its result has arrived
       ready_.pop_front();
       const iovec* const into = read->into.data() + read->n_read;
       const size_t n = std::min(read->into.size() - read->n_read, kMaxVectors);
@@ -221,7 +221,7 @@ class UringLoop::Ring {
   Reads queue_;
   bool is_waiting_ = false;  // the thread, for the event or a result
   bool ends_ = false;
-  // Of the thread:
+  // Used by the thread only:
   Reads ready_;
   size_t n_in_flight_ = 0;
   bool is_watching_ = false;

@@ -39,7 +39,7 @@ bool is_aligned(std::span<const std::byte> part) {
 
 uint64_t round_up(uint64_t n) { return count_pages(n) * kPageBytes; }
 
-// Adds memory for `parts`, all of which are not aligned, `skip` bytes behind the last multiple of kPageBytes.
+// Adds memory for `parts`, all of which are not aligned, `skip` bytes past the last multiple of kPageBytes.
 void add_bounced(DirectRead& read, std::span<const std::span<std::byte>> parts, uint64_t skip) {
   uint64_t n = skip;
   for (const auto part : parts) n += part.size();

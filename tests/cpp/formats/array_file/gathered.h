@@ -88,7 +88,7 @@ class Gatherer final : public ColumnVisitor {
   std::vector<std::byte> memory_;
 };
 
-// `backwards`: the units in another order.
+// `backwards`: the units in a different order.
 inline std::vector<GatheredRow> gather(const ColumnSlice& slice, bool in_place, bool backwards = false) {
   Gatherer gatherer(slice, in_place);
   slice.fill(gatherer);

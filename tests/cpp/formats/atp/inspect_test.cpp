@@ -52,7 +52,7 @@ TEST(DescribeSlots, TellsAboutFilesThatAreTooShort) {
   const AtpFile made = three_molecules();
   const TemporaryFile file(made.bytes.bytes().first(kSlotBytes + 100));
   const auto slots = describe_slots(file.path());
-  EXPECT_FALSE(slots[0].header.has_value());  // its data start lies behind the file's end
+  EXPECT_FALSE(slots[0].header.has_value());  // its data starts past the file's end
   EXPECT_EQ(slots[1].problem, "header slot: expected 4096 bytes, got 100");
   file.resize(0);
   EXPECT_EQ(describe_slots(file.path())[0].problem, "header slot: expected 4096 bytes, got 0");

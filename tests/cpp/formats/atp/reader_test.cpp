@@ -132,7 +132,7 @@ TEST(Reader, ASchemaWithoutAnIndexIsStillInsideTheFile) {
   EXPECT_EQ(opened.reader.schemas()[0].fields.size(), 2U);
 }
 
-// An index entry of molecule 0 that lies, and what is said of it.
+// An index entry of molecule 0 that is wrong, and the error about it.
 struct Lie {
   size_t at;
   uint32_t value;

@@ -93,7 +93,7 @@ class CrashStates {
 
   size_t n_operations() const { return file_.operations().size(); }
 
-  // All that the disk may hold if the machine stops in operation `at`: what came before the last sync is there; of
+  // All that the disk may hold if the machine stops in operation `at`: what came before the last sync is present; of
   // the later operations any may be, and of the one under way any part.
   void check_all(size_t at) const {
     const auto& operations = file_.operations();
@@ -280,7 +280,7 @@ Image with_generation(Image image, uint64_t generation, size_t slot) {
   Header header = choose_header(both, image.size());
   header.generation = generation;
   std::ranges::fill(both, std::byte{0});
-  store(both.data(), Bytes(Header{}.encode()).first(8));  // slot A says what the file is, also where it is damaged
+  store(both.data(), Bytes(Header{}.encode()).first(8));  // slot A says what the file is, even where it is damaged
   store(both.data() + slot * test::kSlotBytes, header.encode());
   return image;
 }

@@ -90,7 +90,7 @@ TEST(Number, TakesOneWord) {
   ASSERT_TRUE(take_real(at, end, value));
   EXPECT_EQ(value, 1.5);
   EXPECT_EQ(*at, ' ');
-  EXPECT_FALSE(take_real(at, end, value));  // a space is no number
+  EXPECT_FALSE(take_real(at, end, value));  // a space is not a number
   ++at;
   ASSERT_TRUE(take_real(at, end, value));
   EXPECT_EQ(value, 2);

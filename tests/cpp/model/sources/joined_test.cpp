@@ -8,7 +8,7 @@
 namespace atompack {
 namespace {
 
-// Two fields a molecule: "features" (declared behind another), and one that no schema lists.
+// Two fields per molecule: "features" (declared after another), and one that no schema lists.
 class FakeCache final : public MoleculeSource {
  public:
   explicit FakeCache(int64_t size, int64_t more_atoms = 0) : size_(size), more_atoms_(more_atoms) {}

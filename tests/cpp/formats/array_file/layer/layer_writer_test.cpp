@@ -22,7 +22,7 @@ class BlockQueueTest : public testing::TestWithParam<Codec> {
     queue.push();
     EXPECT_EQ(queue.open().size(), 0U);
   }
-  // All blocks are where the queue says, one behind the other.
+  // All blocks are where the queue says, one after the other.
   void expect_blocks(const BlockQueue& queue, uint32_t n) const {
     ASSERT_EQ(queue.blocks().size(), n);
     uint64_t end = 0;

@@ -291,7 +291,7 @@ TEST_F(WrittenColumn, ABlockIsDecodedWhereItGoes) {
   }
 }
 
-// Of many blocks of which little is wanted, that little is kept.
+// Of many blocks that are needed only in part, only that part is kept.
 TEST_F(WrittenColumn, OfManyBlocksStretchesAreKept) {
   constexpr uint64_t kSmall = 8192, kLarge = uint64_t{8} << 20;
   for (const codec::Codec codec : {codec::Codec::lz4, codec::Codec::zstd}) {

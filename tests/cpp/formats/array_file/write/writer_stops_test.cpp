@@ -27,7 +27,7 @@ Values noise(uint64_t n, uint32_t seed) {
 
 const ArrayDefinition kNoise{.name = "noise", .type = Type::uint32, .shape = {400}, .chunk_shape = {64}};
 
-// Of the name of an array that was deleted.
+// Has the name of an array that was deleted.
 const ArrayDefinition kAgain{.name = "gone", .type = Type::uint32, .shape = {6}, .chunk_shape = {4}};
 
 class WriterStops : public testing::TestWithParam<codec::Codec> {

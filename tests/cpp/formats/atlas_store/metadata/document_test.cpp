@@ -24,7 +24,7 @@ std::string with_array(std::string from, const std::string& to) {
   return with_arrays("{\"v\":" + array + "}");
 }
 
-// The same is said of the same document in MessagePack, up to places in the file.
+// The same document in MessagePack gives the same errors, except for their places in the file.
 std::string error(const std::string& text) {
   const std::string message = test::corrupt([&] { decode_json(as_bytes(text)); });
   return message.substr(0, message.find(", offset"));

@@ -126,7 +126,7 @@ TEST(Builder, GoesOnFromItsLastCheckpoint) {
   }
 }
 
-// A crash between the end of an append and the journal: anything may stand behind the last entry that counts.
+// A crash between the end of an append and the journal: anything may follow the last entry that counts.
 TEST(Builder, WhatStandsBehindTheJournalIsTakenForNothing) {
   const Folder folder;
   {
@@ -191,7 +191,7 @@ TEST(Builder, AnOccupiedNameIsAnErrorAndCanBeTriedAgain) {
   }
   EXPECT_THROW(Builder(folder.file(), header(), "what"), IoError);
   fs::remove(folder.file());
-  Builder builder(folder.file(), header(), "what");  // behind its entries stands all that finish() wrote
+  Builder builder(folder.file(), header(), "what");  // its entries are followed by all that finish() wrote
   EXPECT_EQ(builder.n_entries(), kTotal);
   builder.finish();
   EXPECT_TRUE(bytes_of(folder.file()) == whole);
@@ -376,7 +376,7 @@ TEST(Journal, ZerosBehindItAreNoStep) {
   EXPECT_EQ(file.size(), whole().size());
 }
 
-// A crash after any part of any write: what was appended before the last sync is there.
+// A crash after any part of any write: what was appended before the last sync is present.
 TEST(Journal, SurvivesACrashAtAnyMoment) {
   FaultyFile file;
   std::vector<std::pair<size_t, int64_t>> promised{{0, 0}};  // operations done, entries durable by then
