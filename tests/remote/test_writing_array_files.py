@@ -63,7 +63,7 @@ def test_flushes_add_layers(objects: ObjectServer, tmp_path: Path) -> None:
         assert state_of(file) == {"a": [1] * 3, "b": [2] * 3}
         put(file, "a", 3)
     assert seen(objects, tmp_path) == {"a": [3] * 3, "b": [2] * 3}
-    with pytest.raises(FileExistsError, match="continues with it"):
+    with pytest.raises(FileExistsError, match="appends to it"):
         opened(objects, "x")
     assert not list(tmp_path.glob("atompack-*"))
 
@@ -114,7 +114,7 @@ def test_conflicts_are_noticed(objects: ObjectServer, tmp_path: Path) -> None:
     put(first, "a", 1)
     put(second, "a", 2)
     first.close()
-    with pytest.raises(FileExistsError, match="continues with it"):
+    with pytest.raises(FileExistsError, match="appends to it"):
         second.close()
     second.discard()
     first, second = opened(objects), opened(objects)

@@ -122,7 +122,7 @@ def test_an_exception_uploads_nothing(objects: ObjectServer, tmp_path: Path) -> 
 def test_an_empty_store(objects: ObjectServer, tmp_path: Path) -> None:
     opened(objects, "x").close()
     assert seen(objects, tmp_path) == {}
-    with pytest.raises(FileExistsError, match="continues with it"):
+    with pytest.raises(FileExistsError, match="appends to it"):
         opened(objects, "x")
     assert not list(tmp_path.glob("atompack-*"))
 
