@@ -107,7 +107,7 @@ def _state_within(source: Any, epoch: int, n_taken: int) -> dict[str, Any]:
 
 
 def read_dataset(name: str) -> Found:
-    """Batches of a data set that was unpickled."""
+    """Batches of a dataset that was unpickled."""
     dataset = pickle.loads(pickle.dumps(DATASETS[name]()))
     found = {"repr": attempt(lambda: repr(dataset))}
     for kind, numbers in index_lists(len(dataset)).items():

@@ -61,7 +61,7 @@ def _batches(
 
 
 def _molecules(found: Found, open_with: Callable[..., Any]) -> None:
-    """Batches of a data set of molecules with every option, and its single molecules."""
+    """Batches of a dataset of molecules with every option, and its single molecules."""
     plain = _opened(found, "default", open_with)
     if plain is None:
         return
@@ -203,7 +203,7 @@ def _array(file: apt.ArrayFile, name: str) -> dict[str, Any]:
 
 
 def read_shards(path: Path) -> Found:
-    """A data set of shards."""
+    """A dataset of shards."""
     found: Found = {}
     options: dict[str, dict[str, Any]] = {
         "default": {},

@@ -201,8 +201,8 @@ def _unwrapped(part: Any) -> tuple[Dataset, Any]:
     while not isinstance(part, Dataset):
         if not hasattr(part, "dataset"):
             raise TypeError(
-                "dataset: expected format: atompack_torch.trainers.fairchem.Dataset in all data "
-                f"sets, got {type(part).__name__}"
+                "dataset: expected format: atompack_torch.trainers.fairchem.Dataset in all "
+                f"datasets, got {type(part).__name__}"
             )
         of_part = np.asarray(part.indices)
         indices = of_part if indices is None else of_part[indices]

@@ -15,7 +15,7 @@
 
 namespace atompack::extxyz {
 
-// What a conversion reports of a frame. none: the value None; six_numbers: of a stress.
+// Properties of a frame that conversions report. none: a value None; six_numbers: a stress of six numbers.
 enum class Remark : uint8_t { plain_comment, unnamed_words, text_of_atoms, none, six_numbers };
 
 // Molecules of each remark about a key, or about a frame as a whole. Thread-safe.
