@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -27,6 +28,7 @@ from atompack_torch.datasets.selection.grouping import GroupBy
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
+from atompack_torch.random_order import shuffled
 
 _AT_ONCE = 1024  # items in which another is looked for
 
@@ -183,10 +185,10 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         if not self._drops_items or self._n_items(batch) or not len(indices):
             return batch
         seed = int(indices[0]) % len(self)
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        order = shuffled(seed, len(self))
         first, n = 0, 1
-        while first < len(order):
-            chosen = order[first : first + n]
+        while first < len(self):
+            chosen = torch.from_numpy(order.between(first, min(first + n, len(self))))
             if self._n_items(self._make(chosen)):
                 while len(chosen) > 1:
                     half = chosen[: len(chosen) // 2]
@@ -231,7 +233,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
         """
-        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
+        return self._select(resolve_indices(indices, self._size(), self._selection, self._item))
+
+    def _select(self: Self, numbers: Tensor) -> Self:
         part = self._copy_for_subset()
         part._selection, part._digests = numbers, None
         return part
@@ -266,8 +270,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         if by is not None:
             return self._split(deal(self._groups(by), fractions, seed))
         sizes = sizes_of(len(self), fractions)
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
-        return self._split(list(torch.split(order, sizes)))
+        order = shuffled(seed, len(self))
+        ends = np.cumsum([0, *sizes]).tolist()
+        return self._split([torch.from_numpy(order.between(*part)) for part in pairwise(ends)])
 
     def _groups(self, by: str) -> Array:
         """Returns the number of the group of each item, (len(self),) uint64."""
@@ -345,8 +350,14 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         raise TypeError(f"expected a dataset of molecules, got {kind}, which has no labels")
 
     def _split(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
-        """Returns subsets, of which the first is for training."""
-        return [self.subset(part) for part in numbers]
+        """Returns subsets, of which the first is for training.
+
+        Args:
+            numbers: int64 tensors or arrays, which the subsets keep; items of this dataset.
+        """
+        whole = self._selection
+        parts = [torch.as_tensor(part, dtype=torch.int64) for part in numbers]
+        return [self._select(part if whole is None else whole[part]) for part in parts]
 
     def _check_selection(self, n_items: int) -> None:
         """Raises an error if a subset would have items beyond the end after a refresh."""

@@ -18,6 +18,7 @@ from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets.batches import Batch, BatchPrefetcher
 from atompack_torch.loading.accelerate import leave_accelerate
 from atompack_torch.loading.transfer import SideStream, to_device
+from atompack_torch.random_order import shuffled
 
 if TYPE_CHECKING:
     from atompack_torch.loading.loader import Loader
@@ -100,20 +101,30 @@ class OwnOrder(Sampler[int]):
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def numbers(self) -> Tensor:
-        """Returns the items of this epoch in order, (len,) int64."""
+    def numbers(self, first: int, step: int) -> Iterator[Tensor]:
+        """Yields the items of this epoch in order, from the first one on.
+
+        Args:
+            first: number of items to skip.
+            step: the number of items in each tensor but the last is a multiple of this.
+        """
         # A hash of both, so that epoch 1 of seed 0 differs from epoch 0 of seed 1.
-        generator = torch.Generator().manual_seed(_mixed(self.seed, self.epoch))
-        return torch.randperm(len(self), generator=generator)
+        order = shuffled(_mixed(self.seed, self.epoch), len(self))
+        size = step * -(-_AHEAD // step)
+        for begin in range(first, len(self), size):
+            yield torch.from_numpy(order.between(begin, min(begin + size, len(self))))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.numbers().tolist())
+        for numbers in self.numbers(0, 1):
+            yield from numbers.tolist()
 
     def __repr__(self) -> str:
         return f"OwnOrder({len(self)} items, seed={self.seed}, epoch={self.epoch})"
 
 
-def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) -> Iterator[Tensor]:
+def chunks(
+    order: OwnOrder | None, n: int, size: int, drop_last: bool, skip: int
+) -> Iterator[Tensor]:
     """Splits items into batches.
 
     Args:
@@ -127,9 +138,14 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
         The items of a batch, int64.
     """
     end = n - (n - skip) % size if drop_last and skip < n else n
-    for first in range(skip, end, size):
-        last = min(first + size, end)
-        yield torch.arange(first, last) if order is None else order[first:last]
+    if order is None:
+        for first in range(skip, end, size):
+            yield torch.arange(first, min(first + size, end))
+        return
+    for numbers in order.numbers(skip, size):
+        for chunk in torch.split(numbers, size):
+            if len(chunk) == size or not drop_last:
+                yield chunk
 
 
 def _mixed(seed: int, epoch: int) -> int:
@@ -141,6 +157,7 @@ def _mixed(seed: int, epoch: int) -> int:
     return (mix ^ (mix >> 31)) >> 1
 
 
+_AHEAD = 1 << 14  # items of an order that are computed ahead
 _N_ON_DEVICE = 2  # batches on a CUDA device next to those that were delivered
 
 # Their threads must not outlive the interpreter.

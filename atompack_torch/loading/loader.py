@@ -295,7 +295,7 @@ class Loader(Generic[Batch]):
             return islice(iterate_batches(self.batch_sampler), skip, None)
         assert self.batch_size is not None
         if self._has_own_order:
-            order = sampler.numbers() if self.shuffle else None
+            order = sampler if self.shuffle else None
             return chunks(order, len(self.dataset), self.batch_size, self.drop_last, skip)
         return self._chunks(islice(sampler, skip, None))
 

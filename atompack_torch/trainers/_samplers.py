@@ -15,9 +15,9 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.distributed import Order, StoredOrder
 from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
-from atompack_torch.loading.samplers.random_order import RandomOrder, mix
 from atompack_torch.loading.samplers.sizes import positive
 from atompack_torch.options import with_options
+from atompack_torch.random_order import RandomOrder, mix
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Layout
 

@@ -24,8 +24,10 @@
 #include "collate/example_batcher.h"
 #include "collate/molecule_batcher.h"
 #include "collate/prefetcher.h"
+#include "collate/torch_threads.h"
 #include "formats/atlas_shards/reader.h"
 #include "formats/atlas_store/store.h"
+#include "plan/random_order.h"
 
 namespace atompack::bindings {
 namespace {
@@ -416,6 +418,23 @@ py::object read_example(const atlas_shards::Reader& reader, uint64_t example) {
   return to_python(block->example(place.position));
 }
 
+using Positions = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
+
+py::array_t<int64_t> order_at(const plan::RandomOrder& order, const Positions& positions) {
+  py::array_t<int64_t> numbers(positions.size());
+  const std::span from(positions.data(), static_cast<size_t>(positions.size()));
+  const std::span to(numbers.mutable_data(), from.size());
+  without_gil([&] { order.at(from, to, static_cast<unsigned>(collate::usable_threads(0))); });
+  return numbers;
+}
+
+py::array_t<int64_t> order_between(const plan::RandomOrder& order, int64_t first, int64_t last) {
+  py::array_t<int64_t> numbers(std::max<int64_t>(last - first, 0));
+  const std::span to(numbers.mutable_data(), static_cast<size_t>(numbers.size()));
+  without_gil([&] { order.from(first, to, static_cast<unsigned>(collate::usable_threads(0))); });
+  return numbers;
+}
+
 template <typename Held>
 std::shared_ptr<Held> mutable_handle(const std::shared_ptr<const Held>& held) {
   return std::const_pointer_cast<Held>(held);
@@ -424,6 +443,11 @@ std::shared_ptr<Held> mutable_handle(const std::shared_ptr<const Held>& held) {
 }  // namespace
 
 void bind_indices(py::module_& module) {
+  py::class_<plan::RandomOrder>(module, "NativeOrder")
+      .def(py::init<uint64_t, uint64_t, uint64_t, const plan::RandomOrder::Keys&>(), py::arg("n"), py::arg("n_left"),
+           py::arg("n_right"), py::arg("keys"))
+      .def("at", &order_at, py::arg("positions"))
+      .def("between", &order_between, py::arg("first"), py::arg("last"));
   module.def("resolve_indices", &resolve, py::arg("indices"), py::arg("size"), py::arg("selection"), py::arg("item"));
   module.def("resolve_index", &resolve_one, py::arg("index"), py::arg("size"), py::arg("selection"), py::arg("item"));
 }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from atompack_torch.loading.samplers.random_order import Integers, mix, permutation
+from atompack_torch.random_order import Integers, mix, permutation
 
 N_DUMMY_ATOMS = 2  # of the padding: an edge between two atoms has a length
 _SLACK = 0.01  # of the atoms, so that most strata can be in random order

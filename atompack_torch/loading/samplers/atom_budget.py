@@ -15,7 +15,6 @@ from atompack_torch.loading.samplers.elastic import (
     Place,
     SamplerOptions,
 )
-from atompack_torch.loading.samplers.random_order import mix
 from atompack_torch.loading.samplers.sizes import (
     atoms_of_each,
     digest,
@@ -26,6 +25,7 @@ from atompack_torch.loading.samplers.sizes import (
     real,
 )
 from atompack_torch.options import with_options
+from atompack_torch.random_order import mix
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,7 +10,6 @@ import numpy as np
 from atompack_torch.loading.samplers._blocks import BlockOrder
 from atompack_torch.loading.samplers.distributed import IndexSampler, Order, StoredOrder
 from atompack_torch.loading.samplers.elastic import ElasticSampler, SamplerOptions
-from atompack_torch.loading.samplers.random_order import Integers
 from atompack_torch.loading.samplers.sizes import (
     digest,
     integer,
@@ -21,6 +20,7 @@ from atompack_torch.loading.samplers.sizes import (
     positive,
 )
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,7 +10,6 @@ from atompack_torch.loading.samplers import _buckets
 from atompack_torch.loading.samplers._buckets import Limits, Sizes
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
 from atompack_torch.loading.samplers.elastic import BatchSampler, ElasticSampler, Place, RankOptions
-from atompack_torch.loading.samplers.random_order import mix, permutation
 from atompack_torch.loading.samplers.sizes import (
     atoms_of_each,
     digest,
@@ -19,6 +18,7 @@ from atompack_torch.loading.samplers.sizes import (
     positive,
 )
 from atompack_torch.options import with_options
+from atompack_torch.random_order import mix, permutation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,9 +8,9 @@ import numpy as np
 
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
 from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
-from atompack_torch.loading.samplers.random_order import Integers, mix, permutation
 from atompack_torch.loading.samplers.sizes import atoms_of_each, digest, positive
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers, mix, permutation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
