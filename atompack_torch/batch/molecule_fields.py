@@ -81,7 +81,7 @@ def fields_from_values(
         level = _level_of(field)
         fields[name] = _value_of_one(name, field, level, value, n)
         infos[name] = FieldInfo(*field, level)
-    return Contents(fields, infos)
+    return Contents(fields, infos, None, {})
 
 
 def checked_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Value:

@@ -260,7 +260,7 @@ def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
     found = TorchCache(options.like).descriptor
     if found is None:
         raise UsageError(f"--like: expected a file that names its descriptor, got {options.like}")
-    return found._of_dtype(options.dtype or found.dtype)
+    return found.with_dtype(options.dtype or found.dtype)
 
 
 def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:

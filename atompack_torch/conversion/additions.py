@@ -77,7 +77,7 @@ class Add(Stage):
                 self._refuse(name, f"at least {atoms:,}")
             kept.append(Column(*field, _column_values(self._rows[name].read(first, last))))
         self._structures, self._atoms = structures, atoms
-        return columns._replace(fields=kept)
+        return columns.with_fields(kept)
 
     def _is_replaced(self, column: Column) -> bool:
         new = [

@@ -261,12 +261,12 @@ class Changes(ChangeOptions):
         if column.scope != BUILTIN:
             return column
         if isinstance(column.values, np.ndarray):
-            return column._replace(values=self._changed(column.key, column.values, factors))
+            return column.with_values(self._changed(column.key, column.values, factors))
         values = [
             self._changed(column.key, value, factors) if isinstance(value, np.ndarray) else value
             for value in column.values
         ]
-        return column._replace(values=values)
+        return column.with_values(values)
 
     def _changed(self, label: str, values: Array, factors: dict[str, float]) -> Array:
         dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)

@@ -90,7 +90,7 @@ class SchemaUnifier:
             if len(dataset):
                 fit._positions = _dtype(schema["positions"].dtype)
             specs = [spec for name, spec in schema.items() if name not in STRUCTURE]
-            for field, spec in zip(dataset._declared_fields(), specs, strict=True):
+            for field, spec in zip(dataset.declared_fields(), specs, strict=True):
                 fit._kinds[field] = _kind_of_spec(spec)
         fit._of_atoms = {
             key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from atompack_torch.datasets.selection.blocks import BatchBlock, Block, CountsBlock
@@ -48,7 +49,8 @@ def molecule_blocks(
 def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
     """Returns a copy that reads these fields alone, as stored, of every molecule."""
     plain = copy.copy(dataset)
-    plain._request = dataset._request._replace(
+    plain._request = replace(
+        dataset._request,
         fields=tuple(name for name in fields if name not in STRUCTURE),
         exclude=(),
         dtype=None,

@@ -273,7 +273,7 @@ def example_of(dataset: MoleculeDataset) -> Columns | None:
         return None
     schema = dataset.schema
     fields = [spec for name, spec in schema.items() if name not in STRUCTURE]
-    declared = zip(dataset._declared_fields(), fields, strict=True)
+    declared = zip(dataset.declared_fields(), fields, strict=True)
     columns = [Column(*field, _values_of(spec)) for field, spec in declared]
     positions = np.zeros((2, 3), _dtype_of(schema["positions"]))
     return Columns(positions, np.ones(2, np.uint8), np.arange(3), columns)

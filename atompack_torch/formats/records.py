@@ -197,7 +197,7 @@ def stack(column: Column, n_atoms: Array) -> Column:
     ((dtype, shape),) = forms
     values = np.zeros((int(n_atoms.sum()) if per_atom else len(n_atoms), *shape), dtype=dtype)
     values[np.repeat(mask, n_atoms) if per_atom else mask] = whole
-    return column._replace(values=values)
+    return column.with_values(values)
 
 
 def select(columns: Columns, keep: Array) -> Columns:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch._core import Featurizer
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Value
@@ -253,7 +254,8 @@ class ChebyshevDescriptor:
             self.dtype,
         )
 
-    def _of_dtype(self, dtype: str) -> ChebyshevDescriptor:
+    def with_dtype(self, dtype: str) -> ChebyshevDescriptor:
+        """Returns the same descriptor in another dtype, ``"float32"`` or ``"float64"``."""
         settings = (*self._settings()[:-1], dtype)
         return ChebyshevDescriptor(*settings)
 
@@ -311,11 +313,12 @@ def _periodic(batch: MoleculeBatch) -> Tensor:
 def _add_fields(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
     """Adds fields to a batch; they are present for all molecules."""
     dropped = replaced | made.keys()
-    fields = {name: value for name, value in batch._fields.items() if name not in dropped}
-    infos = {name: batch._infos[name] for name in fields}
+    old = contents_of(batch)
+    fields = {name: value for name, value in old.fields.items() if name not in dropped}
+    infos = {name: old.infos[name] for name in fields}
     infos |= {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
-    rows = {name: row for name, row in batch._mask_rows.items() if name not in dropped}
-    return MoleculeBatch(fields | made, infos, batch._masks, rows, batch._arena)
+    rows = {name: row for name, row in old.mask_rows.items() if name not in dropped}
+    return MoleculeBatch(fields | made, infos, old.masks, rows, old.arena)
 
 
 def _features_of(given: Structures) -> Tensor:

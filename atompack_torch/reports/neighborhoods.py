@@ -96,7 +96,7 @@ class _Search:
             part = rows[run.start : run.stop]
             shown = part if numbers is None else numbers[part]
             try:
-                self._add(batcher.collate(part, dataset._selection, False)[2], shown)
+                self._add(batcher.collate(part, dataset.selection, False)[2], shown)
             except FieldError:
                 self._add_each(batcher, dataset, part, shown)
 
@@ -105,7 +105,7 @@ class _Search:
     ) -> None:
         for row, number in zip(part, shown, strict=True):
             try:
-                made = batcher.collate([int(row)], dataset._selection, False)[2]
+                made = batcher.collate([int(row)], dataset.selection, False)[2]
             except FieldError as error:
                 self._fault = self._fault or str(error)
             else:

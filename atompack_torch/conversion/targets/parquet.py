@@ -165,7 +165,7 @@ class Writer:
         if n_lost:
             why = f"expected {n_axes} axes as in the structures before, got others"
             self._report.skip(label_of(column), why, n_lost)
-        column = column._replace(values=[] if values is None else values)
+        column = column.with_values([] if values is None else values)
         if values is None:
             return None
         if shapes_of(column, known) - {known.shape}:
@@ -312,7 +312,7 @@ def with_masked(column: Column) -> Column:
     if column.mask is None or isinstance(column.values, np.ndarray):
         return column
     given = zip(column.values, column.mask.tolist(), strict=True)
-    return column._replace(values=[value if has else None for value, has in given])
+    return column.with_values([value if has else None for value, has in given])
 
 
 def shapes_of(column: Column, type_: ColumnType) -> set[tuple[int, ...]]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.exact_values import host_array
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
@@ -215,18 +216,19 @@ class BatchBlock:
     @property
     def names(self) -> Set[str]:
         """Names of the fields of the batch."""
-        return self._batch._infos.keys()
+        return self._batch.keys()
 
     def find(self, name: str) -> Field | None:
         """Returns a field by its name, None if the batch lacks it."""
         batch = self._batch
-        infos = {key: FieldId(*info[:2]) for key, info in batch._infos.items()}
+        contents = contents_of(batch)
+        infos = {key: FieldId(*info[:2]) for key, info in contents.infos.items()}
         found = name if name in infos else one_of(name, infos.values(), infos)
         if found is None:
             return None
         value = batch[found]
         values = host_array(name, value) if isinstance(value, Tensor) else [*map(_host, value)]
-        mask = host_array(name, batch.mask(found)) if found in batch._mask_rows else None
+        mask = host_array(name, batch.mask(found)) if found in contents.mask_rows else None
         return Field(values, infos_level(batch, found), mask)
 
 
@@ -243,7 +245,7 @@ def infos_level(batch: MoleculeBatch, name: str) -> bool:
     Raises:
         FieldError: its rows are edges or triplets.
     """
-    level = batch._infos[name].level
+    level = batch.level(name)
     if level not in ("atom", "molecule"):
         raise FieldError(f"{name}: expected one row per atom or structure, got one per {level}")
     return level == "atom"
