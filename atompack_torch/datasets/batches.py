@@ -157,6 +157,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             num_threads: number of threads; each makes one batch at a time.
             max_ready: number of batches to make ahead.
             pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
         """
         return NativePrefetcher(self, num_threads, max_ready, pinned)
 

@@ -179,29 +179,11 @@ def loader(
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     """Data module for ``AtomisticTask``, also as ``_target_`` in a config of SchNetPack.
 
-    Structures that lack a property are dropped, with a warning. ``AddOffsets`` of the model finds
+    Molecules that lack a property are dropped, with a warning. ``AddOffsets`` of the model finds
     mean and atomic references here; what it adds is removed from the batches in float64 first.
-
-    Args:
-        train: a dataset of molecules, or anything that ``apt.open`` takes.
-        val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
-        test: likewise.
-        predict: likewise.
-        cutoff: of the model, in Å.
-        batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
-        properties: names of labels, or name in SchNetPack → field.
-        remove_mean: properties whose mean of an atom is removed.
-        atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
-        dtype: of floating values.
-        train_sampler_cls: an argument of ``spktrain``; None: samplers are those of this package.
-        **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
-            ``resident`` as for Lightning's module, and options of datasets that are opened here.
-
-    Raises:
-        ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.
     """
 
+    @with_options(DataHooks.__init__, skip=("layout",))
     def __init__(
         self,
         train: Data | None = None,
@@ -210,8 +192,6 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         predict: Sets | None = None,
         *,
         cutoff: float,
-        batch_size: int | None = None,
-        max_atoms: float | None = None,
         properties: Mapping[str, str] | Sequence[str] = LABELS,
         remove_mean: Sequence[str] = (),
         atomrefs: Mapping[str, Mapping[Any, float]] | None = None,
@@ -219,11 +199,28 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         train_sampler_cls: None = None,
         **options: Any,
     ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            train: a dataset of molecules, or anything that ``apt.open`` takes.
+            val: likewise, but the entries of a list or a dict are separate sets.
+            test: likewise.
+            predict: likewise.
+            cutoff: of the model, in Å.
+            properties: names of labels, or name in SchNetPack → field.
+            remove_mean: properties whose mean of an atom is removed.
+            atomrefs: property → energy of each element, by symbol or atomic number, which is
+                removed.
+            dtype: of floating values.
+            train_sampler_cls: an argument of ``spktrain``; None: samplers of this package.
+            **options: those of Lightning's module.
+
+        Raises:
+            ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.
+        """
         if train_sampler_cls is not None:
             raise ValueError(f"train_sampler_cls: expected None, got {train_sampler_cls}")
-        super().__init__(
-            train, val, test, predict, batch_size=batch_size, max_atoms=max_atoms, **options
-        )
+        super().__init__(train, val, test, predict, **options)
         self._plain = _layout(cutoff, properties, None, dtype)
         self._labels = list(self._plain.properties.values())
         self._remove_mean = tuple(remove_mean)
