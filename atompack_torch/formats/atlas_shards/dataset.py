@@ -26,7 +26,6 @@ from atompack_torch.datasets.options import (
     DatasetOptions,
     DTypes,
     Missing,
-    accept_former_name,
 )
 from atompack_torch.datasets.selection.blocks import BatchBlock, Block
 from atompack_torch.datasets.transport import as_payload
@@ -284,7 +283,6 @@ class ShardDataset(BatchDataset[object, object]):
             the files have changed since they were opened.
     """
 
-    @accept_former_name("root", "path")
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -16,7 +16,7 @@ from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets.batches import BatchDataset, apply_transform
-from atompack_torch.datasets.options import DatasetOptions, Missing, accept_former_name
+from atompack_torch.datasets.options import DatasetOptions, Missing
 from atompack_torch.datasets.transport import as_payload
 from atompack_torch.fields import FieldSpec
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
@@ -78,7 +78,6 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     item_name = "dataset"
     _missing: Missing = "nan"
 
-    @accept_former_name("store", "path")
     def __init__(
         self,
         path: AtlasStore | str | os.PathLike[str] | Mapping[str, Buffer],
