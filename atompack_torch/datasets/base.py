@@ -34,8 +34,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.outputs import infos_of
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
-from atompack_torch.datasets.selecting import molecule_blocks
-from atompack_torch.datasets.selection.blocks import Block
+from atompack_torch.datasets.selection.blocks import Block, molecule_blocks
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting
 from atompack_torch.datasets.transforms import transformed

@@ -35,7 +35,7 @@ Source = BatchDataset[Any, Any] | PathLike | Sequence[PathLike]
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class DatasetReport:
     """A page about one or two datasets; notebooks show it in a frame.
 
     Attributes:
@@ -73,7 +73,7 @@ class Report:
 
     def __repr__(self) -> str:
         names = " and ".join(printable(found.name) for found in self._findings)
-        return f"Report({names}: {len(self.html) / 1024:,.0f} KiB of HTML)"
+        return f"DatasetReport({names}: {len(self.html) / 1024:,.0f} KiB of HTML)"
 
     def _repr_html_(self) -> str:
         return tag(
@@ -94,7 +94,7 @@ def report(
     cutoff: float = 5.0,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
-) -> Report:
+) -> DatasetReport:
     """Describes a dataset of molecules, or two side by side, on one page of HTML.
 
         apt.report("train.atp", "test.atp", output="report.html")
@@ -140,7 +140,7 @@ def report(
                 _collect(dataset, name, cutoff, step)
                 for dataset, name in zip(datasets, names, strict=True)
             )
-            made = Report(page_of(found), found)
+            made = DatasetReport(page_of(found), found)
     if output is not None:
         made.save(output)
     return made

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import unicodedata
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,16 +15,21 @@ from torch import Tensor
 from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.exact_values import host_array
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     CANONICAL,
     GEOMETRY,
+    STRUCTURE,
     FieldId,
     prefixed_id,
     similar_names,
 )
+
+if TYPE_CHECKING:
+    from atompack_torch.datasets.base import MoleculeDataset
 
 _ROUNDING = 1e-6  # of fractions that should add up to 1
 _MAX_TRIES = 32
@@ -315,3 +322,54 @@ def check_known(name: str, known: Iterable[str], where: str, others: Iterable[st
     hint = f": did you mean {' or '.join(similar)}?" if similar else ""
     what = "no structure has the label" if name in BUILTINS else "unknown name"
     raise UnknownFieldError(f"{where}{what} {name!r}{hint}")
+
+
+# A block is complete when it reaches either limit.
+_BLOCK_MOLECULES = 4096
+_BLOCK_ATOMS = 1 << 18
+
+
+def molecule_blocks(
+    dataset: MoleculeDataset, fields: Sequence[str] | None
+) -> Iterator[tuple[Block, int]]:
+    """Yields the molecules of a dataset in blocks of bounded size, in order, values as stored.
+
+    Args:
+        dataset: the dataset.
+        fields: names of the fields to read; None: only the numbers of atoms, without any record.
+
+    Yields:
+        A block, and the number of its first molecule.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    n_atoms = dataset.n_atoms.numpy()
+    if fields is None:
+        yield CountsBlock(n_atoms), 0
+        return
+    plain = _plain(dataset, fields)
+    try:
+        for part in runs(n_atoms, _BLOCK_ATOMS, _BLOCK_MOLECULES):
+            yield BatchBlock(plain.batch(part)), part.start
+    finally:
+        plain.close()
+
+
+def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
+    """Returns a copy that reads these fields alone, as stored, of every molecule."""
+    plain = copy.copy(dataset)
+    plain._request = replace(
+        dataset._request,
+        fields=tuple(name for name in fields if name not in STRUCTURE),
+        exclude=(),
+        dtype=None,
+        missing="nan",
+        neighbors=None,
+        transform=None,
+        outputs=(),
+        optional=True,
+    )
+    plain._computer = plain._forces = None
+    plain._native = plain._table = plain._structures = None
+    return plain
