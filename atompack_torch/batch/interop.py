@@ -15,7 +15,7 @@ from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 if TYPE_CHECKING:
     import jraph
 
-# Fields of a batch's structure that a jraph.GraphsTuple holds in other ways.
+# Fields of a batch's molecule that a jraph.GraphsTuple holds in other ways.
 _STRUCTURE = ("ptr", "batch", "n_atoms", "edge_index")
 
 # Field -> name in the other library, where they differ.

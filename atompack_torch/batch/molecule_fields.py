@@ -89,7 +89,7 @@ def checked_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Value
 
     Args:
         name: name of the field, for errors.
-        info: the field: structure, label, or property of the molecule or its atoms.
+        info: the field: molecule, label, or property of the molecule or its atoms.
         value: the value of the molecule.
         n_atoms: its number n of atoms.
 

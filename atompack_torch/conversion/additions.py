@@ -36,7 +36,7 @@ class Add(Stage):
         replace: replace fields that exist already.
 
     Raises:
-        ValueError: a name occurs twice, or is that of a part of every structure; or no name is
+        ValueError: a name occurs twice, or is that of a part of every molecule; or no name is
             given.
         FieldError: an array has a type or shape that a field cannot have.
         CorruptFileError: a file is no ``.npz``.

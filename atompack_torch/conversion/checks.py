@@ -65,12 +65,12 @@ class MaskNan(Stage):
 
 
 def checked(columns: Columns, source: str, first: int, report: Report) -> Columns:
-    """Selects the structures of a block whose labels have the shapes required by the format.
+    """Selects the molecules of a block whose labels have the shapes required by the format.
 
     Args:
         columns: a block.
         source: path of the source, for messages.
-        first: index of its first structure in the source.
+        first: index of its first molecule in the source.
         report: handles the others (raises, or counts them).
 
     Returns:

@@ -34,11 +34,11 @@ def spans(part: Part, counts: list[int]) -> list[Span]:
 
     Args:
         part: number of the part and number of parts.
-        counts: number of structures of each source.
+        counts: number of molecules of each source.
 
     Returns:
-        The ranges. The one with the last structure of a source has no end, so that nothing is lost
-        if there are more structures than counted.
+        The ranges. The one with the last molecule of a source has no end, so that nothing is lost
+        if there are more molecules than counted.
     """
     whole = part_range(part, sum(counts))
     found, start = [], 0
@@ -103,7 +103,7 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
     Args:
         folder: the folder, which is created.
         part: number of the part and number of parts.
-        plan: plain values: the number of parts, the numbers of structures, and options.
+        plan: plain values: the number of parts, the numbers of molecules, and options.
         replace: replace another plan, which always happens while there are no parts.
 
     Raises:
@@ -235,13 +235,13 @@ def _place_of(part_file: Path) -> Path:
 
 
 class Piece(NamedTuple):
-    """Structures of a source in order.
+    """Molecules of a source in order.
 
     Attributes:
-        columns: the structures.
+        columns: the molecules.
         first: number of the first one in its source.
         is_inside: True if they belong to the part; otherwise only their types count.
-        n_read: number of structures that were read for it; edits may leave some out.
+        n_read: number of molecules that were read for it; edits may leave some out.
     """
 
     columns: Columns
@@ -251,11 +251,11 @@ class Piece(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Range of structures of one source that belong to a part.
+    """Range of molecules of one source that belong to a part.
 
     Attributes:
-        first: number of the first structure.
-        last: one past the last structure; None: up to the end of the source.
+        first: number of the first molecule.
+        last: one past the last molecule; None: up to the end of the source.
     """
 
     first: int = 0
@@ -270,7 +270,7 @@ class Span(NamedTuple):
 
         Args:
             blocks: the blocks of the source, in order.
-            start: number of the first structure in them.
+            start: number of the first molecule in them.
 
         Yields:
             The same structures in the same order.

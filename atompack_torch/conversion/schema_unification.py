@@ -1,6 +1,6 @@
 """Unification of types for an ``.atp`` file, where they must agree between all molecules.
 
-In other formats a property may be an integer in one structure and a float in another, or vary in
+In other formats a property may be an integer in one molecule and a float in another, or vary in
 length. A ``SchemaUnifier`` learns the types of all fields; values that can share a type without
 loss are widened to it, arrays of various lengths that have a row for each atom become properties of
 atoms, the rest is omitted and reported.

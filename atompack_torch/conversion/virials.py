@@ -74,7 +74,7 @@ def _are_matrices(value: Any, is_stacked: bool) -> bool:
 
 
 def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Columns:
-    """Gives structures without a virial the stress that they had.
+    """Gives molecules without a virial the stress that they had.
 
     Args:
         columns: the block, whose stresses were made of virials.

@@ -72,7 +72,7 @@ class Verification:
         faults: the first faults: at most ``max_faults`` in all, and a hundred per molecule.
         warnings: irregularities that readers tolerate.
         n_differences: number of rows of a feature cache that differ from those recomputed from
-            their structure.
+            their molecule.
         differences: the first of them, at most ``max_faults``; None for other formats.
     """
 

@@ -64,7 +64,7 @@ def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
         A batch with the fields of the given one and the edges.
 
     Raises:
-        FieldError: positions are not finite, or a structure has an absurd number of pairs.
+        FieldError: positions are not finite, or a molecule has an absurd number of pairs.
     """
     positions = batch.positions.detach()
     cell = pbc = None

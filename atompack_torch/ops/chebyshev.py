@@ -201,11 +201,11 @@ class ChebyshevDescriptor:
         Args:
             positions: (N, 3) float32 or float64, in the unit of the cutoffs.
             atomic_numbers: (N,) int64.
-            ptr: (B + 1,) int64, the first atom of each structure, ending with N; None: one
-                structure.
-            cell: (B, 3, 3), or (3, 3) for one structure, rows are the cell vectors; None: all
-                structures are open.
-            pbc: (B, 3) bool, or (3,) for one structure, periodic directions; None: all where there
+            ptr: (B + 1,) int64, the first atom of each molecule, ending with N; None: one
+                molecule.
+            cell: (B, 3, 3), or (3, 3) for one molecule, rows are the cell vectors; None: all
+                molecules are open.
+            pbc: (B, 3) bool, or (3,) for one molecule, periodic directions; None: all where there
                 is a cell.
 
         Returns:

@@ -136,7 +136,7 @@ class DataHooks:
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
 
         Raises:
-            FieldError: the trainer wants labels that no structure has.
+            FieldError: the trainer wants labels that no molecule has.
             ValueError: there is no data for the stage, or no such stage.
         """
         check_choice("stage", stage, list(NAMES_OF_STAGE))

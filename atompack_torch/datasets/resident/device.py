@@ -89,7 +89,7 @@ class EdgeCounts(NamedTuple):
 
 
 class EdgeReader:
-    """Batches that consist of structures and edges only.
+    """Batches that consist of molecules and edges only.
 
     Args:
         source: the molecules.
@@ -379,7 +379,7 @@ class DeviceFields:
             molecules: (B,) int64 on the host.
 
         Returns:
-            Name → tensor, structure first, then edges; and the masks (fields, B).
+            Name → tensor, positions and elements first, then edges; and the masks (fields, B).
         """
         on_device = self._to_device(molecules)
         selected: dict[Level, Selected] = {

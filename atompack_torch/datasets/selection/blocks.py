@@ -139,10 +139,10 @@ class Field(NamedTuple):
     """Values of one field in a block.
 
     Attributes:
-        values: one array, (N, ...) per atom or (B, ...) per structure; or a list with one entry per
+        values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry per
             structure: an array, a ``str`` or None.
         is_per_atom: True if there is one row per atom.
-        mask: (B,) bool, True for structures that have the field; None: all of them.
+        mask: (B,) bool, True for molecules that have the field; None: all of them.
     """
 
     values: Array | Sequence[Array | str | None]
@@ -172,7 +172,7 @@ class Block(Protocol):
             name: its name, possibly with its scope (``"properties/energy"``).
 
         Returns:
-            The field, or None if no structure of the block has it.
+            The field, or None if no molecule of the block has it.
 
         Raises:
             FieldError: the name stands for several fields.
@@ -180,7 +180,7 @@ class Block(Protocol):
 
 
 class CountsBlock:
-    """Structures of which only the numbers of atoms are known.
+    """Molecules of which only the numbers of atoms are known.
 
     Args:
         n_atoms: (B,) int64.
@@ -205,7 +205,7 @@ class CountsBlock:
 
 
 class BatchBlock:
-    """The structures of a batch.
+    """The molecules of a batch.
 
     Args:
         batch: the batch, on any device.
@@ -247,7 +247,7 @@ def infos_level(batch: MoleculeBatch, name: str) -> bool:
         name: name of the field.
 
     Returns:
-        True for atoms, False for structures.
+        True for atoms, False for molecules.
 
     Raises:
         FieldError: its rows are edges or triplets.
@@ -277,7 +277,7 @@ def one_of(name: str, ids: Iterable[FieldId], names: Iterable[str]) -> str | Non
         Its name; None if there is no such field.
 
     Raises:
-        FieldError: atoms and structures both have a property of that key.
+        FieldError: atoms and molecules both have a property of that key.
     """
     wanted = FieldId(BUILTIN, name) if name in CANONICAL else prefixed_id(name)
     by_key = wanted is None

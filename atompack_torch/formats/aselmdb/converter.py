@@ -280,7 +280,7 @@ def _system_errors() -> Iterator[None]:
 
 
 class Writer:
-    """Writes structures as rows of a new database, each block in one transaction.
+    """Writes molecules as rows of a new database, each block in one transaction.
 
     Fields are placed by ``rows.row_of``. Numbers are written by their shortest digits.
 
@@ -330,7 +330,7 @@ class Writer:
 
 
 class _Texts:
-    """JSON of the arrays of a block, written for all structures together.
+    """JSON of the arrays of a block, written for all molecules together.
 
     Args:
         columns: the block.

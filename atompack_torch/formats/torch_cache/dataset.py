@@ -259,7 +259,7 @@ class TorchCacheDataset(MoleculeDataset):
             forces = apt.contract_forces(batch, torch.autograd.grad(energy.sum(), ...)[0])
 
     ``positions`` (float64), ``atomic_numbers``, ``energy``, ``forces``, ``cell``, ``pbc`` and
-    ``name`` come from the structures in the file, whose pickles are decoded without being
+    ``name`` come from the molecules in the file, whose pickles are decoded without being
     executed. A cell without flags is periodic in all directions.
     """
 

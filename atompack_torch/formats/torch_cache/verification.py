@@ -45,7 +45,7 @@ _MOST_UNSTORED_BYTES = 1 << 30  # of features, which are always computed along w
 
 @dataclass(frozen=True)
 class Difference:
-    """An entry whose stored rows differ from those recomputed from its structure.
+    """An entry whose stored rows differ from those recomputed from its molecule.
 
     Attributes:
         entry: index of the entry.
@@ -168,7 +168,7 @@ class Recomputation:
             entry: number of the entry.
 
         Raises:
-            CorruptFileError: it stores far fewer rows than its structure has, beyond the optional
+            CorruptFileError: it stores far fewer rows than its molecule has, beyond the optional
                 ones at a cutoff.
             UnsupportedFormatError: it has many atoms and a descriptor with many features, none of
                 which are stored.
@@ -322,9 +322,9 @@ def verify_cache(
 ) -> Verification:
     """Reads every entry of a cache file with all checks, and recomputes its rows.
 
-    Attributes with their hashes, indexes, structures, and every row with the range of its indices
+    Attributes with their hashes, indexes, molecules, and every row with the range of its indices
     are checked against the format and each other. Then features and derivatives are computed from
-    the structures with the file's own descriptor. Features are compared number by number.
+    the molecules with the file's own descriptor. Features are compared number by number.
     Derivative rows may be in any order, and rows exactly at a cutoff are optional, so they are
     contracted with fixed weights and the resulting forces compared. Entries that differ are listed;
     those that the original library computes wrongly (atoms outside their cell in entries with

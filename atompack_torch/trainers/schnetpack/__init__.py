@@ -123,10 +123,10 @@ def batch(
         dtype: of floating values; None: torch's default one.
 
     Returns:
-        For B structures, N atoms and E pairs: ``_positions`` (N, 3), ``_atomic_numbers`` (N,)
+        For B molecules, N atoms and E pairs: ``_positions`` (N, 3), ``_atomic_numbers`` (N,)
         int64, ``_idx_m`` (N,), ``_idx_i`` and ``_idx_j`` (E,), ``_offsets`` (E, 3) = S·cell,
         ``_cell`` (B, 3, 3), ``_pbc`` (3B,) bool, ``_n_atoms`` (B,), ``_idx`` (B,) the numbers of
-        the structures, and the properties: energies (B,), forces (N, 3). A missing value is NaN.
+        the molecules, and the properties: energies (B,), forces (N, 3). A missing value is NaN.
 
     Raises:
         FieldError: there are no edges or no such field, or an element has no offset.
@@ -150,8 +150,8 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for SchNetPack.
 
-    Structures that lack one of the properties are dropped, with a warning: SchNetPack's losses
-    do not support missing labels. An epoch has every other structure once, shared by all ranks;
+    Molecules that lack one of the properties are dropped, with a warning: SchNetPack's losses
+    do not support missing labels. An epoch has every other molecule once, shared by all ranks;
     ``state_dict`` resumes in the middle of an epoch.
 
     Args:
@@ -167,7 +167,7 @@ def loader(
         The loader.
 
     Raises:
-        FieldError: no structure has all properties.
+        FieldError: no molecule has all properties.
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
@@ -237,7 +237,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
 
         Raises:
-            FieldError: no structure has all properties.
+            FieldError: no molecule has all properties.
             ValueError: there is no data for the stage.
         """
         super().setup(stage)
@@ -266,10 +266,10 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     def get_stats(
         self, name: str, divide_by_atoms: bool, remove_atomref: bool
     ) -> tuple[Tensor, Tensor]:
-        """Returns mean and standard deviation of a property of the structures to train on.
+        """Returns mean and standard deviation of a property of the molecules to train on.
 
         Args:
-            name: of a property with one number per structure.
+            name: of a property with one number per molecule.
             divide_by_atoms: of the value for each atom.
             remove_atomref: of the value without atomic references.
 

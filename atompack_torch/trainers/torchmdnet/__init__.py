@@ -67,9 +67,9 @@ def batch(
         dtype: of floating values; None: torch's default one.
 
     Returns:
-        A torch-geometric batch of B structures and N atoms: ``z`` (N,) int64, ``pos`` (N, 3),
+        A torch-geometric batch of B molecules and N atoms: ``z`` (N,) int64, ``pos`` (N, 3),
         ``batch`` (N,), ``ptr`` (B + 1,), ``y`` (B, 1), ``neg_dy`` (N, 3) = forces, ``box``
-        (B, 3, 3), and ``index`` (B,), the indices of the structures. A missing value is NaN.
+        (B, 3, 3), and ``index`` (B,), the indices of the molecules. A missing value is NaN.
 
     Raises:
         FieldError: there is no such field, or an element has no reference energy.
@@ -92,8 +92,8 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
-    Structures that lack a label are dropped, with a warning: the losses do not support missing
-    ones. An epoch has every other structure once, shared by all ranks; ``state_dict`` resumes in
+    Molecules that lack a label are dropped, with a warning: the losses do not support missing
+    ones. An epoch has every other molecule once, shared by all ranks; ``state_dict`` resumes in
     the middle of an epoch.
 
     Args:
@@ -110,7 +110,7 @@ def loader(
         The loader.
 
     Raises:
-        FieldError: no structure has all labels.
+        FieldError: no molecule has all labels.
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
