@@ -119,7 +119,7 @@ ATOM_INDICES = frozenset(
 
 DERIVED = frozenset(("features", *NEIGHBORS, "source", *DERIVATIVES))
 
-# Fields of padded batches, by level: False for the rows of the dummy structure. They yield to
+# Fields of padded batches, by level: False for the rows of the dummy molecule. They yield to
 # custom properties of the same name.
 MASKS: dict[Level, str] = {"molecule": "molecule_mask", "atom": "atom_mask", "edge": "edge_mask"}
 
@@ -232,7 +232,7 @@ def check_target(key: str, name: str) -> None:
         name: name that ``key_map`` gives it.
 
     Raises:
-        ValueError: the name is that of a part of every structure, such as ``positions``.
+        ValueError: the name is that of a part of every molecule, such as ``positions``.
     """
     if name in STRUCTURE:
         raise ValueError(
@@ -248,7 +248,7 @@ def check_targets(key_map: Mapping[str, str]) -> None:
         key_map: name in the source → name of a field.
 
     Raises:
-        ValueError: a name is that of a part of every structure, or two keys have one name.
+        ValueError: a name is that of a part of every molecule, or two keys have one name.
     """
     for key, name in key_map.items():
         check_target(key, name)

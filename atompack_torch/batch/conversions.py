@@ -22,13 +22,13 @@ _OWN_ARRAYS = {"positions", "numbers", "momenta"}
 
 
 class Parts(NamedTuple):
-    """A structure as NumPy arrays, numbers and strings; absent values have no entry.
+    """A molecule as NumPy arrays, numbers and strings; absent values have no entry.
 
     Attributes:
         positions: (n, 3), floating.
         atomic_numbers: (n,), integers.
         labels: ``energy``, ``forces`` and the other builtins, in the shapes of ``fields.BUILTINS``.
-        properties: custom values of the structure.
+        properties: custom values of the molecule.
         atom_properties: custom arrays with n rows.
     """
 
@@ -50,7 +50,7 @@ def to_parts(
         values: present fields other than these two.
 
     Returns:
-        The structure; floats are float64.
+        The molecule; floats are float64.
     """
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
     for info, value in values.items():
@@ -65,13 +65,13 @@ def atoms_of(parts: Parts) -> Any:
     Results go to a ``SinglePointCalculator``, properties to ``info`` and ``arrays``.
 
     Args:
-        parts: the structure.
+        parts: the molecule.
 
     Returns:
-        The structure, as ``ase.Atoms``.
+        The molecule, as ``ase.Atoms``.
 
     Raises:
-        FieldError: the structure has velocities and an atom whose mass is unknown.
+        FieldError: the molecule has velocities and an atom whose mass is unknown.
     """
     import ase
     from ase.calculators.singlepoint import SinglePointCalculator
@@ -111,7 +111,7 @@ def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
 
     Args:
         atomic_numbers: (n,) integers.
-        own: array ``masses`` (n,) of the structure, in dalton; None, or a different shape, for the
+        own: array ``masses`` (n,) of the molecule, in dalton; None, or a different shape, for the
             masses of the elements.
 
     Returns:
@@ -176,12 +176,12 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _warn_of_drop) -> Pa
     """Collects the contents of an ``ase.Atoms``.
 
     Args:
-        atoms: the structure.
+        atoms: the molecule.
         drop: called with the name of each value that has no place, and the reason; warns by
             default.
 
     Returns:
-        The structure; absent labels have no entry.
+        The molecule; absent labels have no entry.
     """
     labels: dict[str, Any] = {"pbc": np.array(atoms.pbc, dtype=bool)}
     if atoms.cell.array.any():

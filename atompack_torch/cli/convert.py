@@ -62,7 +62,7 @@ class Convert(Command):
     files, Zarr groups and folders of them become datasets of a store, named after the files, and a
     store becomes one of them, its datasets groups. TARGET appears when it is complete. With --part
     TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
-    structures; a part that is there already is left alone, so that a job array can be submitted again.
+    molecules; a part that is there already is left alone, so that a job array can be submitted again.
     Values, units and signs are preserved unless an option changes them, but labels that are all NaN
     become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
     converted where a dataset is known to have them (--keep-units keeps units); a report lists what was

@@ -145,7 +145,7 @@ class KeyMap:
         if not self._keys:
             return columns
         fields = [self._rename(column, columns.ptr, report) for column in columns.fields]
-        return columns._replace(fields=[column for column in fields if column is not None])
+        return columns.with_fields([column for column in fields if column is not None])
 
     @property
     def missing(self) -> list[str]:
@@ -221,7 +221,7 @@ def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
             raise FieldError(
                 f"key_map: {source!r}: expected {counts[i]} rows, one an atom, got {got}"
             )
-    return column._replace(values=values)
+    return column.with_values(values)
 
 
 def shaped(column: Column, report: Report) -> Column:
@@ -242,5 +242,5 @@ def shaped(column: Column, report: Report) -> Column:
     if isinstance(column.values, np.ndarray):
         whole = fitting(column.values)
         assert isinstance(whole, np.ndarray)
-        return column._replace(values=whole)
-    return column._replace(values=[fitting(value) for value in column.values])
+        return column.with_values(whole)
+    return column.with_values([fitting(value) for value in column.values])

@@ -1,6 +1,6 @@
 """Unification of types for an ``.atp`` file, where they must agree between all molecules.
 
-In other formats a property may be an integer in one structure and a float in another, or vary in
+In other formats a property may be an integer in one molecule and a float in another, or vary in
 length. A ``SchemaUnifier`` learns the types of all fields; values that can share a type without
 loss are widened to it, arrays of various lengths that have a row for each atom become properties of
 atoms, the rest is omitted and reported.
@@ -90,7 +90,7 @@ class SchemaUnifier:
             if len(dataset):
                 fit._positions = _dtype(schema["positions"].dtype)
             specs = [spec for name, spec in schema.items() if name not in STRUCTURE]
-            for field, spec in zip(dataset._declared_fields(), specs, strict=True):
+            for field, spec in zip(dataset.declared_fields(), specs, strict=True):
                 fit._kinds[field] = _kind_of_spec(spec)
         fit._of_atoms = {
             key

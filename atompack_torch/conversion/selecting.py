@@ -59,8 +59,8 @@ def split(
 
         apt.split("all.extxyz", ["train.atp", "test.atp"], [0.9, 0.1], seed=1, by="trajectory")
 
-    The structures are those of ``split`` of datasets for the same seed, in their order here. The
-    sources are read once for all files, and once before that for ``by``, or to count structures
+    The molecules are those of ``split`` of datasets for the same seed, in their order here. The
+    sources are read once for all files, and once before that for ``by``, or to count molecules
     where the format does not tell their number. Each file appears when it is complete; after an
     error those that were not complete do not appear.
 
@@ -69,7 +69,7 @@ def split(
         dst: the files to create, of any format that ``convert`` writes.
         fractions: sizes of the files, which add up to 1.
         seed: the same seed gives the same files.
-        by: None; or the name of a field (``"name"``, a property), or ``"formula"``: structures with
+        by: None; or the name of a field (``"name"``, a property), or ``"formula"``: molecules with
             the same value get into the same file, and the sizes are as near to the fractions as
             whole groups permit.
         **options: ``format``, ``target``, ``codec``, ``level``, ``shards``, ``mode`` ("x" or "w"),
@@ -80,8 +80,8 @@ def split(
 
     Raises:
         ValueError: there are not as many files as fractions, a fraction is negative, they do not
-            add up to 1, or a file would be empty, as there are too few structures or groups.
-        FieldError: a structure lacks the value of ``by``.
+            add up to 1, or a file would be empty, as there are too few molecules or groups.
+        FieldError: a molecule lacks the value of ``by``.
         FileExistsError: a file exists already.
     """
     if isinstance(dst, (str, os.PathLike)) or len(dst) != len(fractions):
@@ -109,7 +109,7 @@ def split(
 def filter(  # noqa: A001  (the word users look for)
     src: _Path | Sequence[_Path], dst: _Path, expression: str, **options: Any
 ) -> Report:
-    """Writes the structures for which an expression is true to a new file.
+    """Writes the molecules for which an expression is true to a new file.
 
         conversion.filter("all.atp", "iron.extxyz", "'Fe' in elements and max_force < 10")
 
@@ -123,7 +123,7 @@ def filter(  # noqa: A001  (the word users look for)
         The report.
 
     Raises:
-        FieldError: the expression is wrong, or no structure has one of its fields.
+        FieldError: the expression is wrong, or no molecule has one of its fields.
         FileExistsError: ``dst`` exists already.
     """
     parsed = Expression(expression)
@@ -136,12 +136,12 @@ def filter(  # noqa: A001  (the word users look for)
 def sample(
     src: _Path | Sequence[_Path], dst: _Path, n: int, seed: int = 0, **options: Any
 ) -> Report:
-    """Writes ``n`` structures, drawn at random without repeats, to a new file, in their order.
+    """Writes ``n`` molecules, drawn at random without repeats, to a new file, in their order.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
         dst: the file to create, of any format that ``convert`` writes.
-        n: number of structures.
+        n: number of molecules.
         seed: the same seed gives the same structures.
         **options: as for ``split``.
 
@@ -167,7 +167,7 @@ def sample(
 def rename(
     src: _Path | Sequence[_Path], dst: _Path, key_map: Mapping[str, str], **options: Any
 ) -> Report:
-    """Writes all structures to a new file, with other names for fields.
+    """Writes all molecules to a new file, with other names for fields.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
@@ -179,7 +179,7 @@ def rename(
         The report.
 
     Raises:
-        FieldError: no structure has an old name, a new one exists already, or values do not have
+        FieldError: no molecule has an old name, a new one exists already, or values do not have
             the shape of their label.
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
@@ -190,7 +190,7 @@ def rename(
 def drop(
     src: _Path | Sequence[_Path], dst: _Path, fields: Collection[str], **options: Any
 ) -> Report:
-    """Writes all structures to a new file, without some fields.
+    """Writes all molecules to a new file, without some fields.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
@@ -202,7 +202,7 @@ def drop(
         The report.
 
     Raises:
-        FieldError: no structure has one of them.
+        FieldError: no molecule has one of them.
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
     """
@@ -321,7 +321,7 @@ class ColumnsBlock:
     """Columns as a block for expressions and groups.
 
     Args:
-        columns: the structures.
+        columns: the molecules.
         first: number of the first one in all sources.
     """
 
@@ -363,7 +363,7 @@ def column_named(name: str, columns: Columns) -> Column | None:
         The column; None if missing.
 
     Raises:
-        FieldError: atoms and structures both have a property of that key.
+        FieldError: atoms and molecules both have a property of that key.
     """
     by_label = {label_of(column): column for column in columns.fields}
     ids = [FieldId(column.scope, column.key) for column in columns.fields]
@@ -383,7 +383,7 @@ def names_of(labels: Iterable[str]) -> set[str]:
         labels: names of the fields, as ``label_of`` gives them.
 
     Returns:
-        The names, with and without scopes, and those of parts of every structure.
+        The names, with and without scopes, and those of parts of every molecule.
     """
     labels = [*labels]
     keys = {scoped.key for label in labels if (scoped := prefixed_id(label)) is not None}

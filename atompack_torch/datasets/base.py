@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, replace
 from typing import Any, TypeVar, overload
 
 import torch
@@ -13,8 +14,9 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.computed_features import (
@@ -32,8 +34,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.outputs import infos_of
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
-from atompack_torch.datasets.selecting import molecule_blocks
-from atompack_torch.datasets.selection.blocks import Block
+from atompack_torch.datasets.selection.blocks import Block, molecule_blocks
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting
 from atompack_torch.datasets.transforms import transformed
@@ -101,7 +102,17 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _options(self) -> dict[str, Any]:
         """Returns all options by name."""
-        return self._request._asdict()
+        return vars(self._request)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what work that is resumed later must find again: molecules and options."""
+        forces = self._forces and [*astuple(self._forces), self.current_epoch]
+        return {
+            "source": self._identity(),
+            "options": self._options(),
+            "force_subset": forces,
+            "selection": self._selection,
+        }
 
     def _atom_counts(self) -> Tensor:
         """Returns atoms per molecule: (number of molecules in the whole dataset,) int64."""
@@ -111,7 +122,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Returns the numbers, in the whole dataset, of the molecules with forces, in order."""
         raise NotImplementedError
 
-    def _without_mapping(self: Self) -> Self:
+    def without_mapping(self: Self) -> Self:
         """Returns a copy that reads files without mapping them, for passes over whole files.
 
         If a file is truncated in the meantime, it raises an error where a mapping would cause
@@ -125,7 +136,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         Returns:
             The copy, which reads files without mapping them.
         """
-        part = copy.copy(self._without_mapping())
+        part = copy.copy(self.without_mapping())
         part._request = self._request.of_stored_values()
         part._computer, part._native, part._table = None, None, None
         return part
@@ -133,7 +144,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _contents(self, n: int) -> list[object]:
         part = self.stored_values()
         derived = ("features", FORCE_DERIVATIVES)
-        part._request = part._request._replace(fields=None, exclude=derived, nan_is_missing=False)
+        part._request = replace(part._request, fields=None, exclude=derived, nan_is_missing=False)
         part._forces = None
         n_atoms = part.n_atoms[:n]
         try:
@@ -151,8 +162,13 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         if self._selection is not None:
             candidates = candidates[torch.isin(candidates, self._selection)]
         return ForceSubsetSource(
-            source, flags_of(self._forces, candidates, self._size(), self._epoch)
+            source, flags_of(self._forces, candidates, self._size(), self.current_epoch)
         )
+
+    @property
+    def given_path(self) -> Any:
+        """Path as it was given, of any type; None for molecules in memory."""
+        return self._path
 
     @property
     def request(self) -> Request:
@@ -174,7 +190,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             FieldError: there is no field of a name.
             OSError: a file cannot be opened.
         """
-        return self._batcher().source
+        return self.batcher().source
 
     def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
         """Makes a copy that reads other things.
@@ -194,20 +210,21 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return part
 
     @property
-    def _epoch(self) -> int:
+    def current_epoch(self) -> int:
+        """Number of the epoch on which the molecules or their forces depend; 0 if none does."""
         return 0 if self._clock is None else self._clock.number
 
     @property
-    def _draws_change(self) -> bool:
+    def draws_change(self) -> bool:
         """True if the same number denotes another molecule in another epoch."""
         return False
 
-    def _epoch_for(self, epoch: int) -> int:
+    def epoch_for(self, epoch: int) -> int:
         """Returns the epoch whose molecules a pass gets in this epoch of its sampler."""
         clock = self._clock
-        return epoch if clock is not None and not clock.is_chosen else self._epoch
+        return epoch if clock is not None and not clock.is_chosen else self.current_epoch
 
-    def _follow_epoch(self, epoch: int) -> None:
+    def follow_epoch(self, epoch: int) -> None:
         """Enters the epoch of a loader or sampler, unless the user has chosen another."""
         if self._clock is not None and not self._clock.is_chosen:
             self._enter_epoch(epoch)
@@ -216,7 +233,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         assert self._clock is not None
         self._clock.number = epoch
 
-    def _counts_in(self, epoch: int) -> Tensor:
+    def counts_in(self, epoch: int) -> Tensor:
         """Returns ``n_atoms`` in an epoch, without entering it."""
         return self.n_atoms
 
@@ -227,18 +244,19 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _open(self) -> MoleculeBatcher:
         return self._batcher_over(self._source())
 
-    def _declared_fields(self) -> Iterable[FieldId]:
+    def declared_fields(self) -> Iterable[FieldId]:
         """Lists every field of the source, requested or not."""
-        return declared_fields(self._batcher().source)
+        return declared_fields(self.batcher().source)
 
-    def _batcher(self) -> MoleculeBatcher:
+    def batcher(self) -> MoleculeBatcher:
+        """Returns the native batcher of the whole dataset, opened on first use in a process."""
         # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         native, needs_process = self._native, self._needs_process
         if needs_process is not None and needs_process != os.getpid():
             self.close()
             native = None
-        if self._resamples and self._native_epoch != self._epoch:
-            self._native_epoch, self._structures, native = self._epoch, None, None
+        if self._resamples and self._native_epoch != self.current_epoch:
+            self._native_epoch, self._structures, native = self.current_epoch, None, None
         if native is None:
             native = self._open()
             self._native, self._table = native, native.table
@@ -268,7 +286,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         string in another has the dtype of the first, and no batch can hold both. A file without a
         stored schema (of release 0.2) is scanned once for it.
         """
-        batcher = self._batcher()
+        batcher = self.batcher()
         specs = specs_of(batcher.source, batcher.request)
         if self._computer is None:
             return specs
@@ -300,10 +318,10 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
-        made = self._batcher().collate_one(item, self._selection)
+        made = self.batcher().collate_one(item, self._selection)
         batch, faults = self._assemble(made), made[4]
-        names = list(batch._mask_rows) if faults else []
-        return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
+        names = list(contents_of(batch).mask_rows) if faults else []
+        return molecule_at(batch, 0, {names[field]: fault for field, fault in faults})
 
     def batch(self, indices: Indices) -> MoleculeBatch:
         """Reads molecules into one batch.
@@ -322,28 +340,30 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             CorruptFileError: a record or a requested value is damaged.
             FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.
         """
-        return self._apply_transform(self._make(indices))
+        return self.apply_transform(self._make(indices))
 
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         made = self._never_empty(indices, self._make(indices))
-        return as_items(self._apply_transform(made))
+        return as_items(self.apply_transform(made))
 
     def _make(self, indices: Indices) -> MoleculeBatch:
         in_worker = get_worker_info() is not None
-        batch = self._assemble(self._batcher().collate(indices, self._selection, in_worker))
-        if self._drops_items and not self._has_warned:
+        batch = self._assemble(self.batcher().collate(indices, self._selection, in_worker))
+        if self.drops_items and not self._has_warned:
             self._has_warned = warn_of_batch(indices, batch)
         return batch
 
     @property
-    def _drops_items(self) -> bool:
+    def drops_items(self) -> bool:
+        """True if batches omit items that lack a label."""
         return self._request.missing == "drop"
 
     def _assemble(self, made: Made, indices: Indices | None = None) -> MoleculeBatch:
         return self._add_features(self._to_batch(made))
 
-    def _apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
+    def apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
+        """Applies the user's ``transform`` to a batch that is on its target device."""
         made: MoleculeBatch = transformed(self._request.transform, batch)
         return made
 
@@ -352,7 +372,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
-            described = table.described = _describe(table, self._declared_fields(), self._request)
+            described = table.described = _describe(table, self.declared_fields(), self._request)
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
@@ -438,7 +458,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
         """Returns a batcher that reads without mappings; checks that there are features."""
-        batcher = self._without_mapping()._batcher()
+        batcher = self.without_mapping().batcher()
         stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
         is_computed = self._computer is not None and "features" in self._computer.names()
         if features and (is_computed or (BUILTIN, "features") not in stored):
@@ -454,7 +474,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)
         if self._clock is not None:
-            part._clock = SharedEpoch(self._epoch)
+            part._clock = SharedEpoch(self.current_epoch)
         if self._forces is None:  # otherwise they depend on the selection
             part._native, part._table = self._native, self._table
             part._needs_process = self._needs_process

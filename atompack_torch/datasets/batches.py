@@ -61,7 +61,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     replaces the batch.
     """
 
-    _item: ClassVar[str] = "molecule"  # name of an item in errors
+    item_name: ClassVar[str] = "molecule"  # name of an item in errors
     _has_parts: ClassVar[bool] = False  # made of other datasets
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
     _has_full_schema = True  # False: it is that of some items
@@ -96,6 +96,11 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def selection(self) -> Tensor | None:
+        """(len,) int64: numbers in the whole dataset of the items of a subset; None: all."""
+        return self._selection
+
     def _size(self) -> int:
         """Returns the number of items in the whole dataset."""
         raise NotImplementedError
@@ -120,9 +125,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 
     def _repr_html_(self) -> str:
         n_atoms: Tensor | None = getattr(self, "n_atoms", None)
-        return dataset_html(repr(self), len(self), self._item, self.schema, n_atoms)
+        return dataset_html(repr(self), len(self), self.item_name, self.schema, n_atoms)
 
-    def _digest(self, n: int | None = None) -> str:
+    def digest(self, n: int | None = None) -> str:
         """Returns a digest of the first ``n`` items (None: all) and their order, for states."""
         n = len(self) if n is None else n
         if self._digests is None:
@@ -134,7 +139,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def _contents(self, n: int) -> list[object]:
         """Returns values that the digest of the first ``n`` items is made of."""
         part = self.subset(range(n))
-        return [n, self._item, [part[number] for number in samples_of(n)]]
+        return [n, self.item_name, [part[number] for number in samples_of(n)]]
 
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
@@ -147,18 +152,21 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         return as_items(self.batch(indices))
 
-    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches, to which ``_apply_transform`` is still to be applied.
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches, to which ``apply_transform`` is still to be applied.
 
         Args:
             num_threads: number of threads; each makes one batch at a time.
             max_ready: number of batches to make ahead.
             pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
         """
         return NativePrefetcher(self, num_threads, max_ready, pinned)
 
     @property
-    def _drops_items(self) -> bool:
+    def drops_items(self) -> bool:
         """True if batches omit items that lack a label."""
         return False
 
@@ -182,28 +190,29 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Raises:
             FieldError: no item has all labels.
         """
-        if not self._drops_items or self._n_items(batch) or not len(indices):
+        if not self.drops_items or self.count_items(batch) or not len(indices):
             return batch
         seed = int(indices[0]) % len(self)
         order = shuffled(seed, len(self))
         first, n = 0, 1
         while first < len(self):
             chosen = torch.from_numpy(order.between(first, min(first + n, len(self))))
-            if self._n_items(self._make(chosen)):
+            if self.count_items(self._make(chosen)):
                 while len(chosen) > 1:
                     half = chosen[: len(chosen) // 2]
-                    chosen = half if self._n_items(self._make(half)) else chosen[len(half) :]
+                    chosen = half if self.count_items(self._make(half)) else chosen[len(half) :]
                 return self._make(chosen)
             first, n = first + n, min(2 * n, _AT_ONCE)
         raise FieldError(
-            f"{self.path}: expected a {self._item} that has all labels (missing='drop'), got none"
+            f"{self.path}: expected a {self.item_name} that has all labels (missing='drop'), "
+            "got none"
         )
 
-    def _n_items(self, batch: Any) -> int:
+    def count_items(self, batch: Any) -> int:
         """Returns the number of items in a batch, before any ``transform``."""
         return len(batch)
 
-    def _batcher(self) -> Batcher:
+    def batcher(self) -> Batcher:
         """Returns the native batcher of the whole dataset, opened on first use in a process."""
         raise NotImplementedError
 
@@ -211,7 +220,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         """Builds the batch of these indices from the result of the native batcher."""
         raise NotImplementedError
 
-    def _apply_transform(self, batch: Any) -> Batch:
+    def apply_transform(self, batch: Any) -> Batch:
         """Applies the user's ``transform`` to a batch that is on its target device."""
         raise NotImplementedError
 
@@ -233,7 +242,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
         """
-        return self._select(resolve_indices(indices, self._size(), self._selection, self._item))
+        return self._select(resolve_indices(indices, self._size(), self._selection, self.item_name))
 
     def _select(self: Self, numbers: Tensor) -> Self:
         part = self._copy_for_subset()
@@ -327,7 +336,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             parsed.check(known)
         fields = parsed.fields_of(known) if parsed.needs_structures else None
         keep = np.zeros(len(self), bool)
-        with reporting(progress, len(self), "filter", f"{self._item}s") as report:
+        with reporting(progress, len(self), "filter", f"{self.item_name}s") as report:
             for block, first in self._blocks(fields):
                 known |= block.names
                 found = parsed.evaluate(block)
@@ -366,7 +375,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         needed = int(self._selection.max()) + 1
         if needed > n_items:
             raise IndexError(
-                f"subset: expected at least {needed} {self._item}s, got {n_items} after refresh"
+                f"subset: expected at least {needed} {self.item_name}s, got {n_items} after refresh"
             )
 
 
@@ -387,10 +396,10 @@ class NativePrefetcher:
         self, dataset: BatchDataset[Any, Any], num_threads: int, max_ready: int, pinned: bool
     ) -> None:
         self._dataset = dataset
-        self._native = Prefetcher(dataset._batcher(), num_threads, max_ready, pinned)
+        self._native = Prefetcher(dataset.batcher(), num_threads, max_ready, pinned)
         self._selection = dataset._selection  # of the epoch in which the pass begins
         self._asked: deque[Indices] = deque()
-        self._counts_drops = dataset._drops_items
+        self._counts_drops = dataset.drops_items
         self._is_shared = n_ranks() > 1  # so that no batch can be skipped
         self.n_dropped = 0
 

@@ -6,7 +6,8 @@ import copy
 import heapq
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -80,7 +81,7 @@ class MixtureDataset(MoleculeDataset):
         self._parts = tuple(part._copy_for_subset() for part in datasets)
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
-        self._request = self._parts[0]._request._replace(fields=fields)
+        self._request = replace(self._parts[0]._request, fields=fields)
         self._path = [part._path for part in self._parts]
         self._weights = None if weights is None else tuple(weights)
         self._epoch_length: Literal["min", "max"] | int = epoch
@@ -140,6 +141,12 @@ class MixtureDataset(MoleculeDataset):
         """Datasets, in the order of ``source``."""
         return self._parts
 
+    def with_sources(self, sources: Iterable[MoleculeDataset]) -> MixtureDataset:
+        """Returns a mixture of other copies of its datasets, with the same molecules in them."""
+        part = copy.copy(self)
+        part._parts, part._native = tuple(sources), None
+        return part
+
     @property
     def counts(self) -> tuple[int, ...]:
         """Number of molecules from each source in an epoch."""
@@ -165,31 +172,33 @@ class MixtureDataset(MoleculeDataset):
     def _enter_epoch(self, epoch: int) -> None:
         super()._enter_epoch(epoch)
         for part in self._parts:
-            part._follow_epoch(epoch)
+            part.follow_epoch(epoch)
 
     @property
     def _resamples(self) -> bool:
         return any(part._resamples for part in self._parts)
 
     @property
-    def _draws_change(self) -> bool:
+    def draws_change(self) -> bool:
+        """True if the same number denotes another molecule in another epoch."""
         pairs = zip(self._counts, self._parts, strict=True)
         return self._chosen is None and any(count % max(len(part), 1) for count, part in pairs)
 
-    def _counts_in(self, epoch: int) -> Tensor:
-        if not self._draws_change:
+    def counts_in(self, epoch: int) -> Tensor:
+        """Returns ``n_atoms`` in an epoch, without entering it."""
+        if not self.draws_change:
             return self.n_atoms
         return self._atom_counts()[self._numbers_in(epoch)]
 
     def _contents(self, n: int) -> list[object]:
-        parts = [part._digest() for part in self._parts]
+        parts = [part.digest() for part in self._parts]
         chosen = None if self._chosen is None else self._chosen[:n]
         return [parts, self._counts, n if chosen is None else chosen]
 
     @property
     def _selection(self) -> Tensor:
         """Indices of the molecules in the concatenation of all parts."""
-        return self._numbers_in(self._epoch) if self._chosen is None else self._chosen
+        return self._numbers_in(self.current_epoch) if self._chosen is None else self._chosen
 
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
@@ -230,10 +239,9 @@ class MixtureDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [part._identity() for part in self._parts]
 
-    def _without_mapping(self) -> MixtureDataset:
-        part = copy.copy(self)
-        part._parts, part._native = tuple(each._without_mapping() for each in self._parts), None
-        return part
+    def without_mapping(self) -> MixtureDataset:
+        """Returns a copy that reads files without mapping them."""
+        return self.with_sources(each.without_mapping() for each in self._parts)
 
     def _open_source(self) -> MoleculeSource:
         sources = [part._source() for part in self._parts]

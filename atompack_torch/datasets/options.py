@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 
@@ -24,7 +23,6 @@ Transform = Callable[[MoleculeBatch], Any]
 
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
-F = TypeVar("F", bound=Callable[..., Any])
 _Options = TypeVar("_Options", bound="MoleculeOptions")
 
 
@@ -196,28 +194,3 @@ def _check_dtype(dtype: DTypes) -> None:
         is_label = BUILTINS[name].dtype.startswith("float") if name in BUILTINS else False
         if wanted not in _FLOATING and (is_label or not isinstance(dtype, Mapping)):
             raise ValueError(f"dtype: expected a floating dtype for {name}, got {wanted}")
-
-
-def accept_former_name(former: str, name: str) -> Callable[[F], F]:
-    """Makes a method take its first argument by a former name too.
-
-    Args:
-        former: the former name of the argument.
-        name: its name now.
-
-    Returns:
-        The decorator.
-    """
-
-    def decorate(method: F) -> F:
-        @functools.wraps(method)
-        def call(self: object, *args: Any, **kwargs: Any) -> Any:
-            if former in kwargs:
-                if args or name in kwargs:
-                    raise TypeError(f"{former}: expected either {name} or {former}, got both")
-                kwargs[name] = kwargs.pop(former)
-            return method(self, *args, **kwargs)
-
-        return cast(F, call)
-
-    return decorate

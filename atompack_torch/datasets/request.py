@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -41,7 +42,8 @@ from atompack_torch.options import utf8
 FORCE_DERIVATIVES = "force_derivatives"
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True)
+class Request:
     """Options that all datasets of molecules share; built by ``of``.
 
     Attributes:
@@ -85,17 +87,18 @@ class Request(NamedTuple):
         """Returns a request for the cell and its flags too, whatever ``fields`` names."""
         if self.fields is None:
             return self
-        return self._replace(fields=tuple(dict.fromkeys((*self.fields, *sorted(GEOMETRY)))))
+        return replace(self, fields=tuple(dict.fromkeys((*self.fields, *sorted(GEOMETRY)))))
 
     def with_neighbors(self, neighbors: NeighborList) -> Request:
         """Returns a request for edges too, and for the cell and the flags that belong to them."""
-        return self.with_geometry()._replace(neighbors=neighbors)
+        return replace(self.with_geometry(), neighbors=neighbors)
 
     def of_stored_values(self) -> Request:
         """Returns a request for the same labels as stored, without anything that is derived."""
         derived = (*DERIVED, FORCE_DERIVATIVES)
         fields = None if self.fields is None else tuple(f for f in self.fields if f not in derived)
-        return self._replace(
+        return replace(
+            self,
             fields=fields,
             exclude=(*self.exclude, "features", FORCE_DERIVATIVES),
             dtype=None,

@@ -15,6 +15,7 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.computed_features import structure_request
 from atompack_torch.datasets.features import RowSource, Stored, features_of
 from atompack_torch.datasets.options import Access, MoleculeOptions
+from atompack_torch.datasets.request import Request
 from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.options import shown_path
 
@@ -57,7 +58,7 @@ class MoleculeFiles(MoleculeDataset):
         """Raises FieldError if no file has a field that is named, once the files are known."""
         self._with_forces = self._find_forces()
         if self._request.names_fields or self._cache is not None:
-            self._batcher()
+            self.batcher()
 
     def _reset(self, *, has_changed: bool) -> None:
         """Drops what was made of the former state of the files."""
@@ -73,6 +74,13 @@ class MoleculeFiles(MoleculeDataset):
         ``"<memory>"`` for a buffer.
         """
         return shown_path(self._path)
+
+    def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
+        """Makes a copy that reads other things; see ``MoleculeDataset``."""
+        part = super().with_request(request, computes_features=computes_features)
+        if request.renamed != self._request.renamed:
+            part._with_forces = part._find_forces()
+        return part
 
     @property
     def _native_access(self) -> tuple[str, bool]:
@@ -105,7 +113,7 @@ class MoleculeFiles(MoleculeDataset):
 
     def _options(self) -> dict[str, Any]:
         return {
-            **self._request._asdict(),
+            **vars(self._request),
             "access": self._access,
             "cache": self._cache is not None,
             "force_subset": self._forces,
@@ -116,9 +124,10 @@ class MoleculeFiles(MoleculeDataset):
         source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
-    def _without_mapping(self: Self) -> Self:
+    def without_mapping(self: Self) -> Self:
+        """Returns a copy that reads files without mapping them."""
         part = copy.copy(self)
         part._access, part._native = "read", None
         if self._cache is not None:
-            part._cache = self._cache._without_mapping()
+            part._cache = self._cache.without_mapping()
         return part

@@ -250,7 +250,7 @@ FORMATS = [
         suffixes=(".xyz", ".extxyz"),
         **_room("extxyz"),
     ),
-    # Distinguished from other JSON files by its structures: the converter of ASE's formats looks.
+    # Distinguished from other JSON files by its molecules: the converter of ASE's formats looks.
     _foreign("pymatgen-json", "a JSON file of pymatgen structures"),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE

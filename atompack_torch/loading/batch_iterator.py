@@ -176,12 +176,12 @@ class BatchIterator(Generic[Batch]):
         self._loader = loader
         self.token = object()  # by which the loader knows its last pass
         self._dataset = loader._batches_of
-        self._drops_items = self._dataset._drops_items
+        self._drops_items = self._dataset.drops_items
         self._indices = indices
         self._request: Sequence[int] | Tensor | None = None  # after those that were submitted
         self._has_started = False
         self._broken_by: BaseException | None = None
-        self._native: BatchPrefetcher | None = self._dataset._prefetch(
+        self._native: BatchPrefetcher | None = self._dataset.prefetch(
             loader.num_threads, loader.prefetch, loader.pin_memory
         )
         self._device = loader.device
@@ -214,7 +214,7 @@ class BatchIterator(Generic[Batch]):
                 self._loader.end_of_dataloader = True
                 self._loader._end_pass(self.token)  # with the last batch
             if batch is not None:
-                return self._dataset._apply_transform(to_device(batch, self._device))
+                return self._dataset.apply_transform(to_device(batch, self._device))
 
     def _end(self, native: BatchPrefetcher) -> None:
         if self._broken_by is not None:
@@ -243,7 +243,7 @@ class BatchIterator(Generic[Batch]):
         n, is_delivered = len(native), True
         try:
             batch = native.take()
-            is_delivered = not self._drops_items or self._dataset._n_items(batch) > 0
+            is_delivered = not self._drops_items or self._dataset.count_items(batch) > 0
         finally:
             if len(native) < n:  # Ctrl-C leaves the batch there
                 self._loader._count_request(self.token, is_delivered=is_delivered)

@@ -258,13 +258,13 @@ def neighbor_list(
     self_interaction: bool = False,
     max_neighbors: int | None = None,
 ) -> Neighbors:
-    """Finds all pairs of atoms within a cutoff, in one structure or in a batch of them.
+    """Finds all pairs of atoms within a cutoff, in one molecule or in a batch of them.
 
         index, shift, vector = apt.neighbor_list(batch.positions, batch.cell, batch.pbc, batch.ptr)
         energy = pair_energy(vector.norm(dim=1)).sum()
 
     The search is the native one of ``NeighborList``, with its order and its pairs, on torch's
-    threads, also within one structure. It is the operator
+    threads, also within one molecule. It is the operator
     ``torch.ops.atompack_torch.neighbor_list_with_vectors``, which ``torch.compile`` and
     ``torch.export`` accept with an unknown number of edges. The pairs are constants for autograd;
     ``edge_vector`` is differentiable any number of times, natively, with the same bits on any
@@ -272,11 +272,11 @@ def neighbor_list(
 
     Args:
         positions: (N, 3) float32 or float64, in the unit of the cutoff, usually Å.
-        cell: (B, 3, 3), or (3, 3) for one structure, rows are the cell vectors; None: all
-            structures are open.
-        pbc: (B, 3) bool, or (3,) for one structure, directions with periodic images; None: all
+        cell: (B, 3, 3), or (3, 3) for one molecule, rows are the cell vectors; None: all
+            molecules are open.
+        pbc: (B, 3) bool, or (3,) for one molecule, directions with periodic images; None: all
             where there is a cell.
-        ptr: (B + 1,) int64, the first atom of each structure, ending with N; None: one structure.
+        ptr: (B + 1,) int64, the first atom of each molecule, ending with N; None: one molecule.
         cutoff: pairs closer than this are found.
         full: return both (i, j, S) and (j, i, -S); else one of them.
         self_interaction: return each atom with itself too.
@@ -287,7 +287,7 @@ def neighbor_list(
         ``edge_index``, ``edge_shift`` and ``edge_vector``.
 
     Raises:
-        FieldError: types or shapes differ from these, positions are not finite, or a structure has
+        FieldError: types or shapes differ from these, positions are not finite, or a molecule has
             an absurd number of pairs.
     """
     if not 0 < cutoff < math.inf:

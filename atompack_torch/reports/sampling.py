@@ -13,7 +13,7 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(
 
 
 class ThinnedRows:
-    """Columns of values of every k-th structure; k doubles whenever there are too many.
+    """Columns of values of every k-th molecule; k doubles whenever there are too many.
 
     Args:
         limit: maximum number of rows.
@@ -29,7 +29,7 @@ class ThinnedRows:
         """Adds rows.
 
         Args:
-            numbers: (m,) number of each structure.
+            numbers: (m,) number of each molecule.
             columns: name → (m, ...) values.
         """
         keep = numbers % self.stride == 0
@@ -56,9 +56,9 @@ class ThinnedRows:
 
 
 class HashSample:
-    """Hashes of structures; beyond a limit only those of a share of all possible hashes.
+    """Hashes of molecules; beyond a limit only those of a share of all possible hashes.
 
-    Equal structures have equal hashes, so that all or none of them are kept.
+    Equal molecules have equal hashes, so that all or none of them are kept.
 
     Args:
         limit: maximum number of hashes.
@@ -94,10 +94,10 @@ class HashSample:
 
 
 class Extremes:
-    """The structures with the largest values.
+    """The molecules with the largest values.
 
     Args:
-        n: number of structures to keep.
+        n: number of molecules to keep.
     """
 
     def __init__(self, n: int) -> None:
@@ -105,11 +105,11 @@ class Extremes:
         self._rows: list[tuple[float, int, str]] = []
 
     def add(self, values: Array, numbers: Array, describe: Any) -> None:
-        """Adds structures.
+        """Adds molecules.
 
         Args:
             values: (m,) values; NaN is ignored.
-            numbers: (m,) indices of the structures.
+            numbers: (m,) indices of the molecules.
             describe: returns a short description of the structure in row i.
         """
         finite = np.flatnonzero(np.isfinite(values))
@@ -125,17 +125,17 @@ class Extremes:
 
 
 def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, ptr: Array) -> Array:
-    """Hashes the stored geometry of each structure: elements, positions, cell, flags, in order.
+    """Hashes the stored geometry of each molecule: elements, positions, cell, flags, in order.
 
     Args:
         numbers: (N,) atomic numbers.
         positions: (N, 3) floating.
         cell: (B, 3, 3), zeros without one.
         pbc: (B, 3) bool.
-        ptr: (B + 1,) first atom of each structure.
+        ptr: (B + 1,) first atom of each molecule.
 
     Returns:
-        (B,) uint64; equal for structures whose values are equal bit for bit.
+        (B,) uint64; equal for molecules whose values are equal bit for bit.
     """
     n_atoms = np.diff(ptr)
     place = np.arange(len(numbers), dtype=np.uint64) - np.repeat(ptr[:-1], n_atoms).astype(

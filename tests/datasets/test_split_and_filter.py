@@ -14,7 +14,7 @@ import torch
 from test_every_dataset import OPEN, WRITE
 
 import atompack_torch as apt
-from atompack_torch.datasets import selecting as _selecting
+from atompack_torch.datasets.selection import blocks as _blocks
 from atompack_torch.datasets.selection.blocks import deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 
@@ -123,7 +123,7 @@ REFERENCES: dict[str, Callable[[apt.Molecule], bool]] = {
 def test_filter_equals_a_slow_reference(
     dataset: apt.AtpDataset, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_selecting, "_BLOCK_MOLECULES", 17)  # several blocks
+    monkeypatch.setattr(_blocks, "_BLOCK_MOLECULES", 17)  # several blocks
     keep = [i for i in range(len(dataset)) if REFERENCES[expression](dataset[i])]
     found = dataset.filter(expression)
     assert found[:].index.tolist() == keep if keep else len(found) == 0

@@ -290,6 +290,42 @@ def library_breaches(module: Path) -> Iterator[str]:
                 yield f"{node.lineno}: imports {name}"
 
 
+# Of the standard library and torch, which name what anyone may use with an underscore.
+NOT_PRIVATE = {"_asdict", "_fields", "_make", "_replace", "_version"}
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """The names with an underscore that a module defines, also as attributes of its classes."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return {name for name in found if re.match(r"_[a-z]", name)}
+
+
+def private_breaches(tree: ast.AST, owned: set[str], foreign: set[str]) -> Iterator[str]:
+    """The uses of private names of another package of ours, other than by a subclass.
+
+    Args:
+        tree: of the module.
+        owned: names that its package defines.
+        foreign: names that other packages define.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            receiver = ast.unparse(node.value)
+            if node.attr in foreign - owned and receiver not in ("self", "cls", "super()"):
+                yield f"{node.lineno}: {receiver}.{node.attr}: private to another package"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+            for name in node.names:
+                if name.name in foreign - owned:
+                    yield f"{node.lineno}: imports {name.name}: private to another package"
+
+
 def circular_imports() -> list[list[str]]:
     """Groups of modules that import each other; inside of a function counts too."""
     graph = {}
@@ -339,8 +375,16 @@ def find_breaches() -> list[str]:
         code = re.sub(r"//[^\n]*", "", text)
         if layer == "bindings" and source.name not in RELEASING and UNLOCKED.search(code):
             add(source, ["1: releases the GIL other than by unlocked() and without_gil()"])
-    for module in MODULES:
+    trees = {module: ast.parse(module.read_text()) for module in MODULES}
+    private: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        package = module.relative_to(PACKAGE).parts[0]
+        private.setdefault(package, set()).update(private_names(tree) - NOT_PRIVATE)
+    for module, tree in trees.items():
         add(module, [*import_breaches(module), *library_breaches(module)])
+        package = module.relative_to(PACKAGE).parts[0]
+        foreign = {name for other, names in private.items() if other != package for name in names}
+        add(module, private_breaches(tree, private[package], foreign))
     add(PACKAGE, [f"1: circular imports: {', '.join(names)}" for names in circular_imports()])
     for listing in sorted(CSRC.glob("**/CMakeLists.txt")):
         add(listing, build_breaches(listing.parent))

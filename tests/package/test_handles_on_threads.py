@@ -146,7 +146,7 @@ with apt.AtpWriter(sys.argv[1]) as writer:
     writer.write_arrays(positions=rng.random((40000, 3)) * 75, atomic_numbers=np.ones(40000, int),
                         n_atoms=[40000])
 dataset = apt.AtpDataset(sys.argv[1], neighbors=apt.NeighborList(6.0))
-ahead = dataset._prefetch(1, 4, False)
+ahead = dataset.prefetch(1, 4, False)
 ticks, stop = [], threading.Event()
 
 def tick():

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 import atompack_torch as apt
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.formats.atlas_store.columns import ColumnScan
-from atompack_torch.reports.building import Report
+from atompack_torch.reports.building import DatasetReport
 from atompack_torch.datasets.batches import BatchDataset
 
 dataset = apt.AtpDataset("data.atp", fields=["energy", "forces"])
@@ -88,7 +88,7 @@ by_torch: DataLoader[apt.Molecule] = DataLoader(dataset, None, sampler=range(3))
 whole: apt.MoleculeBatch
 for whole in DataLoader(dataset, batch_size=4, collate_fn=apt.collate_identity, num_workers=2):
     label = whole.energy
-page: Report = apt.report(dataset, output="report.html")
+page: DatasetReport = apt.report(dataset, output="report.html")
 opened: Tensor = apt.open("train.xyz").batch([0]).forces
 apt.Loader(apt.open(["a.atp", "b.atp"], fields=["energy"]), shuffle=True)
 stored: apt.AtlasDataset = apt.open("profiles", arrays=["depth"])

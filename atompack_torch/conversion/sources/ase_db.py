@@ -168,7 +168,7 @@ def _system_errors() -> Iterator[None]:
 
 
 class Writer:
-    """Writes structures as rows of a new database, each block in one transaction.
+    """Writes molecules as rows of a new database, each block in one transaction.
 
     Fields are placed by ``aselmdb.rows.row_of``.
 

@@ -52,9 +52,9 @@ def _name_for_ase(path: str) -> str | None:
 def read(
     path: str | os.PathLike[str], *, report: Report, ase_format: str | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures of a file in blocks, in order, as float64.
+    """Yields the molecules of a file in blocks, in order, as float64.
 
-    Memory is bounded if ASE's reader for the format yields one structure at a time (trajectories,
+    Memory is bounded if ASE's reader for the format yields one molecule at a time (trajectories,
     extended XYZ, most relaxation logs).
 
     Args:
@@ -63,7 +63,7 @@ def read(
         ase_format: ASE's name of the format; None: ASE detects it.
 
     Returns:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         UnsupportedFormatError: ASE's reader failed; it cannot continue after a fault.

@@ -1,4 +1,4 @@
-"""Structures from the HDF5 files that ``mace_prepare_data`` of MACE writes.
+"""Molecules from the HDF5 files that ``mace_prepare_data`` of MACE writes.
 
 A file has groups ``config_batch_N`` of groups ``config_M``, each with ``positions``,
 ``atomic_numbers``, ``cell``, ``pbc``, ``weight`` and ``config_type``. In newer files labels are in
@@ -33,9 +33,9 @@ __all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
 _CONFIG = re.compile(r"config_(\d+)")
-_MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the structures
+_MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the molecules
 _LABELS = ("energy", "forces", "stress", "charges")
-# Per-structure values of any shape; other values with one row per atom are per-atom.
+# Per-molecule values of any shape; other values with one row per atom are per-atom.
 _OF_STRUCTURE = {
     *("energy", "stress", "virials", "dipole", "polarizability", "head"),
     *("total_charge", "total_spin", "elec_temp", "weight", "config_type"),
@@ -64,13 +64,13 @@ def is_mace(path: _Path) -> bool:
 
 
 def count(path: _Path) -> int:
-    """Counts the structures.
+    """Counts the molecules.
 
     Args:
         path: the file.
 
     Returns:
-        The number of structures.
+        The number of molecules.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -80,7 +80,7 @@ def count(path: _Path) -> int:
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Yields the structures in blocks, in the order in which MACE reads them.
+    """Yields the molecules in blocks, in the order in which MACE reads them.
 
     Energy, forces, stress and charges become labels, in MACE's units (eV and Å); virials, dipoles,
     everything else, and weights that are neither 0 nor 1 become properties.
@@ -90,7 +90,7 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
         report: counts labels of weight 0, which are treated as missing.
 
     Returns:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: the file is damaged.

@@ -1,4 +1,4 @@
-"""Structures from Parquet files, one per row, and from folders of them.
+"""Molecules from Parquet files, one per row, and from folders of them.
 
 Positions and other values of atoms are lists, nested or flat. Files of ``parquet_writing`` are read
 as they were written, and datasets that ``public_sets`` knows by their columns with their names,
@@ -56,7 +56,7 @@ class _Plan(NamedTuple):
 
     Attributes:
         path: path of the file.
-        n_rows: number of its structures.
+        n_rows: number of its molecules.
         fields: the columns to read.
         known: the public set that it belongs to; None: another file.
     """
@@ -108,7 +108,7 @@ def _names(path: str, keys: Mapping[str, str]) -> set[str]:
 
 
 def count(path: str, keys: Mapping[str, str]) -> int:
-    """Counts the structures, by the footers of the files.
+    """Counts the molecules, by the footers of the files.
 
     Args:
         path: a file, or a folder.
@@ -127,7 +127,7 @@ def count(path: str, keys: Mapping[str, str]) -> int:
 def read(
     path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures in blocks, in order, in the types of the file.
+    """Yields the molecules in blocks, in order, in the types of the file.
 
     Memory holds a block, and the pages of a row group that it needs.
 
@@ -138,15 +138,15 @@ def read(
             (``atom_properties/q``) where the shape is ambiguous. Values of these columns stay as
             they are, whatever the set.
         report: receives the interpretation of columns and what was dropped.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
+        first: number of the first molecule.
+        last: one past the last molecule; None: all.
 
     Yields:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         FieldError: a column is missing, or no file has positions.
-        CorruptFileError: a file is damaged, or a structure is incomplete.
+        CorruptFileError: a file is damaged, or a molecule is incomplete.
     """
     start = 0
     for plan in _plans(path, keys, report):

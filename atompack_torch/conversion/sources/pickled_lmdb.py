@@ -1,4 +1,4 @@
-"""Structures from LMDB files of pickles: graphs of torch-geometric, and dicts of tensors.
+"""Molecules from LMDB files of pickles: graphs of torch-geometric, and dicts of tensors.
 
 The keys are ``0``, ``1`` and so on. OC20 and similar sets have a key ``length``, and graphs of
 torch-geometric 1 or 2 (``Data``) with ``pos``, ``atomic_numbers``, ``cell``, ``y``, ``force``,
@@ -45,7 +45,7 @@ _LABELS = {
     "charges": ("charges",),
 }
 _SHAPES: dict[str, tuple[int, ...]] = {"energy": (), "stress": (3, 3), "cell": (3, 3), "pbc": (3,)}
-# They follow from the structure and a cutoff.
+# They follow from the molecule and a cutoff.
 _DERIVED = frozenset(
     (
         *("edge_index", "edge_attr", "cell_offsets", "edge_cell_shift", "distances", "neighbors"),
@@ -79,7 +79,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def count(path: str) -> int:
-    """Counts the structures.
+    """Counts the molecules.
 
     Args:
         path: the file.
@@ -88,7 +88,7 @@ def count(path: str) -> int:
         The number that the file states, or that of its keys.
 
     Raises:
-        CorruptFileError: the file is damaged, or states more structures than it has keys.
+        CorruptFileError: the file is damaged, or states more molecules than it has keys.
     """
     return _count(LmdbFile(path), path)
 
@@ -96,9 +96,9 @@ def count(path: str) -> int:
 def read(
     path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures in blocks, in order, in the types of the file.
+    """Yields the molecules in blocks, in order, in the types of the file.
 
-    Values with a row for each atom become properties of atoms, others of the structure. Edges and
+    Values with a row for each atom become properties of atoms, others of the molecule. Edges and
     what follows from them is omitted.
 
     Args:
@@ -106,11 +106,11 @@ def read(
         keys: names of positions and atomic numbers, and names that are not read as labels, because
             they are mapped to others.
         report: receives the interpretation of names, and values that are omitted.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
+        first: number of the first molecule.
+        last: one past the last molecule; None: all.
 
     Returns:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: the file or a pickle is damaged.

@@ -2,7 +2,7 @@
 
 The layout is that of ``save_configurations_as_HDF5`` of MACE 0.3.16: a group ``config_batch_0`` of
 groups ``config_N``. Values that MACE reads are in ``properties``, with weights of 1 in
-``property_weights``; labels that a structure lacks are the string "None" with a weight of 0. All
+``property_weights``; labels that a molecule lacks are the string "None" with a weight of 0. All
 other values are next to the positions, where MACE does not look, with an attribute
 ``atompack_torch`` that names their field.
 """
@@ -26,7 +26,7 @@ from atompack_torch.formats.records import records_of
 from atompack_torch.publishing import published
 
 FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values next to MACE's
-DEFAULT_TYPE = "Default"  # of structures without a type
+DEFAULT_TYPE = "Default"  # of molecules without a type
 _NONE = "None"  # MACE's word for a missing value
 # Values with weights in MACE's losses; a missing weight counts as 1.
 _WEIGHTED = ("energy", "forces", "stress", "virials", "dipole", "charges", "polarizability")
@@ -84,7 +84,7 @@ class _Image(io.FileIO):
 
 
 class Writer:
-    """Writes structures to a group of a file.
+    """Writes molecules to a group of a file.
 
     Args:
         group: the group, of h5py.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,6 +19,7 @@ from atompack_torch._core import (
     resolve_indices,
 )
 from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
@@ -114,12 +116,12 @@ class ResidentDataset(MoleculeDataset):
     def _load(self, progress: bool | OnProgress) -> None:
         origin = self._origin
         self._request, self._forces = origin._request, origin._forces
-        self._clock = SharedEpoch(origin._epoch) if self._resamples else None
+        self._clock = SharedEpoch(origin.current_epoch) if self._resamples else None
         self._digests = None
         self._computer, self._keeps_features = origin._computer, origin._keeps_features
         size, selection = origin._size(), origin._selection
         numbers = torch.arange(size) if selection is None else selection.clone()
-        reader = origin._without_mapping()
+        reader = origin.without_mapping()
         source = reader._source() if self._is_elsewhere else reader._open_source()
         self._numbers = numbers
         self._rows = count_stored_rows(source, numbers.tolist())
@@ -210,7 +212,7 @@ class ResidentDataset(MoleculeDataset):
         candidates = origin._force_entries()
         if origin._selection is not None:
             candidates = candidates[torch.isin(candidates, origin._selection)]
-        flags = flags_of(self._forces, candidates, origin._size(), self._epoch)
+        flags = flags_of(self._forces, candidates, origin._size(), self.current_epoch)
         return ForceSubsetSource(source, [flags[number] for number in self._numbers.tolist()])
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
@@ -226,8 +228,14 @@ class ResidentDataset(MoleculeDataset):
                     f"(field {field.key!r})"
                 )
         if self._kept is None and self._block.edges:
-            searched = self._origin._request._replace(
-                fields=(), exclude=(), missing="nan", transform=None, outputs=(), optional=True
+            searched = replace(
+                self._origin._request,
+                fields=(),
+                exclude=(),
+                missing="nan",
+                transform=None,
+                outputs=(),
+                optional=True,
             )
             self._kept = self._block.kept_edges(searched.native(source, self._path))
         return MoleculeBatcher(source, native, self._kept)
@@ -238,14 +246,14 @@ class ResidentDataset(MoleculeDataset):
                 f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
                 "pickled: use a Loader, or a DataLoader with num_workers=0"
             )
-        return self._shared_state()
+        return self._pickled_state()
 
     def __copy__(self) -> ResidentDataset:
         other = object.__new__(type(self))
-        other.__dict__.update(self._shared_state())
+        other.__dict__.update(self._pickled_state())
         return other
 
-    def _shared_state(self) -> dict[str, Any]:
+    def _pickled_state(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
 
@@ -291,7 +299,7 @@ class ResidentDataset(MoleculeDataset):
         """
         if not self._is_elsewhere or isinstance(item, slice) or is_batch(item):
             return super().__getitem__(item)
-        number = resolve_indices([item], self._size(), self._selection, self._item)
+        number = resolve_indices([item], self._size(), self._selection, self.item_name)
         return self._gather(number, drops=False)[0]
 
     def batch(self, indices: Indices) -> MoleculeBatch:
@@ -322,9 +330,9 @@ class ResidentDataset(MoleculeDataset):
                 f"ResidentDataset: the molecules are on {self._device}, which worker processes "
                 "cannot use: use a Loader, or a DataLoader with num_workers=0"
             )
-        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
-        batch = self._gather(numbers, drops=self._drops_items)
-        if self._drops_items and not self._has_warned:
+        numbers = resolve_indices(indices, self._size(), self._selection, self.item_name)
+        batch = self._gather(numbers, drops=self.drops_items)
+        if self.drops_items and not self._has_warned:
             self._has_warned = warn_of_batch(indices, batch)
         return batch
 
@@ -343,19 +351,21 @@ class ResidentDataset(MoleculeDataset):
         infos, mask_rows = fields.infos, {name: row for row, name in enumerate(fields.mask_names)}
         if self._rest is not None:
             rest = self._rest.batch(numbers).to(self._device, non_blocking=True)
-            own = [name for name in rest._mask_rows if name not in made]
+            stored = contents_of(rest)
+            own = [name for name in stored.mask_rows if name not in made]
             values |= {name: rest[name] for name in own}
-            infos = infos | {name: rest._infos[name] for name in own}
-            mask_rows |= {name: len(masks) + rest._mask_rows[name] for name in own}
-            if rest._masks is not None:
-                masks = torch.cat([masks, rest._masks])
+            infos = infos | {name: stored.infos[name] for name in own}
+            mask_rows |= {name: len(masks) + stored.mask_rows[name] for name in own}
+            if stored.masks is not None:
+                masks = torch.cat([masks, stored.masks])
         unlisted = [name for name in values if name not in fields.infos]
         values = {name: values[name] for name in (*fields.order, *unlisted)}
         return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
 
-    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``."""
         if not self._is_elsewhere:
-            return super()._prefetch(num_threads, max_ready, pinned)
+            return super().prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
     def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:

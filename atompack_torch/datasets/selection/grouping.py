@@ -17,7 +17,7 @@ _EXACT = 2.0**53  # integers up to here are exact in float64
 
 
 class GroupBy:
-    """Computes a number for each structure that is equal for structures of one group.
+    """Computes a number for each molecule that is equal for molecules of one group.
 
     The numbers have 64 bits, whatever the values are. Should two groups ever get the same one, they
     stay together, which harms no split.
@@ -58,14 +58,14 @@ class GroupBy:
         """Returns the numbers of the groups of a block.
 
         Args:
-            block: B structures.
+            block: B molecules.
             first: number of the first one, for messages.
 
         Returns:
             (B,) uint64.
 
         Raises:
-            FieldError: a structure lacks the value, or has several.
+            FieldError: a molecule lacks the value, or has several.
         """
         n = len(block.ptr) - 1
         if self._by == FORMULA:

@@ -66,7 +66,7 @@ _ONLY_DATA = ("initial_magmoms", "initial_charges", "tags", "masses", "spin")
 
 
 class Row(NamedTuple):
-    """The fields of a structure where an ASE database keeps them.
+    """The fields of a molecule where an ASE database keeps them.
 
     Attributes:
         labels: those that ASE has a place for.
@@ -82,14 +82,14 @@ class Row(NamedTuple):
 
 
 def row_of(parts: Parts, report: Report, *, holds_nan: bool) -> Row:
-    """Places the fields of a structure.
+    """Places the fields of a molecule.
 
     Labels are placed where ASE keeps them, numbers and strings among the key-value pairs where ASE
     allows it, everything else in ``data``: atom properties as ``atom_properties/KEY``, properties
     named like a scope or a label, or by a name that ASE would change, as ``properties/KEY``.
 
     Args:
-        parts: the structure.
+        parts: the molecule.
         report: receives what a row cannot represent.
         holds_nan: True if the database can hold an energy of NaN.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.options import DTypes
 from atompack_torch.errors import FieldError, UnknownFieldError
@@ -185,8 +186,9 @@ def cast_floats(batch: Any, dtype: DTypes | None) -> Any:
     if dtype is None:
         return batch
     if isinstance(batch, MoleculeBatch):
-        fields = {name: _cast_entry(name, value, dtype) for name, value in batch._fields.items()}
-        return MoleculeBatch(fields, batch._infos, batch._masks, batch._mask_rows, batch._arena)
+        old = contents_of(batch)
+        fields = {name: _cast_entry(name, value, dtype) for name, value in old.fields.items()}
+        return MoleculeBatch(fields, old.infos, old.masks, old.mask_rows, old.arena)
     if isinstance(batch, dict):
         return {key: _cast_entry(key, value, dtype) for key, value in batch.items()}
     return _cast_entry(None, batch, dtype)
@@ -221,7 +223,7 @@ def complete_examples(batch: Any, missing: str) -> Tensor | None:
         return None
     found: Tensor | None = None
     for molecules in _batches_in(batch):
-        for name in set(molecules._mask_rows) - GEOMETRY:
+        for name in set(contents_of(molecules).mask_rows) - GEOMETRY:
             mask = molecules.mask(name)
             if missing == "error" and not bool(mask.all()):
                 number = int(molecules.index[~mask][0])
@@ -242,9 +244,9 @@ def specs_of_batch(batch: Any) -> dict[str, FieldSpec]:
     """Describes the tensors and strings of a batch that is a ``MoleculeBatch`` or a dict."""
     specs: dict[str, FieldSpec] = {}
     if isinstance(batch, MoleculeBatch):
-        levels = {name: info.level for name, info in batch._infos.items()}
-        names = [name for name in batch.keys() if name not in ("batch", "ptr", "n_atoms", "index")]
-        values = {name: batch._fields[name] for name in names}
+        hidden = ("batch", "ptr", "n_atoms", "index")
+        values = {name: value for name, value in batch.items() if name not in hidden}
+        levels = {name: batch.level(name) for name in values}
     elif isinstance(batch, dict):
         values, levels = {key: v for key, v in batch.items() if isinstance(key, str)}, {}
     else:

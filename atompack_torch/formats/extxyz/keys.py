@@ -54,7 +54,7 @@ Shape = tuple[int, ...]
 NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
 
 
-class Report(Protocol):
+class Notices(Protocol):
     """Receiver of notices about values that are not carried over."""
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
@@ -86,7 +86,7 @@ def targets_of(
     path: str,
     found: Iterable[FoundKey],
     keys: Mapping[str, str],
-    report: Report,
+    report: Notices,
     missing: Callable[[str, FieldError], None] | None = None,
 ) -> dict[tuple[FileLevel, str], Target]:
     """Returns the field of each key; ``keys``, given by the user, take precedence.
@@ -171,7 +171,7 @@ def _add_momenta(
     path: str,
     found: Mapping[tuple[FileLevel, str], FoundKey],
     targets: dict[tuple[FileLevel, str], Target],
-    report: Report,
+    report: Notices,
 ) -> None:
     place: tuple[FileLevel, str] = ("atom", MOMENTA)
     if place not in found or place in targets:

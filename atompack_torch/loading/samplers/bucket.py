@@ -28,8 +28,8 @@ class BatchShape(NamedTuple):
     """Shape of a padded batch.
 
     Attributes:
-        molecules: number of molecules, one of them the dummy structure.
-        atoms: number of atoms, at least two of them in the dummy structure.
+        molecules: number of molecules, one of them the dummy molecule.
+        atoms: number of atoms, at least two of them in the dummy molecule.
         edges: number of edges; None if the sampler does not know them.
     """
 

@@ -131,7 +131,7 @@ class ElasticSampler(Sampler[Item]):
         self.pad = pad
         self._dataset: Any = source if is_dataset(source) else None
         # Epoch of the dataset that the plan is made for.
-        self._drawn = source._epoch if has_epochs(source) else 0
+        self._drawn = source.current_epoch if has_epochs(source) else 0
         self._epoch = 0
         self._is_chosen = False  # by set_epoch
         self._loaded: dict[str, Any] | None = (
@@ -161,7 +161,7 @@ class ElasticSampler(Sampler[Item]):
     @property
     def _draws_change(self) -> bool:
         """True if the dataset has different molecules in each epoch."""
-        return has_epochs(self._dataset) and bool(self._dataset._draws_change)
+        return has_epochs(self._dataset) and bool(self._dataset.draws_change)
 
     @property
     def _depends_on_sizes(self) -> bool:
@@ -172,9 +172,9 @@ class ElasticSampler(Sampler[Item]):
         """Plans the molecules that the dataset has in an epoch, without entering it."""
         if not self._draws_change:
             return
-        drawn = self._dataset._epoch_for(epoch)
+        drawn = self._dataset.epoch_for(epoch)
         if drawn != self._drawn:
-            self._replan(numbers("n_atoms", self._dataset._counts_in(drawn)))
+            self._replan(numbers("n_atoms", self._dataset.counts_in(drawn)))
             self._drawn = drawn
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
@@ -280,7 +280,7 @@ class ElasticSampler(Sampler[Item]):
         if resumed is not None and not self._is_past(resumed):
             start = {key: resumed[key] for key in start}
         if has_epochs(self._dataset):
-            self._dataset._follow_epoch(begun.epoch)
+            self._dataset.follow_epoch(begun.epoch)
         self._plan_for(begun.epoch)
         return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
 
