@@ -26,7 +26,7 @@ class Drop(Command):
     """Writes all molecules to a new file, without some fields.
 
       atompack-torch drop all.atp small.atp charges velocities
-      atompack-torch drop all.atp small.atp properties/dipole
+      atompack-torch drop all.atp small.atp properties/gap
 
     Keys are names of labels and properties, as `atompack-torch info` lists them.
     """

@@ -41,7 +41,7 @@ def molecules(n: int, seed: int = 0) -> list[apt.Molecule]:
                     "step": int(draw.integers(0, 50)),
                     "trajectory": f"run {i % 9}",
                     "odd key!": float(i),
-                    "dipole": draw.normal(size=3),
+                    "moment": draw.normal(size=3),
                     "Å": float(i % 3),
                 },
                 atom_properties={"charges_of_mine": draw.normal(size=n_atoms)},
@@ -93,7 +93,7 @@ REFERENCES: dict[str, Callable[[apt.Molecule], bool]] = {
     "mean(charges_of_mine) > sum(charges_of_mine) / 4": lambda m: bool(
         m["charges_of_mine"].mean() > m["charges_of_mine"].sum() / 4
     ),
-    "min(dipole) > -0.5": lambda m: float(m["dipole"].min()) > -0.5,
+    "min(moment) > -0.5": lambda m: float(m["moment"].min()) > -0.5,
     "has(energy)": lambda m: m.energy is not None,
     "not has(forces)": lambda m: m.forces is None,
     "has(velocities)": lambda m: False,
@@ -257,7 +257,7 @@ def test_an_empty_data_set(kind: str, tmp_path: Path) -> None:
         ("charges_of_mine > 0", r"any\(...\) or all\(...\)"),
         ("max(energy) > 1", "max: expected several numbers per structure"),
         ("norm(energy) > 1", "norm: expected vectors"),
-        ("charges_of_mine > dipole", "same rows"),
+        ("charges_of_mine > moment", "same rows"),
         ("(energy < 0) & (n_atoms < 3)", "write and, or"),
         ("energy.__class__ == 1", "an attribute is not allowed"),
         ("forces[0] == 1", "an index is not allowed"),
@@ -374,7 +374,7 @@ def test_names_as_groups(tmp_path: Path) -> None:
         ("energy", r"got none.*\(molecule 3, field 'energy'\)"),
         ("trajektory", "unknown name 'trajektory': did you mean 'trajectory'"),
         ("charges_of_mine", "expected one value per structure, got several"),
-        ("dipole", "expected one value per structure, got several"),
+        ("moment", "expected one value per structure, got several"),
     ],
 )
 def test_wrong_groups(dataset: apt.AtpDataset, by: str, message: str) -> None:
