@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
     from atompack_torch.conversion.pipeline import convert
     from atompack_torch.conversion.selecting import split
+    from atompack_torch.datasets.augment import Augment
     from atompack_torch.datasets.collated import collate_identity
     from atompack_torch.datasets.features import Features
     from atompack_torch.datasets.force_subset import ForceSubset
@@ -69,6 +70,7 @@ else:
         "AseLmdbDataset": "formats.aselmdb.dataset",
         "AtlasDataset": "formats.atlas_store.dataset",
         "AtlasStore": "formats.atlas_store.atlas_store",
+        "Augment": "datasets.augment",
         "BlockCache": "formats.atlas_store.block_cache",
         "AtomBudgetBatchSampler": "loading.samplers",
         "AtompackError": "errors",
@@ -151,6 +153,7 @@ __all__ = [
     "AtompackError",
     "AtpDataset",
     "AtpWriter",
+    "Augment",
     "BlockCache",
     "BlockShuffleSampler",
     "BucketBatchSampler",

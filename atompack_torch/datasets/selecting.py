@@ -57,6 +57,7 @@ def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
         transform=None,
         outputs=(),
         optional=True,
+        augment=None,
     )
     plain._computer = plain._forces = None
     plain._native = plain._table = plain._structures = None

@@ -103,7 +103,13 @@ class EdgeReader:
         assert request.neighbors is not None
         self.neighbors = request.neighbors
         plain = request._replace(
-            fields=(), exclude=(), missing="nan", transform=None, outputs=(), optional=True
+            augment=None,
+            fields=(),
+            exclude=(),
+            missing="nan",
+            transform=None,
+            outputs=(),
+            optional=True,
         )
         self.request: BatchRequest = plain.native(source, path)
         self._batcher = MoleculeBatcher(source, self.request)

@@ -360,7 +360,7 @@ class BuildJob:
         dataset.close()
         request = dataset._request.with_geometry()  # else crystals would be computed as open
         exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
-        dataset._request = request._replace(exclude=exclude)
+        dataset._request = request._replace(exclude=exclude, augment=None)
         header = header_of(descriptor, options)
         header.source_id, header.source_kind = source_of(dataset)
         fingerprint = fingerprint_of(dataset, descriptor, header)
