@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
     from atompack_torch.conversion.pipeline import convert
     from atompack_torch.conversion.selecting import split
+    from atompack_torch.conversion.structures import from_structures
     from atompack_torch.datasets.augment import Augment
     from atompack_torch.datasets.collated import collate_identity
     from atompack_torch.datasets.features import Features
@@ -105,6 +106,7 @@ else:
         "compact": "formats.dispatch",
         "contract_forces": "ops.contraction",
         "convert": "conversion.pipeline",
+        "from_structures": "conversion.structures",
         "head": "formats.dispatch",
         "info": "formats.dispatch",
         "neighbor_list": "ops.neighbors",
@@ -184,6 +186,7 @@ __all__ = [
     "compact",
     "contract_forces",
     "convert",
+    "from_structures",
     "head",
     "hub",
     "info",

@@ -24,7 +24,9 @@ from atompack_torch.datasets.computed_features import (
     plan_features,
 )
 from atompack_torch.datasets.digest import samples_of
+from atompack_torch.datasets.diversity import farthest_points, mean_features
 from atompack_torch.datasets.dropping import warn_of_batch
+from atompack_torch.datasets.duplicates import duplicate_pairs
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.force_subset import ForceSubset, flags_of
@@ -497,6 +499,76 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             FieldError: there is no field of a name.
         """
         return to_pandas(self, keys)
+
+    def duplicates(self, tolerance: float = 0.0) -> Tensor:
+        """Finds molecules that repeat the geometry of earlier ones, whatever their labels.
+
+        Elements, in order, and periodic directions are equal, and coordinates of atoms and cell
+        vectors, as stored, differ by no more than the tolerance. Molecules that were moved as a
+        whole, or whose atoms are in another order, are not found.
+
+        Args:
+            tolerance: largest difference of a coordinate, in the unit of the positions (Å); 0:
+                equal bit for bit.
+
+        Returns:
+            (m, 2) int64: in each row a molecule that repeats none, and a later one that repeats it.
+            A molecule is in the second column at most once.
+
+        Raises:
+            ValueError: the tolerance is negative or not finite.
+            CorruptFileError: a record is damaged.
+        """
+        return duplicate_pairs(self._geometries(), tolerance)
+
+    def deduplicate(self: Self, tolerance: float = 0.0) -> Self:
+        """Returns the molecules that do not repeat earlier ones, in the same order.
+
+        Args:
+            tolerance: as for ``duplicates``, which lists those that are dropped.
+
+        Returns:
+            The subset.
+
+        Raises:
+            ValueError: the tolerance is negative or not finite.
+            CorruptFileError: a record is damaged.
+        """
+        keep = torch.ones(len(self), dtype=torch.bool)
+        keep[self.duplicates(tolerance)[:, 1]] = False
+        return self.subset(keep)
+
+    def select_diverse(self: Self, n: int, by: Any = "features") -> Self:
+        """Selects molecules whose mean features are far from each other.
+
+        Farthest-point sampling: the first molecule is the one nearest to the mean of all, and each
+        further one is that which is farthest from those before it. Features are averaged over the
+        atoms of a molecule, and each is scaled to unit variance. The time is that of the features
+        and n products of a matrix (molecules, features) with a vector.
+
+        Args:
+            n: number of molecules.
+            by: ``"features"`` for those of this dataset, stored or computed; or a
+                ``ChebyshevDescriptor``, or anything whose ``compute`` adds ``features`` to a batch.
+
+        Returns:
+            The subset, in the order of the selection, so that its first molecules are the best
+            smaller one.
+
+        Raises:
+            ValueError: n is negative, or more than there are.
+            FieldError: there are no features, or a molecule lacks them.
+            TypeError: ``by`` is neither.
+        """
+        if not 0 <= n <= len(self):
+            raise ValueError(f"n: expected a number from 0 to {len(self)}, got {n}")
+        source = self if by == "features" else self._geometries()
+        return self.subset(farthest_points(mean_features(source, by), n))
+
+    def _geometries(self: Self) -> Self:
+        """Returns a copy with positions and cells as stored, and nothing else."""
+        request = self._request.of_stored_values()._replace(fields=(), optional=True)
+        return self.with_request(request.with_geometry(), computes_features=False)
 
     def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
         """Returns a batcher that reads without mappings; checks that there are features."""
