@@ -405,6 +405,17 @@ class BatchRequest:
         casts: collections.abc.Sequence[tuple[tuple[int, str], str]] = [],
         missing: str = "nan",
         neighbors: tuple[float, bool, bool, bool, float | None, int | None] | None = None,
+        augment: tuple[
+            str,
+            float,
+            float,
+            bool,
+            collections.abc.Sequence[tuple[int, str]],
+            collections.abc.Sequence[tuple[int, str]],
+            int,
+            int,
+        ]
+        | None = None,
         outputs: collections.abc.Sequence[
             tuple[
                 str,
@@ -420,6 +431,7 @@ class BatchRequest:
                 float,
             ]
         ] = [],
+        structure: bool = True,
         max_threads: int = 0,
     ) -> None: ...
     def output_fields(self, source: MoleculeSource) -> list[typing.Any]: ...

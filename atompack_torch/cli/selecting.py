@@ -137,8 +137,8 @@ class Split(Command):
 
     With --by, molecules with equal values stay together, so that frames of one trajectory are not in
     the training and in the test set; sizes are then as near to the fractions as whole groups permit.
-    Sources and targets are of any format that `atompack-torch convert` reads and writes. Each target
-    appears when it is complete. The same seed gives the same files.
+    With --stratify, each target gets its share of the structures of every value. Sources and targets
+    are of any format that `atompack-torch convert` reads and writes. Each target appears when it is complete. The same seed gives the same files.
     """  # noqa: E501
 
     name = "split"
@@ -157,6 +157,11 @@ class Split(Command):
             "--by",
             metavar="FIELD",
             help="keep structures with the same value together: name, a property, or formula",
+        ),
+        argument(
+            "--stratify",
+            metavar="FIELD",
+            help="distribute the values of a field, or formulas, alike over all targets",
         ),
         KEYS,
         *TARGET_OPTIONS,
@@ -179,6 +184,7 @@ class Split(Command):
                 fractions,
                 options.seed,
                 options.by,
+                options.stratify,
                 **target_options(options),
             )
         pairs = zip(options.target, reports, strict=True)

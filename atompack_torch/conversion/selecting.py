@@ -19,9 +19,16 @@ from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options, Output, convert_edited, paths_of
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.stages import Run, Stage
-from atompack_torch.datasets.selection.blocks import Field, check_known, deal, one_of, sizes_of
+from atompack_torch.datasets.selection.blocks import (
+    Field,
+    check_known,
+    deal,
+    deal_strata,
+    one_of,
+    sizes_of,
+)
 from atompack_torch.datasets.selection.expressions import Expression
-from atompack_torch.datasets.selection.grouping import GroupBy
+from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.errors import FieldError, UnsupportedFormatError, file_exists
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -54,6 +61,7 @@ def split(
     fractions: Sequence[float],
     seed: int = 0,
     by: str | None = None,
+    stratify: str | None = None,
     **options: Any,
 ) -> list[Report]:
     """Splits files at random into several files.
@@ -61,9 +69,9 @@ def split(
         apt.split("all.extxyz", ["train.atp", "test.atp"], [0.9, 0.1], seed=1, by="trajectory")
 
     The molecules are those of ``split`` of datasets for the same seed, in their order here. The
-    sources are read once for all files, and once before that for ``by``, or to count molecules
-    where the format does not tell their number. Each file appears when it is complete; after an
-    error those that were not complete do not appear.
+    sources are read once for all files, and once before that for ``by`` or ``stratify``, or to
+    count molecules where the format does not tell their number. Each file appears when it is
+    complete; after an error those that were not complete do not appear.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
@@ -73,6 +81,8 @@ def split(
         by: None; or the name of a field (``"name"``, a property), or ``"formula"``: molecules with
             the same value get into the same file, and the sizes are as near to the fractions as
             whole groups permit.
+        stratify: None; or such a name: each file gets its share of the molecules of every value.
+            Reals, such as ``"energy"``, are grouped by up to 100 quantiles.
         **options: ``format``, ``target``, ``codec``, ``level``, ``shards``, ``mode`` ("x" or "w"),
             ``key_map``, ``progress``, ``storage_options`` and ``keep_units`` of ``convert``.
 
@@ -81,8 +91,9 @@ def split(
 
     Raises:
         ValueError: there are not as many files as fractions, a fraction is negative, they do not
-            add up to 1, or a file would be empty, as there are too few molecules or groups.
-        FieldError: a molecule lacks the value of ``by``.
+            add up to 1, or a file would be empty, as there are too few molecules or groups; or
+            ``by`` and ``stratify`` are combined.
+        FieldError: a molecule lacks the value of ``by`` or ``stratify``.
         FileExistsError: a file exists already.
     """
     if isinstance(dst, (str, os.PathLike)) or len(dst) != len(fractions):
@@ -90,12 +101,18 @@ def split(
     if len({os.fspath(path) for path in dst}) < len(dst):
         raise ValueError("dst: expected each path once, got one twice")
     sizes_of(0, fractions)  # checks them
+    if by is not None and stratify is not None:
+        raise ValueError("stratify: excludes by")
     groups = None if by is None else GroupBy(by)
+    strata = None if stratify is None else Strata(stratify)
     own = _options_of(options)
     for path in dst:
         _check_target(path, own)
     with _readable_again(src, own) as paths:
-        if groups is None:
+        if strata is not None:
+            found = _groups(paths, strata, own)
+            parts = deal_strata(found, fractions, seed, are_ordered=strata.are_ordered)
+        elif groups is None:
             n = _count(paths, own)
             shuffled = torch.split(_shuffled(n, seed), sizes_of(n, fractions))
             parts = [part.sort().values for part in shuffled]

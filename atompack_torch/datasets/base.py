@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -19,13 +19,16 @@ from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.collated import as_items
+from atompack_torch.datasets.columns import Column, read_column, to_pandas
 from atompack_torch.datasets.computed_features import (
     FeatureComputer,
     FeatureKeeper,
     plan_features,
 )
 from atompack_torch.datasets.digest import samples_of
+from atompack_torch.datasets.diversity import farthest_points, mean_features
 from atompack_torch.datasets.dropping import warn_of_batch
+from atompack_torch.datasets.duplicates import duplicate_pairs
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.force_subset import ForceSubset, flags_of
@@ -52,6 +55,9 @@ from atompack_torch.fields import (
 )
 from atompack_torch.options import epoch_number
 
+if TYPE_CHECKING:
+    import pandas
+
 Self = TypeVar("Self", bound="MoleculeDataset")
 
 
@@ -71,7 +77,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceSubset | None = None
     _clock: SharedEpoch | None = None  # None: nothing depends on the epoch
-    _native_epoch = 0  # of the choice of forces in _native
+    _native_epoch = 0  # of the augmentation and the choice of forces in _native
     _has_warned = False  # of items that missing="drop" drops
     _structures: Any = None  # a dataset of the same class: input of the computed features
 
@@ -84,8 +90,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             stored: sections of the feature cache, if any.
         """
         self._forces = options.force_subset if options.samples_forces else None
-        self._clock = SharedEpoch() if self._resamples else None
         self._request, self._computer = plan_features(Request.of(options), stored, features)
+        self._clock = SharedEpoch() if self._changes else None
         self._keeps_features = features.keep != "none"
 
     def _open_source(self) -> MoleculeSource:
@@ -94,7 +100,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
         """Builds a batcher with the options of this dataset over any source."""
-        return self._request.batcher(source, self._path)
+        return self._request.batcher(source, self._path, self.current_epoch)
 
     def _identity(self) -> Any:
         """Returns plain data that identifies the molecules, for work that is resumed later."""
@@ -241,6 +247,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _resamples(self) -> bool:
         return self._forces is not None and self._forces.resample
 
+    @property
+    def _changes(self) -> bool:
+        """True if the values of molecules depend on the epoch."""
+        return self._resamples or self._request.augment is not None
+
     def _open(self) -> MoleculeBatcher:
         return self._batcher_over(self._source())
 
@@ -255,10 +266,12 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         if needs_process is not None and needs_process != os.getpid():
             self.close()
             native = None
-        if self._resamples and self._native_epoch != self.current_epoch:
-            self._native_epoch, self._structures, native = self.current_epoch, None, None
-        if native is None:
-            native = self._open()
+        if native is None or (self._changes and self._native_epoch != self.current_epoch):
+            self._native_epoch, self._structures = self.current_epoch, None
+            if native is None or self._resamples:
+                native = self._open()
+            else:  # only the draws of the augmentation change
+                native = self._batcher_over(native.source)
             self._native, self._table = native, native.table
         return native
 
@@ -288,32 +301,39 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         batcher = self.batcher()
         specs = specs_of(batcher.source, batcher.request)
+        if self._request.augment is not None and self._request.augment.keep_noise:
+            specs["noise"] = specs["positions"]
         if self._computer is None:
             return specs
         return specs | self._computer.specs(lambda: self._feature_input().schema)
 
     @overload
+    def __getitem__(self, item: str) -> Tensor | list[Any]: ...
+    @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | slice | Indices) -> Molecule | MoleculeBatch:
-        """Returns one molecule, or a batch for a slice, integers or a mask.
+    def __getitem__(self, item: int | str | slice | Indices) -> Any:
+        """Returns a molecule, a batch for a slice, integers or a mask, or a column for a name.
 
         A damaged custom value of a single molecule raises an error when it is accessed;
         ``transform`` is only applied to batches.
 
         Args:
-            item: a number, negative ones from the end, or as for ``batch``.
+            item: a number, negative ones from the end; the name of a field, as for ``column``; or
+                as for ``batch``.
 
         Returns:
-            A ``Molecule`` or the result of ``batch``.
+            A ``Molecule``, the values of ``column``, or the result of ``batch``.
 
         Raises:
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             CorruptFileError: the record is damaged.
-            FieldError: a value is missing and ``missing="error"``.
+            FieldError: a value is missing and ``missing="error"``, or there is no such field.
         """
+        if isinstance(item, str):
+            return self.column(item).values
         if isinstance(item, slice):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
@@ -396,7 +416,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return structures
 
     def set_epoch(self, epoch: int) -> None:
-        """Resamples the molecules that keep their forces, with ``ForceSubset(resample=True)``.
+        """Chooses the draws of ``augment``, and of ``ForceSubset(resample=True)``.
 
         Applies to passes that begin later, in worker processes too. ``Loader`` and the samplers of
         this package choose the epoch by themselves until this is called.
@@ -455,6 +475,120 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             threads = available_threads(self._request.num_threads)
             source, request = batcher.source, batcher.request
             return gather(source, request, selection, threads, report, cutoff, features=features)
+
+    def column(self, key: str) -> Column:
+        """Reads one field of all molecules, without their positions.
+
+            energy, is_known = ds.column("energy")
+
+        Memory holds little but the column. ``dtype`` applies; ``missing``, ``augment``,
+        ``force_subset`` and ``transform`` do not.
+
+        Args:
+            key: a label or a property, with its scope (``properties/KEY``) where the key is not
+                unique; ``"n_atoms"``, ``"index"``, ``"positions"``, ``"atomic_numbers"``, or
+                ``"features"``.
+
+        Returns:
+            ``values`` and ``mask``, in the order of the molecules here.
+
+        Raises:
+            FieldError: there is no field of this name, or its rows are edges or triplets.
+            CorruptFileError: a record or a value is damaged.
+        """
+        return read_column(self, key)[0]
+
+    def to_pandas(self, keys: Sequence[str]) -> pandas.DataFrame:
+        """Makes a data frame with a row for each molecule.
+
+            ds.to_pandas(["energy", "config_type", "n_atoms"])
+
+        Numbers become columns of numbers; integers and booleans that some molecules lack become
+        nullable ones. Strings are those of pandas, and arrays and values of atoms objects. ``isna``
+        is True where there is no value.
+
+        Args:
+            keys: names of fields, as for ``column``.
+
+        Returns:
+            A ``pandas.DataFrame``.
+
+        Raises:
+            TypeError: the keys are a single string.
+            ImportError: pandas is not installed.
+            FieldError: there is no field of a name.
+        """
+        return to_pandas(self, keys)
+
+    def duplicates(self, tolerance: float = 0.0) -> Tensor:
+        """Finds molecules that repeat the geometry of earlier ones, whatever their labels.
+
+        Elements, in order, and periodic directions are equal, and coordinates of atoms and cell
+        vectors, as stored, differ by no more than the tolerance. Molecules that were moved as a
+        whole, or whose atoms are in another order, are not found.
+
+        Args:
+            tolerance: largest difference of a coordinate, in the unit of the positions (Å); 0:
+                equal bit for bit.
+
+        Returns:
+            (m, 2) int64: in each row a molecule that repeats none, and a later one that repeats it.
+            A molecule is in the second column at most once.
+
+        Raises:
+            ValueError: the tolerance is negative or not finite.
+            CorruptFileError: a record is damaged.
+        """
+        return duplicate_pairs(self._geometries(), tolerance)
+
+    def deduplicate(self: Self, tolerance: float = 0.0) -> Self:
+        """Returns the molecules that do not repeat earlier ones, in the same order.
+
+        Args:
+            tolerance: as for ``duplicates``, which lists those that are dropped.
+
+        Returns:
+            The subset.
+
+        Raises:
+            ValueError: the tolerance is negative or not finite.
+            CorruptFileError: a record is damaged.
+        """
+        keep = torch.ones(len(self), dtype=torch.bool)
+        keep[self.duplicates(tolerance)[:, 1]] = False
+        return self.subset(keep)
+
+    def select_diverse(self: Self, n: int, by: Any = "features") -> Self:
+        """Selects molecules whose mean features are far from each other.
+
+        Farthest-point sampling: the first molecule is the one nearest to the mean of all, and each
+        further one is that which is farthest from those before it. Features are averaged over the
+        atoms of a molecule, and each is scaled to unit variance. The time is that of the features
+        and n products of a matrix (molecules, features) with a vector.
+
+        Args:
+            n: number of molecules.
+            by: ``"features"`` for those of this dataset, stored or computed; or a
+                ``ChebyshevDescriptor``, or anything whose ``compute`` adds ``features`` to a batch.
+
+        Returns:
+            The subset, in the order of the selection, so that its first molecules are the best
+            smaller one.
+
+        Raises:
+            ValueError: n is negative, or more than there are.
+            FieldError: there are no features, or a molecule lacks them.
+            TypeError: ``by`` is neither.
+        """
+        if not 0 <= n <= len(self):
+            raise ValueError(f"n: expected a number from 0 to {len(self)}, got {n}")
+        source = self if by == "features" else self._geometries()
+        return self.subset(farthest_points(mean_features(source, by), n))
+
+    def _geometries(self: Self) -> Self:
+        """Returns a copy with positions and cells as stored, and nothing else."""
+        request = replace(self._request.of_stored_values(), fields=(), optional=True)
+        return self.with_request(request.with_geometry(), computes_features=False)
 
     def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
         """Returns a batcher that reads without mappings; checks that there are features."""

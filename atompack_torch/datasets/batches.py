@@ -22,9 +22,9 @@ from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.digest import digest_of, samples_of
 from atompack_torch.datasets.dropping import n_dropped
 from atompack_torch.datasets.html import dataset_html
-from atompack_torch.datasets.selection.blocks import Array, Block, deal, sizes_of
+from atompack_torch.datasets.selection.blocks import Array, Block, deal, deal_strata, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
-from atompack_torch.datasets.selection.grouping import GroupBy
+from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
@@ -250,14 +250,19 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         return part
 
     def split(
-        self: Self, fractions: Sequence[float], seed: int, by: str | None = None
+        self: Self,
+        fractions: Sequence[float],
+        seed: int,
+        by: str | None = None,
+        *,
+        stratify: str | None = None,
     ) -> list[Self]:
         """Splits the dataset at random.
 
         With ``by`` all items of a group get into the same part, so that frames of one trajectory,
         say, are not in the training and in the test set. The sizes are then as near to the
-        fractions as whole groups permit. The values are read in blocks; memory grows by a few
-        bytes per item.
+        fractions as whole groups permit. With ``stratify`` each part gets its share of the items of
+        every group instead. The values are read in blocks; memory grows by a few bytes per item.
 
         Args:
             fractions: sizes of the parts, which add up to 1; 0 for an empty part.
@@ -265,27 +270,38 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             by: None; ``"name"`` or the name of another field with one string or number per
                 molecule, equal in a group; or ``"formula"`` for groups of equal composition (a
                 property of that name is ``"properties/formula"``).
+            stratify: None; or as ``by``, the name of a field whose values are to be distributed
+                alike in all parts. Reals, such as ``"energy"``, are grouped by up to 100 quantiles.
 
         Returns:
-            One subset per fraction; together they have every item exactly once, with ``by`` in
-            their order here, else in random order.
+            One subset per fraction; together they have every item exactly once, with ``by`` and
+            ``stratify`` in their order here, else in random order.
 
         Raises:
             ValueError: a fraction is negative, they do not add up to 1, or a part would be empty,
-                as there are too few items or groups.
-            FieldError: there is no field ``by``, or an item lacks it, or it is NaN.
+                as there are too few items or groups; or ``by`` and ``stratify`` are combined.
+            FieldError: there is no field of this name, or an item lacks it, or it is NaN.
             TypeError: items have no fields to group by.
         """
         if by is not None:
-            return self._split(deal(self._groups(by), fractions, seed))
+            if stratify is not None:
+                raise ValueError("stratify: excludes by")
+            return self._split(deal(self._groups(GroupBy(by)), fractions, seed))
+        if stratify is not None:
+            strata = Strata(stratify)
+            groups = self._groups(strata)
+            return self._split(deal_strata(groups, fractions, seed, are_ordered=strata.are_ordered))
         sizes = sizes_of(len(self), fractions)
         order = shuffled(seed, len(self))
         ends = np.cumsum([0, *sizes]).tolist()
         return self._split([torch.from_numpy(order.between(*part)) for part in pairwise(ends)])
 
-    def _groups(self, by: str) -> Array:
+    def _group_numbers(self, by: str, option: str) -> Array:
+        """Returns ``_groups`` by the values of a field, which an option names."""
+        return self._groups(GroupBy(by, option))
+
+    def _groups(self, groups: GroupBy) -> Array:
         """Returns the number of the group of each item, (len(self),) uint64."""
-        groups = GroupBy(by)
         if not len(self):
             return np.zeros(0, np.uint64)
         if self._has_full_schema:

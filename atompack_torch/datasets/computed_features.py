@@ -253,8 +253,10 @@ def plan_features(
 
     Raises:
         FieldError: features should be kept, but no descriptor is known, or stored ones cannot be
-            kept with the other options.
+            kept with the other options; or they are of molecules that ``augment`` changes.
     """
+    if request.augment is not None:
+        _check_augmented(request, stored, options)
     named = request.fields or ()
     descriptor = options.descriptor or stored.descriptor
     keeps = options.keep != "none"
@@ -297,6 +299,23 @@ def plan_features(
         replace(options, descriptor=descriptor), features, derivatives, request.dtype
     )
     return _stored_request(request, computer), computer
+
+
+def _check_augmented(request: Request, stored: Stored, options: Features) -> None:
+    """Raises an error if features of the molecules as stored would get into batches."""
+    groups = {"features": stored.features, FORCE_DERIVATIVES: stored.derivatives}
+    for name, is_stored in groups.items():
+        is_named = request.fields is None or name in request.fields
+        if is_stored and is_named and name not in request.exclude:
+            raise FieldError(
+                "augment: expected features that are computed after it, got stored ones: give "
+                f"features=descriptor, or exclude=[{name!r}] (field {name!r})"
+            )
+    if options.keep != "none":
+        raise FieldError(
+            f"keep: expected 'none' with augment=, got {options.keep!r}, as molecules change in "
+            "each epoch (field 'features')"
+        )
 
 
 def _dtype_of(descriptor: ChebyshevDescriptor) -> torch.dtype:

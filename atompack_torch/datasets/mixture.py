@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import heapq
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import Made, MoleculeDataset
 from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.selection.blocks import interleave
 
 _MAX_SHOWN = 4  # datasets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
@@ -165,7 +165,7 @@ class MixtureDataset(MoleculeDataset):
             TypeError: the number is not an integer.
             ValueError: the number is negative, or this is a subset, whose molecules are fixed.
         """
-        if self._chosen is not None:
+        if self._clock is None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
         super().set_epoch(epoch)
 
@@ -202,7 +202,9 @@ class MixtureDataset(MoleculeDataset):
 
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
-        self._chosen, self._numbers, self._clock = numbers, None, None
+        self._chosen, self._numbers = numbers, None
+        if self._request.augment is None:
+            self._clock = None
 
     def _numbers_in(self, epoch: int) -> Tensor:
         kept = self._numbers
@@ -219,7 +221,7 @@ class MixtureDataset(MoleculeDataset):
             nth %= max(len(part), 1)
             numbers = nth if part._selection is None else part._selection.numpy()[nth]
             draws.append(numbers + start)
-        return _merge(draws)
+        return interleave(draws)
 
     def __len__(self) -> int:
         return sum(self._counts) if self._chosen is None else len(self._chosen)
@@ -342,18 +344,3 @@ def _counts(
     for source in largest[: n - sum(counts)]:
         counts[source] += 1
     return counts
-
-
-def _merge(draws: Sequence[Numbers]) -> Numbers:
-    """Merges draws two at a time, the shortest first, so that each is spread evenly."""
-    waiting = [(len(draw), number, draw) for number, draw in enumerate(draws)]
-    heapq.heapify(waiting)
-    while len(waiting) > 1:
-        (n_a, _, a), (n_b, _, b) = heapq.heappop(waiting), heapq.heappop(waiting)
-        n = n_a + n_b
-        # The first t items contain t * n_a / n items of a, rounded.
-        of_a = np.diff((np.arange(n + 1) * n_a + n // 2) // max(n, 1)) == 1
-        both = np.empty(n, np.int64)
-        both[of_a], both[~of_a] = a, b
-        heapq.heappush(waiting, (n, len(draws) + len(waiting), both))
-    return waiting[0][2]

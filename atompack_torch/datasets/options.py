@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.augment import Augment
 from atompack_torch.datasets.features import Features, RowSource
 from atompack_torch.datasets.force_subset import ForceSubset
 from atompack_torch.datasets.neighbors import NeighborList
@@ -74,6 +75,8 @@ class MoleculeOptions:
             with masked zeros and False.
         nan_is_missing: treat stored labels and custom properties that are NaN throughout as
             missing. Values of a feature cache are not checked.
+        augment: an ``Augment``, random rotation, strain and noise of every molecule; None:
+            molecules as stored.
         neighbors: a ``NeighborList``, whose edges are added to batches, together with ``cell`` and
             ``pbc``, whatever ``fields`` names.
         features: provides the fields ``"features"`` and ``"force_derivatives"``: a ``TorchCache``
@@ -125,6 +128,7 @@ class MoleculeOptions:
     dtype: DTypes | None = None
     missing: Missing = "nan"
     nan_is_missing: bool = False
+    augment: Augment | None = None
     neighbors: NeighborList | None = None
     features: Features | RowSource | ChebyshevDescriptor | PathLike | None = None
     force_subset: ForceSubset | None = None
@@ -169,6 +173,8 @@ class MoleculeOptions:
             hint = f": pass neighbors=NeighborList({float(self.neighbors)!r})" if is_number else ""
             kind = type(self.neighbors).__name__
             raise TypeError(f"neighbors: expected a NeighborList, got {kind}{hint}")
+        if not isinstance(self.augment, Augment | None):
+            raise TypeError(f"augment: expected an Augment, got {type(self.augment).__name__}")
         if not isinstance(self.force_subset, ForceSubset | None):
             kind = type(self.force_subset).__name__
             raise TypeError(f"force_subset: expected a ForceSubset, got {kind}")

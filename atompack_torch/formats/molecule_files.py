@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,11 +12,12 @@ import torch
 from torch import Tensor
 
 from atompack_torch._native import ConcatSource, JoinedSource, MoleculeSource
+from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.computed_features import structure_request
 from atompack_torch.datasets.features import RowSource, Stored, features_of
 from atompack_torch.datasets.options import Access, MoleculeOptions
-from atompack_torch.datasets.request import Request
+from atompack_torch.datasets.request import Request, place_of
 from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.options import shown_path
 
@@ -59,6 +61,8 @@ class MoleculeFiles(MoleculeDataset):
         self._with_forces = self._find_forces()
         if self._request.names_fields or self._cache is not None:
             self.batcher()
+        if self.request.augment is not None:
+            warn_of_fields(self.request.augment, place_of(self), self.schema)
 
     def _reset(self, *, has_changed: bool) -> None:
         """Drops what was made of the former state of the files."""
@@ -92,7 +96,7 @@ class MoleculeFiles(MoleculeDataset):
         if self._forces is None or self._cache is not None:
             return None
         plain = copy.copy(self)  # it reads the same commit
-        plain._request = structure_request(self._request)
+        plain._request = structure_request(replace(self._request, augment=None))
         plain._computer = plain._forces = plain._selection = None
         masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])

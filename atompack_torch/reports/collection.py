@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.duplicates import geometry_hashes
 from atompack_torch.datasets.gathering import N_ELEMENTS, fit_reference_energies, solve_normal
 from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
 from atompack_torch.display.markup import short
@@ -26,7 +27,7 @@ from atompack_torch.reports.findings import (
     Neighborhoods,
     log_histogram,
 )
-from atompack_torch.reports.sampling import Extremes, HashSample, ThinnedRows, geometry_hashes
+from atompack_torch.reports.sampling import Extremes, HashSample, ThinnedRows
 
 _SAMPLE = 1 << 15  # molecules whose energies and volumes are kept
 _HASHES = 1 << 22

@@ -18,6 +18,7 @@
 #include "formats/parsed/array.h"
 #include "io/local_file.h"
 #include "model/molecule_source.h"
+#include "model/sources/augmented.h"
 #include "plan/column_plan.h"
 #include "plan/request.h"
 
@@ -42,6 +43,13 @@ struct Choices<plan::Missing> {
   static constexpr std::string_view kOption = "missing";
   static constexpr std::array<Choice<plan::Missing>, 3> kAll{
       {{"nan", plan::Missing::nan}, {"error", plan::Missing::error}, {"drop", plan::Missing::drop}}};
+};
+
+template <>
+struct Choices<Rotation> {
+  static constexpr std::string_view kOption = "rotate";
+  static constexpr std::array<Choice<Rotation>, 3> kAll{
+      {{"none", Rotation::none}, {"proper", Rotation::proper}, {"all", Rotation::all}}};
 };
 
 template <>
@@ -189,6 +197,8 @@ template <>
 struct type_caster<atompack::DType> : atompack::bindings::NamedCaster<atompack::DType> {};
 template <>
 struct type_caster<atompack::Level> : atompack::bindings::NamedCaster<atompack::Level> {};
+template <>
+struct type_caster<atompack::Rotation> : atompack::bindings::NamedCaster<atompack::Rotation> {};
 template <>
 struct type_caster<atompack::atlas_shards::MissingShards>
     : atompack::bindings::NamedCaster<atompack::atlas_shards::MissingShards> {};

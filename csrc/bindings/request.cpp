@@ -42,6 +42,10 @@ FieldDeclaration declaration(const PyDeclaration& from) {
 // (cutoff, full, vectors, self_interaction, cutoff of triplets or None, maximum number of neighbors or None)
 using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>, std::optional<size_t>>;
 
+// (rotation, noise, largest strain, whether the noise is kept, vectors, tensors, seed, epoch)
+using PyAugmentation =
+    std::tuple<Rotation, double, double, bool, std::vector<PyFieldId>, std::vector<PyFieldId>, uint64_t, uint64_t>;
+
 // (kind, dtype, field or None, fill, scale, columns, references, order, level, row shape, cutoff)
 using PyOutput = std::tuple<plan::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
                             std::vector<double>, std::vector<int64_t>, Level, std::vector<int64_t>, double>;
@@ -65,8 +69,9 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>
                                       const std::vector<PyFieldId>& excluded,
                                       const std::vector<PyDeclaration>& defaults, std::optional<DType> floating,
                                       const std::vector<std::pair<PyFieldId, DType>>& casts, Missing missing,
-                                      const std::optional<PyNeighbors>& neighbors, const std::vector<PyOutput>& outputs,
-                                      int max_threads) {
+                                      const std::optional<PyNeighbors>& neighbors,
+                                      const std::optional<PyAugmentation>& augment,
+                                      const std::vector<PyOutput>& outputs, bool structure, int max_threads) {
   auto request = std::make_shared<Request>();
   if (fields) request->fields = field_ids(*fields);
   request->excluded = field_ids(excluded);
@@ -78,6 +83,11 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>
     const auto& [cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors] = *neighbors;
     request->neighbors = {cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors};
   }
+  if (augment) {
+    const auto& [rotation, noise, strain, keeps_noise, vectors, tensors, seed, epoch] = *augment;
+    request->augment = {rotation, noise, strain, keeps_noise, vectors, tensors, seed, epoch};
+  }
+  request->structure = structure;
   for (const PyOutput& from : outputs) request->outputs.push_back(output(from));
   request->max_threads = max_threads;
   return request;
@@ -137,8 +147,8 @@ void bind_request(py::module_& module) {
       .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
            py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
            py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, DType>>(),
-           py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(),
-           py::arg("outputs") = std::vector<PyOutput>(), py::arg("max_threads") = 0)
+           py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(), py::arg("augment") = py::none(),
+           py::arg("outputs") = std::vector<PyOutput>(), py::arg("structure") = true, py::arg("max_threads") = 0)
       .def(
           "selects", [](const Request& request, const PyFieldId& id) { return request.selects(field_id(id)); },
           py::arg("field"))

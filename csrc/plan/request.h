@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "model/fields.h"
 #include "model/molecule_source.h"
+#include "model/sources/augmented.h"
 #include "physics/neighbors/neighbors.h"
 
 namespace atompack::plan {
@@ -93,8 +94,10 @@ struct Request {
   std::map<FieldId, DType> casts;
   Missing missing = Missing::nan;
   std::optional<physics::NeighborOptions> neighbors;  // nullopt: no edges
+  std::optional<Augmentation> augment;                // nullopt: molecules as stored
   std::vector<Output> outputs;
-  int max_threads = 0;  // 0: the number that torch uses
+  bool structure = true;  // false: no rows of positions, atomic numbers and the molecule of each atom
+  int max_threads = 0;    // 0: the number that torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
   // Returns the dtype in a batch of values of this stored dtype. Throws FieldError if they cannot be cast to it.

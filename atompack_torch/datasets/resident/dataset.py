@@ -24,6 +24,7 @@ from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
+from atompack_torch.datasets.columns import Column
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
@@ -51,7 +52,8 @@ class ResidentDataset(MoleculeDataset):
 
     Batches equal those of the dataset that it is made of, bit for bit, with its options
     (``fields``, ``dtype``, ``missing``, ``neighbors``, ``transform``, ...) and numbers
-    (``index``). Edges are found once, while the molecules are loaded, and only copied after that.
+    (``index``). Edges are found once, while the molecules are loaded, and only copied after that,
+    except with ``augment``, which needs the CPU.
 
     On the CPU, records are kept as stored, in one block, from which the native core makes each
     batch on its threads. On another device there is one tensor for each field, and a batch is
@@ -73,7 +75,8 @@ class ResidentDataset(MoleculeDataset):
     Raises:
         TypeError: the dataset is not one of molecules, or a mixture (make a mixture of resident
             datasets instead), or an option has the wrong type.
-        ValueError: the features or forces of the dataset cannot be kept on another device.
+        ValueError: the features or forces of the dataset cannot be kept on another device, or its
+            molecules change in each epoch (``augment``).
         MemoryError: more bytes are needed than ``max_bytes`` allows or than are free; both numbers
             are in the message.
         CorruptFileError: a record is damaged.
@@ -116,7 +119,7 @@ class ResidentDataset(MoleculeDataset):
     def _load(self, progress: bool | OnProgress) -> None:
         origin = self._origin
         self._request, self._forces = origin._request, origin._forces
-        self._clock = SharedEpoch(origin.current_epoch) if self._resamples else None
+        self._clock = SharedEpoch(origin.current_epoch) if self._changes else None
         self._digests = None
         self._computer, self._keeps_features = origin._computer, origin._keeps_features
         size, selection = origin._size(), origin._selection
@@ -125,7 +128,13 @@ class ResidentDataset(MoleculeDataset):
         source = reader._source() if self._is_elsewhere else reader._open_source()
         self._numbers = numbers
         self._rows = count_stored_rows(source, numbers.tolist())
-        n_passes = 2 if self._request.neighbors is None else 4
+        # Edges of molecules that change are found for each batch.
+        kept = (
+            self._request
+            if self._request.augment is None
+            else replace(self._request, neighbors=None)
+        )
+        n_passes = 2 if kept.neighbors is None else 4
         with reporting(progress, n_passes * len(numbers), "loading") as report:
             if self._is_elsewhere:
                 self._on_device, self._rest = load_on_device(
@@ -137,7 +146,7 @@ class ResidentDataset(MoleculeDataset):
                     source,
                     numbers,
                     self._rows[:, 0],
-                    self._request,
+                    kept,
                     requests,
                     self._path,
                     self._max_bytes,
@@ -192,10 +201,7 @@ class ResidentDataset(MoleculeDataset):
         return [self._origin._identity(), self._numbers.tolist()]
 
     def _contents(self, n: int) -> list[object]:
-        numbers = self._numbers if self._selection is None else self._numbers[self._selection]
-        origin = copy.copy(self._origin)
-        origin._selection = numbers
-        return origin._contents(n)
+        return self._loaded_part()._contents(n)
 
     def _force_entries(self) -> Tensor:
         rows = torch.isin(self._numbers, self._origin._force_entries())
@@ -216,7 +222,7 @@ class ResidentDataset(MoleculeDataset):
         return ForceSubsetSource(source, [flags[number] for number in self._numbers.tolist()])
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
-        native = self._request.native(source, self._path)
+        native = self._request.native(source, self._path, self.current_epoch)
         if self._is_elsewhere:
             return MoleculeBatcher(source, native)
         loaded = set(self._loaded)
@@ -280,24 +286,27 @@ class ResidentDataset(MoleculeDataset):
         super().close()
 
     @overload
+    def __getitem__(self, item: str) -> Tensor | list[Any]: ...
+    @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | slice | Indices) -> Molecule | MoleculeBatch:
-        """Returns one molecule, or a batch for a slice, integers or a mask.
+    def __getitem__(self, item: int | str | slice | Indices) -> Any:
+        """Returns a molecule, a batch for a slice, integers or a mask, or a column for a name.
 
         Args:
-            item: a number, negative ones from the end, or as for ``batch``.
+            item: a number, negative ones from the end; the name of a field, as for ``column``; or
+                as for ``batch``.
 
         Returns:
-            A ``Molecule`` or the result of ``batch``.
+            A ``Molecule``, the values of ``column``, or the result of ``batch``.
 
         Raises:
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``.
         """
-        if not self._is_elsewhere or isinstance(item, slice) or is_batch(item):
+        if not self._is_elsewhere or isinstance(item, (slice, str)) or is_batch(item):
             return super().__getitem__(item)
         number = resolve_indices([item], self._size(), self._selection, self.item_name)
         return self._gather(number, drops=False)[0]
@@ -321,6 +330,25 @@ class ResidentDataset(MoleculeDataset):
             RuntimeError: this is a ``DataLoader`` worker, and the molecules are on a device.
         """
         return super().batch(indices)
+
+    def column(self, key: str) -> Column:
+        """Reads one field of all molecules into host memory; see ``AtpDataset.column``.
+
+        Args:
+            key: name of the field.
+
+        Returns:
+            ``values`` and ``mask``.
+        """
+        return super().column(key) if not self._is_elsewhere else self._loaded_part().column(key)
+
+    def _loaded_part(self) -> MoleculeDataset:
+        """Returns the molecules here as a subset of the dataset that was loaded."""
+        part = copy.copy(self._origin)
+        part._selection = (
+            self._numbers if self._selection is None else self._numbers[self._selection]
+        )
+        return part
 
     def _make(self, indices: Indices) -> MoleculeBatch:
         if not self._is_elsewhere:

@@ -105,7 +105,14 @@ class EdgeReader:
         assert request.neighbors is not None
         self.neighbors = request.neighbors
         plain = replace(
-            request, fields=(), exclude=(), missing="nan", transform=None, outputs=(), optional=True
+            request,
+            augment=None,
+            fields=(),
+            exclude=(),
+            missing="nan",
+            transform=None,
+            outputs=(),
+            optional=True,
         )
         self.request: BatchRequest = plain.native(source, path)
         self._batcher = MoleculeBatcher(source, self.request)

@@ -277,7 +277,8 @@ def load_on_device(
 
     Raises:
         MemoryError: there is too little memory.
-        ValueError: derivatives are computed, or forces are chosen again in each epoch.
+        ValueError: derivatives are computed, forces are chosen again in each epoch, or molecules
+            are augmented.
         FieldError: a value is missing and ``missing="error"``.
         CorruptFileError: a record is damaged.
     """
@@ -327,6 +328,11 @@ def load_on_device(
 
 
 def _check_options(origin: MoleculeDataset, device: torch.device) -> None:
+    if origin._request.augment is not None:
+        raise ValueError(
+            f"dataset: expected one without augment for {device}, got one with: use "
+            "ResidentDataset(dataset) and Loader(..., device=)"
+        )
     computer = origin._computer
     if isinstance(computer, FeatureComputer) and computer.derivatives:
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import heapq
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import contents_of
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-6  # of fractions that should add up to 1
 _MAX_TRIES = 32
+_MAX_STRATA = 100  # of real numbers
 _WORTH_TRYING = 10_000  # groups, up to which several deals are compared
 
 
@@ -106,6 +109,54 @@ def deal(groups: Array, fractions: Sequence[float], seed: int) -> list[Tensor]:
     _check_parts(sizes, fractions, f"{len(counts)} groups, which stay together")
     of_items = best[group_of.reshape(-1)]
     return [torch.from_numpy(np.flatnonzero(of_items == part)) for part in range(len(wanted))]
+
+
+def deal_strata(
+    strata: Array, fractions: Sequence[float], seed: int, *, are_ordered: bool
+) -> list[Tensor]:
+    """Deals items to parts at random, so that each part gets its share of every stratum.
+
+    Args:
+        strata: (n,) uint64, equal for items of one stratum.
+        fractions: sizes of the parts, which add up to 1.
+        seed: the same seed gives the same parts.
+        are_ordered: neighbors may share a stratum where there are too many.
+
+    Returns:
+        For each part the numbers of its items, int64, in ascending order.
+
+    Raises:
+        ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
+    """
+    sizes = sizes_of(len(strata), fractions)
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = torch.randperm(len(strata), generator=generator).numpy()
+    _, stratum = np.unique(strata[shuffled], return_inverse=True)
+    n_strata = int(stratum.max(initial=-1)) + 1
+    most = min([_MAX_STRATA, *(size for size in sizes if size)])
+    if are_ordered and n_strata > most:
+        rank = np.empty_like(stratum)
+        rank[np.argsort(stratum, kind="stable")] = np.arange(len(stratum))
+        stratum, n_strata = rank * most // len(stratum), most
+    places = torch.randperm(n_strata, generator=generator).numpy()
+    order = shuffled[np.argsort(places[stratum], kind="stable")]
+    parts = interleave([np.full(size, part) for part, size in enumerate(sizes)])
+    return [torch.from_numpy(np.sort(order[parts == part])) for part in range(len(sizes))]
+
+
+def interleave(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Merges rows of numbers two at a time, the shortest first, so that each is spread evenly."""
+    waiting = [(len(row), number, row) for number, row in enumerate(rows)]
+    heapq.heapify(waiting)
+    while len(waiting) > 1:
+        (n_a, _, a), (n_b, _, b) = heapq.heappop(waiting), heapq.heappop(waiting)
+        n = n_a + n_b
+        # The first t items contain t * n_a / n items of a, rounded.
+        of_a = np.diff((np.arange(n + 1) * n_a + n // 2) // max(n, 1)) == 1
+        both = np.empty(n, np.int64)
+        both[of_a], both[~of_a] = a, b
+        heapq.heappush(waiting, (n, len(rows) + len(waiting), both))
+    return waiting[0][2]
 
 
 def _deal_groups(counts: Array, wanted: Array, generator: torch.Generator) -> Array:
@@ -369,6 +420,7 @@ def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
         transform=None,
         outputs=(),
         optional=True,
+        augment=None,
     )
     plain._computer = plain._forces = None
     plain._native = plain._table = plain._structures = None

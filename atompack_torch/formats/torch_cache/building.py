@@ -359,7 +359,7 @@ class BuildJob:
         """Returns a build without a target."""
         request = dataset.request.with_geometry()  # else crystals would be computed as open
         exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
-        dataset = dataset.with_request(replace(request, exclude=exclude))
+        dataset = dataset.with_request(replace(request, exclude=exclude, augment=None))
         header = header_of(descriptor, options)
         header.source_id, header.source_kind = source_of(dataset)
         fingerprint = fingerprint_of(dataset, descriptor, header)

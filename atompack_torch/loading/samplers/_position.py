@@ -97,6 +97,8 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
             continue
         if key == "order":
             found[key] = f"expected the order of {expected}, got that of {got}"
+        elif key == "weights":
+            found[key] = "expected the weights of this sampler, got others"
         elif key not in before:  # of a different kind of order
             continue
         elif key == "molecules":

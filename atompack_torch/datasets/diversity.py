@@ -1,0 +1,91 @@
+"""Choice of molecules that differ from each other as much as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from atompack_torch.datasets.columns import column_blocks
+from atompack_torch.datasets.sweeping import runs
+from atompack_torch.errors import FieldError
+
+if TYPE_CHECKING:
+    from atompack_torch.batch.molecule_batch import MoleculeBatch
+    from atompack_torch.datasets.base import MoleculeDataset
+
+_BLOCK_ATOMS = 1 << 15  # of which features are computed at a time
+_BLOCK_MOLECULES = 4096
+
+
+def farthest_points(points: Tensor, n: int) -> Tensor:
+    """Chooses points by farthest-point sampling.
+
+    Args:
+        points: (m, F) floating.
+        n: number of points to choose, at most m.
+
+    Returns:
+        (n,) int64: first the point that is nearest to the mean of all, then in each step the one
+        that is farthest from all that were chosen.
+    """
+    centered = points - points.mean(0)
+    squares = centered.square().sum(1)
+    chosen = torch.empty(n, dtype=torch.int64)
+    at = int(squares.argmin()) if n else 0
+    nearest = torch.full_like(squares, torch.inf)
+    for k in range(n):
+        chosen[k] = at
+        distance = squares - 2 * (centered @ centered[at]) + squares[at]
+        torch.minimum(nearest, distance, out=nearest)
+        nearest[at] = -torch.inf  # never again, not even among equal points
+        at = int(nearest.argmax())
+    return chosen
+
+
+def mean_features(dataset: MoleculeDataset, by: Any) -> Tensor:
+    """Returns the mean features of the atoms of each molecule, scaled to unit variance.
+
+    Args:
+        dataset: the molecules, as stored.
+        by: ``"features"`` for those of the dataset, or what computes some from a batch.
+
+    Returns:
+        (n, F) float32, zeros for molecules without atoms.
+
+    Raises:
+        FieldError: a molecule has no features.
+        TypeError: ``by`` is neither.
+    """
+    means = [_mean_by_molecule(batch) for batch in _with_features(dataset, by)]
+    points = torch.cat(means) if means else torch.zeros(0, 1)
+    spread = points.std(0, correction=0) if len(points) else points
+    return (points / torch.where(spread > 0, spread, 1)).float()
+
+
+def _with_features(dataset: MoleculeDataset, by: Any) -> Iterator[MoleculeBatch]:
+    if by == "features":
+        for batch, _ in column_blocks(dataset, "features"):
+            lacking = torch.nonzero(~batch.mask("features")).flatten()
+            if len(lacking):
+                number = int(batch.index[lacking[0]])
+                raise FieldError(
+                    "select_diverse: expected features of every molecule, got none "
+                    f"(molecule {number}, field 'features')"
+                )
+            yield batch
+        return
+    if not hasattr(by, "compute"):
+        raise TypeError(f"by: expected 'features' or a descriptor, got {by!r}")
+    for part in runs(dataset.n_atoms.numpy(), _BLOCK_ATOMS, _BLOCK_MOLECULES):
+        yield by.compute(dataset.batch(part))
+
+
+def _mean_by_molecule(batch: MoleculeBatch) -> Tensor:
+    features = batch["features"].double()
+    owners = torch.repeat_interleave(torch.arange(len(batch)), batch.n_atoms)
+    sums = features.new_zeros(len(batch), features.shape[1]).index_add_(0, owners, features)
+    means: Tensor = sums / batch.n_atoms.clamp(min=1)[:, None]
+    return means
