@@ -296,7 +296,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         ends = np.cumsum([0, *sizes]).tolist()
         return self._split([torch.from_numpy(order.between(*part)) for part in pairwise(ends)])
 
-    def _group_numbers(self, by: str, option: str) -> Array:
+    def group_numbers(self, by: str, option: str) -> Array:
         """Returns ``_groups`` by the values of a field, which an option names."""
         return self._groups(GroupBy(by, option))
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.exact_values import host_array
 from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import FieldError
@@ -64,7 +65,7 @@ def read_column(dataset: MoleculeDataset, key: str) -> tuple[Column, Level]:
         level = batch.level(name)
         if level not in ("atom", "molecule"):
             raise FieldError(f"{key}: expected one row per atom or molecule, got one per {level}")
-        has_mask = name in batch._mask_rows
+        has_mask = name in contents_of(batch).mask_rows
         values.append(batch[name])
         masks.append(batch.mask(name) if has_mask else torch.ones(len(batch), dtype=torch.bool))
         counts.append(batch.n_atoms)
@@ -125,9 +126,9 @@ def column_blocks(dataset: MoleculeDataset, key: str) -> Iterator[tuple[Molecule
 
 
 def _name_in(batch: MoleculeBatch, key: str) -> str:
-    if key in batch._infos:
+    if key in contents_of(batch).infos:
         return key
-    names = [name for name in batch._mask_rows if name != "source"]
+    names = [name for name in contents_of(batch).mask_rows if name != "source"]
     if len(names) != 1:
         raise FieldError(f"{key}: expected one field, got {', '.join(names) or 'none'}")
     return names[0]

@@ -81,13 +81,13 @@ def draws_of(source: Any, weights: Any, balance: str | None) -> Draws | None:
     option = "balance" if weights is None else "weights"
     if weights is not None and balance is not None:
         raise ValueError("weights: excludes balance")
-    needed = "_group_numbers" if weights is None else "column"
+    needed = "group_numbers" if weights is None else "column"
     if isinstance(balance or weights, str) and not hasattr(source, needed):
         kind = type(source).__name__
         raise TypeError(f"{option}: expected a dataset, which has fields, got {kind}")
     if balance is not None:
         _, group_of, counts = np.unique(
-            source._group_numbers(balance, "balance"), return_inverse=True, return_counts=True
+            source.group_numbers(balance, "balance"), return_inverse=True, return_counts=True
         )
         return Draws(1 / counts[group_of.reshape(-1)])
     if isinstance(weights, str):
