@@ -577,6 +577,7 @@ def format_extxyz(
         tuple[str, str, typing.Any, numpy.ndarray[typing.Any, typing.Any]]
     ],
 ) -> bytes: ...
+def has_own_shape(row_shape: collections.abc.Sequence[int], level: str, dtype: str) -> bool: ...
 def is_uring_available() -> bool: ...
 def read_array_statistics(path: str | os.PathLike[str]) -> dict[str, typing.Any]: ...
 def read_atom_counts(
@@ -586,29 +587,9 @@ def read_atom_counts(
     store: FileStore | None = None,
 ) -> None: ...
 def stamp_metadata(name: str, file: bytes, stamp: str) -> bytes: ...
+def stored_dtype(dtype: str, is_scalar: bool) -> str: ...
 
-BUILTIN_FIELDS: list[typing.Any] = [
-    ("energy", "molecule", "float64", tuple[typing.Any, ...](), "eV"),
-    ("forces", "atom", "float32", (3), "eV/Å"),
-    ("charges", "atom", "float64", tuple[typing.Any, ...](), "e"),
-    ("velocities", "atom", "float32", (3), ""),
-    ("cell", "molecule", "float64", (3, 3), "Å, lattice vectors as rows"),
-    ("stress", "molecule", "float64", (3, 3), "eV/Å³, sign as written"),
-    ("pbc", "molecule", "bool", (3), ""),
-    ("name", "molecule", "string", tuple[typing.Any, ...](), ""),
-]
-DERIVATIVE_FIELDS: list[typing.Any] = [
-    ("radial_center_idx", "edge", True),
-    ("radial_neighbor_idx", "edge", True),
-    ("radial_dG_drij", "edge", False),
-    ("radial_neighbor_typespin", "edge", False),
-    ("angular_center_idx", "triplet", True),
-    ("angular_neighbor_j_idx", "triplet", True),
-    ("angular_neighbor_k_idx", "triplet", True),
-    ("angular_grads_i", "triplet", False),
-    ("angular_grads_j", "triplet", False),
-    ("angular_grads_k", "triplet", False),
-    ("angular_triplet_typespin", "triplet", False),
-]
+BUILTIN_FIELDS: list[typing.Any]
+DERIVATIVE_FIELDS: list[typing.Any]
 LZ4_LEVELS: tuple[typing.Any, ...] = (0, 12)
 ZSTD_LEVELS: tuple[typing.Any, ...] = (-131072, 22)

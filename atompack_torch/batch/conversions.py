@@ -11,10 +11,10 @@ from torch import Tensor
 
 from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import FieldInfo
+from atompack_torch.fields import BUILTINS, RESULTS, FieldInfo, is_value_of
 
-# Results of an ASE calculator that are builtin fields.
-_RESULTS = ("energy", "forces", "stress", "charges")
+# Labels for which ase.Atoms itself has a place.
+OF_ATOMS = frozenset(("cell", "pbc", "velocities", "name"))
 # Velocities that differ by less than this relative error count as equal.
 _ROUNDING = 1e-9
 # Arrays that every ase.Atoms has.
@@ -62,7 +62,8 @@ def to_parts(
 def atoms_of(parts: Parts) -> Any:
     """Builds an ``ase.Atoms``.
 
-    Results go to a ``SinglePointCalculator``, properties to ``info`` and ``arrays``.
+    Results go to a ``SinglePointCalculator``; properties, and labels that are neither results nor
+    parts of ``ase.Atoms``, to ``info`` and ``arrays``.
 
     Args:
         parts: the structure.
@@ -85,6 +86,9 @@ def atoms_of(parts: Parts) -> Any:
     )
     if "name" in labels:
         atoms.info["name"] = labels["name"]
+    for key, value in labels.items():
+        if key not in RESULTS and key not in OF_ATOMS:
+            (atoms.arrays if BUILTINS[key].level == "atom" else atoms.info)[key] = value
     for key, value in parts.atom_properties.items():
         atoms.set_array(key, value)
     if "velocities" in labels:  # after the arrays, which include custom masses
@@ -96,7 +100,7 @@ def atoms_of(parts: Parts) -> Any:
         velocities = np.asarray(labels["velocities"], dtype=np.float64)
         atoms.set_momenta(momenta_of(velocities, masses), apply_constraint=False)
     atoms.info |= parts.properties
-    results = {key: labels[key] for key in _RESULTS if key in labels}
+    results = {key: labels[key] for key in RESULTS if key in labels}
     if results:
         if "energy" in results:
             results["energy"] = float(results["energy"])
@@ -243,7 +247,7 @@ def _take_results(
     for key, value in atoms.calc.results.items():
         if value is None:
             continue
-        if key in _RESULTS:
+        if key in RESULTS and is_value_of(key, getattr(value, "shape", None), is_number=True):
             result = converted(key, as_array(key, value), np.float64)
             labels[key] = full_stress(result) if key == "stress" else result
             continue

@@ -14,7 +14,7 @@ from atompack_torch.conversion.changes import Changes, ChangeValues
 from atompack_torch.conversion.checks import CheckCells, CheckLabels, MaskNan
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
-from atompack_torch.conversion.keys import KeyMap, MapKeys
+from atompack_torch.conversion.keys import FindLabels, KeyMap, MapKeys
 from atompack_torch.conversion.parts import (
     agree_on_plan,
     check_folder,
@@ -113,6 +113,7 @@ def stages_of(options: Options, edits: Sequence[Stage]) -> list[Stage]:
     names: dict[str, None] = {}
     return [
         MapKeys(options.keys),
+        FindLabels(),
         CheckLabels(),
         *([MaskNan()] if options.nan_is_missing else []),
         CheckOrder(),

@@ -14,7 +14,7 @@ import torch
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.formats import target_format, traits_of
-from atompack_torch.conversion.keys import KeyMap, field_of, label_of
+from atompack_torch.conversion.keys import KeyMap, field_of, label_of, with_labels
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options, Output, convert_edited, paths_of
 from atompack_torch.conversion.remote_ends import RemoteEnds
@@ -25,6 +25,7 @@ from atompack_torch.datasets.selection.grouping import GroupBy
 from atompack_torch.errors import FieldError, UnsupportedFormatError, file_exists
 from atompack_torch.fields import (
     ATOM_PROPERTY,
+    BUILTIN,
     MOLECULE_PROPERTY,
     STRUCTURE,
     FieldId,
@@ -473,11 +474,12 @@ class Rename(Stage):
         """Renames the fields of a block."""
         for new in self._keys.values():
             targets = {field_of(new, scope) for scope in (ATOM_PROPERTY, MOLECULE_PROPERTY)}
+            targets.add(FieldId(BUILTIN, new))
             for column in columns.fields:
                 is_renamed = {column.key, label_of(column)} & self._keys.keys()
                 if FieldId(column.scope, column.key) in targets and not is_renamed:
                     raise FieldError(f"{new!r}: exists already: drop it first, or rename it too")
-        return self._map.apply(columns, run.block_report)
+        return with_labels(self._map.apply(columns, run.block_report))
 
     def finish(self, run: Run) -> None:
         """Checks that every old name occurred."""

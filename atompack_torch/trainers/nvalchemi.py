@@ -20,7 +20,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._labels import STATES, require_labels
 from atompack_torch.trainers._layout import (
@@ -46,7 +46,7 @@ except ModuleNotFoundError as error:
     raise ImportError("install nvalchemi-toolkit to make batches for it") from error
 
 _PREDICTED: Final = ("energy", "forces", "stress", "charges", "dipole", "virial")
-_LABELS: Final = ("energy", "forces", "stress", "charges", "velocities", "cell", "pbc")
+_LABELS: Final = tuple(key for key, builtin in BUILTINS.items() if builtin.dtype != "string")
 
 # Custom properties with a place in nvalchemi's AtomicData -> scope, and shape of a row there.
 _PROPERTIES: Final[dict[str, tuple[int, tuple[int, ...]]]] = {
@@ -168,6 +168,8 @@ def _fields_of(contents: Any) -> tuple[tuple[str, str], ...]:
     """Returns pairs of a name in nvalchemi and a field; ``contents``: a batch, or a schema."""
     found = [(name, name) for name in _LABELS if name in contents]
     for name, (scope, _) in _PROPERTIES.items():
+        if (name, name) in found:
+            continue
         for stored in STATES.get(name, (name,)):
             if (field := _field_of(contents, stored, scope)) is not None:
                 found.append((name, field))

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/enum_casters.h"
+#include "model/property_types.h"
 #include "plan/field_set.h"
 #include "plan/request.h"
 
@@ -99,13 +100,14 @@ py::list list_output_fields(const Request& request, const MoleculeSource& source
   return all;
 }
 
-// [(key, level, dtype or "string", shape of a row, unit)]
+// [(key, level, dtype or "string", shape of a row, unit, rotation, true for sections, origin, names)]
 py::list builtin_fields() {
   py::list all;
   for (const BuiltinField& field : kBuiltinFields) {
     const std::string_view type = field.kind == ValueKind::string ? "string" : name_of(field.dtype);
     const py::tuple shape = py::cast(std::vector<int64_t>(field.row.dims().begin(), field.row.dims().end()));
-    all.append(py::make_tuple(field.key, field.level, type, shape, field.unit));
+    all.append(py::make_tuple(field.key, field.level, type, shape, field.unit, field.rotation,
+                              field.storage == Storage::section, field.origin, field.names));
   }
   return all;
 }
@@ -124,6 +126,13 @@ py::list derivative_fields() {
 void bind_request(py::module_& module) {
   module.attr("BUILTIN_FIELDS") = builtin_fields();
   module.attr("DERIVATIVE_FIELDS") = derivative_fields();
+  module.def("stored_dtype", &stored_dtype, py::arg("dtype"), py::arg("is_scalar"));
+  module.def(
+      "has_own_shape",
+      [](const std::vector<int64_t>& row_shape, Level level, DType dtype) {
+        return has_own_shape(row_shape, level, dtype);
+      },
+      py::arg("row_shape"), py::arg("level"), py::arg("dtype"));
   py::class_<Request, std::shared_ptr<Request>>(module, "BatchRequest")
       .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
            py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),

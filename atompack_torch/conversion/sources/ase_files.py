@@ -16,7 +16,7 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, parts_of
 from atompack_torch.conversion.sources import pymatgen_json
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.fields import BUILTINS
+from atompack_torch.fields import BUILTINS, RESULTS
 from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
@@ -26,7 +26,6 @@ _WAY_OUT = (
     "if the file is whole, convert extended XYZ that another program (dpdata, pymatgen) makes of "
     "it, or name the format with --from (ase:NAME, or pymatgen-json for JSON of pymatgen)"
 )
-LABELS = ("energy", "forces", "stress", "charges")
 _LIMIT = re.compile(rb'(?:NELM\s*=|name="NELM">)\s*(\d+)')
 _ITERATION = re.compile(rb"Iteration\s+(\d+)\(\s*(\d+)\)")
 
@@ -122,7 +121,7 @@ def _name_by_ase(path: str | os.PathLike[str]) -> str:
 def labelled_parts(atoms: Any, report: Report) -> Parts:
     """Collects the contents of an ``ase.Atoms``; labels may be in ``info`` and ``arrays``, too."""
     parts = parts_of(atoms, report.skip)
-    for label in LABELS:
+    for label in RESULTS:
         for values in (parts.properties, parts.atom_properties):
             take_label(parts, values, label, report)
     return parts

@@ -23,7 +23,7 @@ from atompack_torch.conversion.keys import field_of
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, opened
 from atompack_torch.conversion.targets.mace_hdf5 import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, RESULTS, is_value_of
 from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each
@@ -34,7 +34,6 @@ _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
 _CONFIG = re.compile(r"config_(\d+)")
 _MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the structures
-_LABELS = ("energy", "forces", "stress", "charges")
 # Per-structure values of any shape; other values with one row per atom are per-atom.
 _OF_STRUCTURE = {
     *("energy", "stress", "virials", "dipole", "polarizability", "head"),
@@ -82,8 +81,8 @@ def count(path: _Path) -> int:
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     """Yields the structures in blocks, in the order in which MACE reads them.
 
-    Energy, forces, stress and charges become labels, in MACE's units (eV and Å); virials, dipoles,
-    everything else, and weights that are neither 0 nor 1 become properties.
+    Energy, forces, stress and so on become labels, in MACE's units (eV and Å); virials, everything
+    else, and weights that are neither 0 nor 1 become properties.
 
     Args:
         path: the file.
@@ -244,7 +243,7 @@ def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
         parts.labels[key] = array.astype(bool)
     elif key == "stress":
         parts.labels[key] = np.asarray(full_stress(array)).reshape(3, 3)
-    elif key in _LABELS:
+    elif key in RESULTS and is_value_of(key, array.shape, is_number=True):
         parts.labels[key] = native(array)
     elif key == "weight" and float(array) == 1.0:
         pass  # MACE's default

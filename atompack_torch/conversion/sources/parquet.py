@@ -45,10 +45,6 @@ _SUFFIX = ".parquet"
 _BUFFER_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 22  # of all columns
 _STRUCTURE = ("positions", "atomic_numbers")
-_LABELS = {
-    name: name
-    for name in (*_STRUCTURE, "energy", "forces", "stress", "cell", "pbc", "charges", "velocities")
-}
 
 
 class _Plan(NamedTuple):
@@ -296,7 +292,7 @@ class ColumnPlanner:
         self._names: Mapping[str, str] = COMMON_NAMES
         self._derived = COMMON_DERIVED
         if self.known is not None:
-            self._names = {**_LABELS, **self.known.names}
+            self._names = self.known.names
             self._derived = self.known.derived
         elif written:
             self._names = {column: field for column, (field, _) in written.items()}
@@ -304,7 +300,8 @@ class ColumnPlanner:
         self._layouts = {column: layout for column, (_, layout) in written.items()}
         self._parts = {key: part for key in given.keys if (part := self._part_of(key)) is not None}
         targets = [given.here(key, key, "column") for key in self._parts]
-        targets += [self._names.get(name) for name in self._columns if name not in given.keys]
+        others = [name for name in self._columns if name not in given.keys]
+        targets += [self._names.get(name, name) for name in others]
         self.has_positions = "positions" in targets
 
     def _part_of(self, key: str) -> tuple[tuple[str, ...], Any] | None:

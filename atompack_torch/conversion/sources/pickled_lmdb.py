@@ -44,7 +44,6 @@ _LABELS = {
     "pbc": ("pbc",),
     "charges": ("charges",),
 }
-_SHAPES: dict[str, tuple[int, ...]] = {"energy": (), "stress": (3, 3), "cell": (3, 3), "pbc": (3,)}
 # They follow from the structure and a cutoff.
 _DERIVED = frozenset(
     (
@@ -183,7 +182,8 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         value = np.asarray(_plain(values.pop(name)))
         if label == "stress" and value.size == 6:
             value = stress_of_six(value.reshape(6), report, is_voigt=True)
-        shape = _SHAPES.get(label, (n, 3) if label == "forces" else (n,))
+        builtin = BUILTINS[label]
+        shape = (n, *builtin.shape) if builtin.level == "atom" else builtin.shape
         if not is_numeric(value) or value.size != int(np.prod(shape)):
             got = f"{value.dtype} {value.shape}"
             raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
@@ -198,8 +198,8 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         if key in _DERIVED:
             report.note(f"{key!r} omitted: it follows from the structure and a cutoff")
         elif value is not None:
-            builtin = BUILTINS.get(keys.get(key, ""))
-            is_whole = builtin is not None and builtin.level == "molecule"
+            target = BUILTINS.get(keys.get(key, ""))
+            is_whole = target is not None and target.level == "molecule"
             _put(parts, key, value, report, is_whole=is_whole)
     return parts
 

@@ -154,9 +154,7 @@ COMMON_NAMES = {
     **dict.fromkeys(("atomic_numbers", "numbers", "species", "z", "Z"), "atomic_numbers"),
     **dict.fromkeys(("species_at_sites",), "atomic_numbers"),
     **dict.fromkeys(("cell", "lattice", "lattice_vectors"), "cell"),
-    **dict.fromkeys(("energy", "forces", "stress", "pbc", "charges", "velocities", "name"), ""),
 }
-COMMON_NAMES = {key: name or key for key, name in COMMON_NAMES.items()}
 COMMON_DERIVED = frozenset(("n_atoms", "natoms", "num_atoms", "nsites"))
 
 

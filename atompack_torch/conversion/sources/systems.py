@@ -264,7 +264,8 @@ def said_level(name: str) -> Level | None:
     """Returns the level that a name implies: that of a label, or of its scope prefix."""
     field = field_of(name, BUILTIN)
     if field.scope == BUILTIN:
-        return BUILTINS[field.key].level if field.key in BUILTINS else None
+        builtin = BUILTINS.get(field.key)
+        return builtin.level if builtin is not None and builtin.owns_key else None
     return "atom" if field.scope == ATOM_PROPERTY else "molecule"
 
 

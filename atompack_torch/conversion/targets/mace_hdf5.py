@@ -19,7 +19,7 @@ import numpy as np
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES, RESULTS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions
 from atompack_torch.formats.records import records_of
@@ -32,7 +32,6 @@ _NONE = "None"  # MACE's word for a missing value
 _WEIGHTED = ("energy", "forces", "stress", "virials", "dipole", "charges", "polarizability")
 # Values that MACE reads without weights.
 _OTHERS = ("total_charge", "total_spin", "elec_temp", "head")
-_LABELS = ("energy", "forces", "stress", "charges")
 
 
 @contextmanager
@@ -114,11 +113,11 @@ class Writer:
         is_kind = _is_text(kind) and kind not in (DEFAULT_TYPE, _NONE)
         group["config_type"] = properties.pop("config_type") if is_kind else DEFAULT_TYPE
         known, weights = group.create_group("properties"), group.create_group("property_weights")
-        given = {key: labels.pop(key) for key in _LABELS if key in labels}
+        given = {key: labels.pop(key) for key in RESULTS if key in labels}
         given |= {
             key: properties.pop(key)
             for key in (*_WEIGHTED, *_OTHERS)
-            if key not in _LABELS and _is_numeric(properties.get(key))
+            if key not in RESULTS and _is_numeric(properties.get(key))
         }
         for key in _WEIGHTED:
             has = key in given

@@ -36,6 +36,7 @@ from atompack_torch.batch.conversions import Parts, atoms_of, masses_of
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import Request
 from atompack_torch.errors import AtompackError
+from atompack_torch.fields import RESULTS
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
 from atompack_torch.formats.aselmdb.json_arrays import array_text, number_texts
 from atompack_torch.formats.aselmdb.keys import fields_of_rows
@@ -133,8 +134,6 @@ _MAX_METADATA_BYTES = 1 << 26
 _MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
 _ROWS_APART = 4096  # rows that are read one by one, where one of them is damaged
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
-# Labels that ASE keeps as results of a calculator.
-_RESULTS = ("energy", "forces", "stress", "charges")
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -391,7 +390,7 @@ def _row_text(parts: Parts, row: Row, texts: Mapping[int, str]) -> str:
         own = {"velocities": labels["velocities"]}
         atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, own, {}, row.arrays))
         entries["momenta"] = atoms.get_momenta()
-    results = {key: labels[key] for key in _RESULTS if key in labels}
+    results = {key: labels[key] for key in RESULTS if key in labels}
     if results:
         entries |= {"calculator": "unknown", "calculator_parameters": {}}
     if "energy" in results:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.batch.conversions import Parts
+from atompack_torch.batch.conversions import OF_ATOMS, Parts
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTINS,
     MOLECULE_PROPERTY,
     PREFIXES,
+    RESULTS,
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import Report, described
@@ -130,6 +131,8 @@ def _held_labels(
     stress = held.get("stress")
     if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
         data["stress"] = held.pop("stress")  # ASE keeps only six numbers of a symmetric tensor
+    for key in held.keys() - OF_ATOMS - {*RESULTS}:
+        data[key] = held.pop(key)
     return held
 
 

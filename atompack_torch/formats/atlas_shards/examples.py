@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from atompack_torch.fields import (
     FieldId,
     FieldInfo,
     FieldSpec,
+    is_value_of,
     prefixed_id,
     public_names,
 )
@@ -114,7 +115,11 @@ class Examples:
 
     def _molecules(self, column: list[dict[Any, Any]]) -> MoleculeBatch:
         levels = self._levels_in(column)
-        batch = MoleculeBatch.from_molecules([_molecule(values, levels) for values in column])
+        shared = [key for key in BUILTINS if not BUILTINS[key].owns_key]
+        others = {key for key in shared if not all(_may_be_label(key, each) for each in column)}
+        labels = BUILTINS.keys() - others
+        molecules = [_molecule(values, levels, labels) for values in column]
+        batch = MoleculeBatch.from_molecules(molecules)
         batch.set_field("index", torch.tensor(self._numbers), "molecule")
         return batch
 
@@ -137,7 +142,18 @@ def _is_molecule(value: Any) -> bool:
     return isinstance(value, dict) and "positions" in value and "atomic_numbers" in value
 
 
-def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule:
+def _may_be_label(key: str, values: Mapping[Any, Any]) -> bool:
+    """False if the value of a key is a property, as the label of that name has another form."""
+    value = values.get(key)
+    row = getattr(value, "shape", ())[BUILTINS[key].level == "atom" :]
+    is_number = isinstance(value, Tensor) and value.is_floating_point()
+    is_number |= isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return key not in values or is_value_of(key, tuple(row), is_number=is_number)
+
+
+def _molecule(
+    values: Mapping[str, Any], levels: Mapping[str, bool], own_labels: Collection[str]
+) -> Molecule:
     labels: dict[str, Any] = {}
     scopes: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # properties of molecules, of atoms
     for key, stored in values.items():
@@ -146,7 +162,7 @@ def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule
         known, value = prefixed_id(key), _array(key, stored)
         if isinstance(value, (dict, bytes)):
             raise FieldError(f"{key}: expected numbers, a text or None, got {type(value).__name__}")
-        if key in BUILTINS:
+        if key in own_labels:
             labels[key] = value
         elif known is not None:
             scopes[known.scope == ATOM_PROPERTY][known.key] = value
