@@ -30,6 +30,7 @@ BUILTINS = {
     "velocities": Builtin("atom", (3,)),
     "cell": Builtin("molecule", (3, 3)),
     "stress": Builtin("molecule", (3, 3), is_result=True),
+    "dipole": Builtin("molecule", (3,), is_result=True, is_property=True),
     "pbc": Builtin("molecule", (3,), "flag"),
     "name": Builtin("molecule", (), "text"),
 }
