@@ -28,6 +28,7 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     STRUCTURE,
+    FieldId,
     FieldSpec,
 )
 from atompack_torch.formats.atp.dataset import AtpDataset
@@ -239,7 +240,8 @@ def _without_doubles(columns: Columns, report: Report) -> list[Column]:
         mask = there[field[:2]]
         if stored_field(field).scope == MOLECULE_PROPERTY:
             others = {ATOM_PROPERTY: "the atoms have a property of this key"}
-            if field.scope != BUILTIN:
+            is_shared = stored_field(FieldId(BUILTIN, field.key)) == stored_field(field)
+            if is_shared and field.scope != BUILTIN:
                 others[BUILTIN] = "the molecule has the label of this key"
             for scope, why in others.items():
                 both = mask & there.get((scope, field.key), False)
