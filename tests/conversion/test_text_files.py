@@ -127,7 +127,13 @@ def test_standard_input(tmp_path: Path) -> None:
 def test_process_substitution(tmp_path: Path) -> None:
     """A shell passes the reading end of a pipe, by the name of its descriptor."""
     reading, writing = os.pipe()
-    writer = feed(Path(f"/dev/fd/{writing}"), TEXT)
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as file:
+            file.write(TEXT)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
     report = convert(f"/dev/fd/{reading}", tmp_path / "a.atp", progress=False)
     writer.join(60)
     os.close(reading)
