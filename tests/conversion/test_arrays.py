@@ -409,7 +409,10 @@ def test_a_cut_archive(tmp_path: Path, name: str) -> None:
             read(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(w, marks=[pytest.mark.exhaustive] * (w == "hdf5_chunked")) for w in WRITERS],
+)
 def test_damaged_bytes_give_an_error_or_the_shape(tmp_path: Path, name: str) -> None:
     """NPZ has checksums; a changed number in HDF5 is a number, so only the outcome is judged."""
     path = tmp_path / ("x.h5" if "hdf5" in name else "x.npz")

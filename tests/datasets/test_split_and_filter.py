@@ -331,15 +331,15 @@ def test_groups_stay_together(dataset: apt.AtpDataset, by: str, seed: int) -> No
     assert sorted(itertools.chain(*numbers)) == list(range(len(dataset)))
     assert all(part == sorted(part) for part in numbers)
 
-    def key(i: int) -> str:
-        molecule = dataset[i]
-        return str(sorted(symbols(molecule))) if by == "formula" else str(molecule[by])
-
-    groups = [{key(i) for i in part} for part in numbers]
+    keys = [
+        str(sorted(symbols(molecule))) if by == "formula" else str(molecule[by])
+        for molecule in dataset[:]
+    ]
+    groups = [{keys[i] for i in part} for part in numbers]
     assert not groups[0] & groups[1]
     assert not groups[0] & groups[2]
     assert not groups[1] & groups[2]
-    largest = max(sum(key(i) == k for i in range(len(dataset))) for k in groups[0])
+    largest = max(keys.count(key) for key in groups[0])
     for part, share in zip(parts, (0.8, 0.1, 0.1), strict=True):
         assert abs(len(part) - share * len(dataset)) <= largest
     again = dataset.split([0.8, 0.1, 0.1], seed, by=by)
