@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -110,8 +110,12 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Returns all options by name."""
         return vars(self._request)
 
-    def identity(self) -> dict[str, Any]:
-        """Returns what work that is resumed later must find again: molecules and options."""
+    def identity(self) -> Mapping[str, object]:
+        """Returns what work that is resumed later must find again: molecules and options.
+
+        Returns:
+            Plain data by name: ``source``, ``options``, ``force_subset`` and ``selection``.
+        """
         forces = self._forces and [*astuple(self._forces), self.current_epoch]
         return {
             "source": self._identity(),
@@ -133,6 +137,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
         If a file is truncated in the meantime, it raises an error where a mapping would cause
         SIGBUS.
+
+        Returns:
+            The copy.
         """
         return self
 
@@ -172,7 +179,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         )
 
     @property
-    def given_path(self) -> Any:
+    def given_path(self) -> object:
         """Path as it was given, of any type; None for molecules in memory."""
         return self._path
 
@@ -226,12 +233,23 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return False
 
     def epoch_for(self, epoch: int) -> int:
-        """Returns the epoch whose molecules a pass gets in this epoch of its sampler."""
+        """Returns the epoch whose molecules a pass gets in this epoch of its sampler.
+
+        Args:
+            epoch: number of the epoch of the sampler.
+
+        Returns:
+            The number of that epoch.
+        """
         clock = self._clock
         return epoch if clock is not None and not clock.is_chosen else self.current_epoch
 
     def follow_epoch(self, epoch: int) -> None:
-        """Enters the epoch of a loader or sampler, unless the user has chosen another."""
+        """Enters the epoch of a loader or sampler, unless the user has chosen another.
+
+        Args:
+            epoch: number of the epoch.
+        """
         if self._clock is not None and not self._clock.is_chosen:
             self._enter_epoch(epoch)
 
@@ -240,7 +258,14 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         self._clock.number = epoch
 
     def counts_in(self, epoch: int) -> Tensor:
-        """Returns ``n_atoms`` in an epoch, without entering it."""
+        """Returns ``n_atoms`` in an epoch, without entering it.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            (len,) int64.
+        """
         return self.n_atoms
 
     @property
@@ -256,11 +281,19 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self._batcher_over(self._source())
 
     def declared_fields(self) -> Iterable[FieldId]:
-        """Lists every field of the source, requested or not."""
+        """Lists every field of the source, requested or not.
+
+        Returns:
+            Scope and key of each.
+        """
         return declared_fields(self.batcher().source)
 
     def batcher(self) -> MoleculeBatcher:
-        """Returns the native batcher of the whole dataset, opened on first use in a process."""
+        """Returns the native batcher of the whole dataset, opened on first use in a process.
+
+        Returns:
+            The batcher.
+        """
         # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         native, needs_process = self._native, self._needs_process
         if needs_process is not None and needs_process != os.getpid():
@@ -383,7 +416,14 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self._add_features(self._to_batch(made))
 
     def apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
-        """Applies the user's ``transform`` to a batch that is on its target device."""
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         made: MoleculeBatch = transformed(self._request.transform, batch)
         return made
 

@@ -128,7 +128,14 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         return dataset_html(repr(self), len(self), self.item_name, self.schema, n_atoms)
 
     def digest(self, n: int | None = None) -> str:
-        """Returns a digest of the first ``n`` items (None: all) and their order, for states."""
+        """Returns a digest of the first ``n`` items (None: all) and their order, for states.
+
+        Args:
+            n: number of items; None: all.
+
+        Returns:
+            16 hexadecimal digits.
+        """
         n = len(self) if n is None else n
         if self._digests is None:
             self._digests = {}
@@ -209,11 +216,22 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         )
 
     def count_items(self, batch: Any) -> int:
-        """Returns the number of items in a batch, before any ``transform``."""
+        """Returns the number of items in a batch, before any ``transform``.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            The number.
+        """
         return len(batch)
 
     def batcher(self) -> Batcher:
-        """Returns the native batcher of the whole dataset, opened on first use in a process."""
+        """Returns the native batcher of the whole dataset, opened on first use in a process.
+
+        Returns:
+            The batcher.
+        """
         raise NotImplementedError
 
     def _assemble(self, made: Any, indices: Indices) -> Any:
@@ -221,7 +239,14 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         raise NotImplementedError
 
     def apply_transform(self, batch: Any) -> Batch:
-        """Applies the user's ``transform`` to a batch that is on its target device."""
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         raise NotImplementedError
 
     def _copy_for_subset(self: Self) -> Self:

@@ -142,7 +142,14 @@ class MixtureDataset(MoleculeDataset):
         return self._parts
 
     def with_sources(self, sources: Iterable[MoleculeDataset]) -> MixtureDataset:
-        """Returns a mixture of other copies of its datasets, with the same molecules in them."""
+        """Returns a mixture of other copies of its datasets, with the same molecules in them.
+
+        Args:
+            sources: the copies, in the order of ``sources``.
+
+        Returns:
+            The mixture.
+        """
         part = copy.copy(self)
         part._parts, part._native = tuple(sources), None
         return part
@@ -185,7 +192,14 @@ class MixtureDataset(MoleculeDataset):
         return self._chosen is None and any(count % max(len(part), 1) for count, part in pairs)
 
     def counts_in(self, epoch: int) -> Tensor:
-        """Returns ``n_atoms`` in an epoch, without entering it."""
+        """Returns ``n_atoms`` in an epoch, without entering it.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            (len,) int64.
+        """
         if not self.draws_change:
             return self.n_atoms
         return self._atom_counts()[self._numbers_in(epoch)]
@@ -242,7 +256,11 @@ class MixtureDataset(MoleculeDataset):
         return [part._identity() for part in self._parts]
 
     def without_mapping(self) -> MixtureDataset:
-        """Returns a copy that reads files without mapping them."""
+        """Returns a copy that reads files without mapping them.
+
+        Returns:
+            The copy.
+        """
         return self.with_sources(each.without_mapping() for each in self._parts)
 
     def _open_source(self) -> MoleculeSource:

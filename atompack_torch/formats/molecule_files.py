@@ -80,7 +80,15 @@ class MoleculeFiles(MoleculeDataset):
         return shown_path(self._path)
 
     def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
-        """Makes a copy that reads other things; see ``MoleculeDataset``."""
+        """Makes a copy that reads other things; see ``MoleculeDataset``.
+
+        Args:
+            request: replaces that of this dataset.
+            computes_features: False for a copy without computed features.
+
+        Returns:
+            The copy, which opens the files again.
+        """
         part = super().with_request(request, computes_features=computes_features)
         if request.renamed != self._request.renamed:
             part._with_forces = part._find_forces()
@@ -129,7 +137,11 @@ class MoleculeFiles(MoleculeDataset):
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
     def without_mapping(self: Self) -> Self:
-        """Returns a copy that reads files without mapping them."""
+        """Returns a copy that reads files without mapping them.
+
+        Returns:
+            The copy.
+        """
         part = copy.copy(self)
         part._access, part._native = "read", None
         if self._cache is not None:

@@ -255,7 +255,14 @@ class ChebyshevDescriptor:
         )
 
     def with_dtype(self, dtype: str) -> ChebyshevDescriptor:
-        """Returns the same descriptor in another dtype, ``"float32"`` or ``"float64"``."""
+        """Returns the same descriptor in another dtype, ``"float32"`` or ``"float64"``.
+
+        Args:
+            dtype: ``"float32"`` or ``"float64"``.
+
+        Returns:
+            The descriptor.
+        """
         settings = (*self._settings()[:-1], dtype)
         return ChebyshevDescriptor(*settings)
 

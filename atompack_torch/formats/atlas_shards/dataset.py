@@ -517,7 +517,14 @@ class ShardDataset(BatchDataset[object, object]):
         return self._options.missing == "drop"
 
     def apply_transform(self, batch: object) -> object:
-        """Applies the user's ``transform`` to a batch that is on its target device."""
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         return apply_transform(self._options.transform, batch)
 
     def _make(self, indices: Indices) -> Any:
@@ -553,14 +560,27 @@ class ShardDataset(BatchDataset[object, object]):
         return list(found.tolist())
 
     def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches; see ``BatchDataset``."""
+        """Starts threads that make batches; see ``BatchDataset``.
+
+        Args:
+            num_threads: number of threads.
+            max_ready: number of batches to make ahead.
+            pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
+        """
         native = self._open().native
         if native is None:
             return PickledQueue(len(self), self._collate_examples)
         return super().prefetch(num_threads, max_ready, pinned)
 
     def batcher(self) -> ExampleBatcher:
-        """Returns the native batcher of the whole dataset."""
+        """Returns the native batcher of the whole dataset.
+
+        Returns:
+            The batcher.
+        """
         native = self._open().native
         assert native is not None, "allow_pickle has no native batches"
         return native

@@ -112,7 +112,11 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         self.batcher()  # checks names and options
 
     def batcher(self) -> ColumnBatcher:
-        """Returns the native batcher of the whole store."""
+        """Returns the native batcher of the whole store.
+
+        Returns:
+            The batcher.
+        """
         reader = self._view.columns.reader
         native = self._native
         if native is None or native[0] is not reader:
@@ -281,7 +285,14 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         return batch
 
     def apply_transform(self, batch: Batch) -> Batch:
-        """Applies the user's ``transform`` to a batch that is on its target device."""
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         return apply_transform(self._transform, batch)
 
     @property
@@ -290,7 +301,14 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         return self._missing == "drop"
 
     def count_items(self, batch: Any) -> int:
-        """Returns the number of datasets in a batch."""
+        """Returns the number of datasets in a batch.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            The number.
+        """
         return len(batch["name"])
 
     def _copy_for_subset(self) -> AtlasDataset:

@@ -150,7 +150,7 @@ def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: Cac
     Returns:
         A string, equal only if the work of an earlier build can be reused.
     """
-    identity = dataset.identity()
+    identity: Mapping[str, Any] = dataset.identity()
     selection = identity["selection"]
     facts = {
         "compat": header.compat_json,

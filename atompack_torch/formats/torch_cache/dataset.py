@@ -174,7 +174,11 @@ class TorchCache:
         return self._handle.derivatives(index, dtype)
 
     def without_mapping(self) -> TorchCache:
-        """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``."""
+        """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``.
+
+        Returns:
+            The copy.
+        """
         part = copy.copy(self)
         part._handle = self._handle.without_mapping()
         return part
@@ -385,7 +389,11 @@ class TorchCacheDataset(MoleculeDataset):
         return [self._path, self._cache._handle.identity]
 
     def without_mapping(self) -> TorchCacheDataset:
-        """Returns a copy that reads files without mapping them."""
+        """Returns a copy that reads files without mapping them.
+
+        Returns:
+            The copy.
+        """
         part = copy.copy(self)
         part._cache, part._native = self._cache.without_mapping(), None
         return part
