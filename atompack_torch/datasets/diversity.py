@@ -53,11 +53,17 @@ def mean_features(dataset: MoleculeDataset, by: Any) -> Tensor:
         (n, F) float32, zeros for molecules without atoms.
 
     Raises:
-        FieldError: a molecule has no features.
+        FieldError: a molecule has no features, or some that are not finite.
         TypeError: ``by`` is neither.
     """
     means = [_mean_by_molecule(batch) for batch in _with_features(dataset, by)]
     points = torch.cat(means) if means else torch.zeros(0, 1)
+    wrong = torch.nonzero(~points.isfinite().all(dim=1)).flatten()
+    if len(wrong):
+        raise FieldError(
+            "select_diverse: expected finite features, got others "
+            f"(molecule {int(wrong[0])}, field 'features')"
+        )
     spread = points.std(0, correction=0) if len(points) else points
     return (points / torch.where(spread > 0, spread, 1)).float()
 

@@ -49,8 +49,8 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
             if original[match] == match and original[later] == later:
                 original[later] = match
         original = original[original]
-    later = np.flatnonzero(original != np.arange(len(original)))
-    return torch.from_numpy(np.stack([original[later], later], axis=1))
+    repeats = np.flatnonzero(original != np.arange(len(original)))
+    return torch.from_numpy(np.stack([original[repeats], repeats], axis=1))
 
 
 class _Geometries(NamedTuple):
