@@ -536,7 +536,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             FieldError: there is no field of this name, or its rows are edges or triplets.
             CorruptFileError: a record or a value is damaged.
         """
-        return read_column(self, key)[0]
+        return read_column(self._on_host(), key)[0]
 
     def to_pandas(self, keys: Sequence[str]) -> pandas.DataFrame:
         """Makes a data frame with a row for each molecule.
@@ -558,7 +558,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             ImportError: pandas is not installed.
             FieldError: there is no field of a name.
         """
-        return to_pandas(self, keys)
+        return to_pandas(self._on_host(), keys)
 
     def duplicates(self, tolerance: float = 0.0) -> Tensor:
         """Finds molecules that repeat the geometry of earlier ones, whatever their labels.
@@ -622,13 +622,18 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         if not 0 <= n <= len(self):
             raise ValueError(f"n: expected a number from 0 to {len(self)}, got {n}")
-        source = self if by == "features" else self._geometries()
+        source = self._on_host() if by == "features" else self._geometries()
         return self.subset(farthest_points(mean_features(source, by), n))
 
-    def _geometries(self: Self) -> Self:
+    def _geometries(self) -> MoleculeDataset:
         """Returns a copy with positions and cells as stored, and nothing else."""
-        request = replace(self._request.of_stored_values(), fields=(), optional=True)
-        return self.with_request(request.with_geometry(), computes_features=False)
+        part = self._on_host()
+        request = replace(part.request.of_stored_values(), fields=(), optional=True)
+        return part.with_request(request.with_geometry(), computes_features=False)
+
+    def _on_host(self) -> MoleculeDataset:
+        """Returns a dataset of the same molecules whose batches are in host memory."""
+        return self
 
     def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
         """Returns a batcher that reads without mappings; checks that there are features."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from atompack_torch._core import FarthestPoints
 from atompack_torch.datasets.columns import column_blocks
 from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import FieldError
@@ -18,31 +19,27 @@ if TYPE_CHECKING:
 
 _BLOCK_ATOMS = 1 << 15  # of which features are computed at a time
 _BLOCK_MOLECULES = 4096
+_AT_ONCE = 16  # points that are chosen in one native call
 
 
 def farthest_points(points: Tensor, n: int) -> Tensor:
     """Chooses points by farthest-point sampling.
 
     Args:
-        points: (m, F) floating.
+        points: (m, F) floating, finite, with at least one column.
         n: number of points to choose, at most m.
 
     Returns:
         (n,) int64: first the point that is nearest to the mean of all, then in each step the one
         that is farthest from all that were chosen.
     """
-    centered = points - points.mean(0)
-    squares = centered.square().sum(1)
-    chosen = torch.empty(n, dtype=torch.int64)
-    at = int(squares.argmin()) if n else 0
-    nearest = torch.full_like(squares, torch.inf)
-    for k in range(n):
-        chosen[k] = at
-        distance = squares - 2 * (centered @ centered[at]) + squares[at]
-        torch.minimum(nearest, distance, out=nearest)
-        nearest[at] = -torch.inf  # never again, not even among equal points
-        at = int(nearest.argmax())
-    return chosen
+    if not n:
+        return torch.zeros(0, dtype=torch.int64)
+    centered = (points - points.mean(0)).float()
+    choice = FarthestPoints(centered, int(centered.square().sum(1).argmin()))
+    for known in range(0, n, _AT_ONCE):
+        choice.choose(min(known + _AT_ONCE, n))  # an interrupt takes effect in between
+    return torch.tensor(choice.chosen(), dtype=torch.int64)
 
 
 def mean_features(dataset: MoleculeDataset, by: Any) -> Tensor:
@@ -56,11 +53,17 @@ def mean_features(dataset: MoleculeDataset, by: Any) -> Tensor:
         (n, F) float32, zeros for molecules without atoms.
 
     Raises:
-        FieldError: a molecule has no features.
+        FieldError: a molecule has no features, or some that are not finite.
         TypeError: ``by`` is neither.
     """
     means = [_mean_by_molecule(batch) for batch in _with_features(dataset, by)]
     points = torch.cat(means) if means else torch.zeros(0, 1)
+    wrong = torch.nonzero(~points.isfinite().all(dim=1)).flatten()
+    if len(wrong):
+        raise FieldError(
+            "select_diverse: expected finite features, got others "
+            f"(molecule {int(wrong[0])}, field 'features')"
+        )
     spread = points.std(0, correction=0) if len(points) else points
     return (points / torch.where(spread > 0, spread, 1)).float()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,12 +39,18 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
     """
     if not 0 <= tolerance < np.inf:
         raise ValueError(f"tolerance: expected a finite number from 0, got {tolerance}")
-    kinds, keys = _survey(dataset, exact=tolerance == 0)
-    if tolerance == 0:
-        pairs = _equal(kinds)
-    else:
-        pairs = _first_matches(len(kinds), _near(dataset, kinds, keys, tolerance))
-    return torch.from_numpy(pairs[np.argsort(pairs[:, 1], kind="stable")])
+    hashes, kinds, keys = _survey(dataset)
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    original = first[inverse.reshape(-1)].astype(np.int64)  # of those that are equal bit for bit
+    if tolerance > 0:
+        alone = np.sort(first)
+        for match, later in _near_pairs(dataset, alone, kinds[alone], keys[alone], tolerance):
+            # An earlier molecule that is kept; those equal to the later one repeat it, too.
+            if original[match] == match and original[later] == later:
+                original[later] = match
+        original = original[original]
+    repeats = np.flatnonzero(original != np.arange(len(original)))
+    return torch.from_numpy(np.stack([original[repeats], repeats], axis=1))
 
 
 class _Geometries(NamedTuple):
@@ -66,95 +71,93 @@ class _Geometries(NamedTuple):
         return cls(numbers, batch.positions.numpy(), cell, pbc, ptr)
 
 
-def _survey(dataset: MoleculeDataset, *, exact: bool) -> tuple[Array, Array]:
-    """Hashes all molecules, without positions and cells unless ``exact``.
+def _survey(dataset: MoleculeDataset) -> tuple[Array, Array, Array]:
+    """Reads all molecules.
 
     Returns:
-        (n,) uint64 hashes, and (n, keys) first coordinates of atoms and cells.
+        (n,) uint64 hashes of geometries; (n,) uint64 hashes of them without coordinates; and (n,
+        keys) a few coordinates of atoms and cells.
     """
-    hashes, keys = [np.zeros(0, np.uint64)], [np.zeros((0, _N_KEYS + 3))]
-    for batch in _batches(dataset):
-        found = _Geometries.of(batch)
-        if exact:
-            hashes.append(geometry_hashes(*found))
-            continue
+    hashes, kinds = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    keys = [np.zeros((0, _N_KEYS + 3))]
+    for part in runs(dataset.n_atoms.numpy(), _BLOCK_ATOMS, _BLOCK_MOLECULES):
+        found = _Geometries.of(dataset.batch(part))
         blank = found._replace(
             positions=np.zeros_like(found.positions), cell=np.zeros_like(found.cell)
         )
-        hashes.append(geometry_hashes(*blank))
+        hashes.append(geometry_hashes(*found))
+        kinds.append(geometry_hashes(*blank))
         n_atoms = np.diff(found.ptr)
-        first = np.zeros((len(batch), _N_KEYS + 3))
+        own = np.zeros((len(part), _N_KEYS + 3))
+        has = np.flatnonzero(n_atoms)
         for k in range(_N_KEYS // 3):
             # Atoms at even distances, so that parts that never move do not matter.
-            has = np.flatnonzero(n_atoms)
-            at = found.ptr[has] + (n_atoms[has] - 1) * k // max(_N_KEYS // 3 - 1, 1)
-            first[has, 3 * k : 3 * k + 3] = found.positions[at]
-        first[:, _N_KEYS:] = np.einsum("bii->bi", found.cell)
-        keys.append(first)
-    return np.concatenate(hashes), np.concatenate(keys)
+            at = found.ptr[has] + (n_atoms[has] - 1) * k // (_N_KEYS // 3 - 1)
+            own[has, 3 * k : 3 * k + 3] = found.positions[at]
+        own[:, _N_KEYS:] = np.einsum("bii->bi", found.cell)
+        keys.append(own)
+    return np.concatenate(hashes), np.concatenate(kinds), np.concatenate(keys)
 
 
-def _batches(dataset: MoleculeDataset) -> Iterator[MoleculeBatch]:
-    for part in runs(dataset.n_atoms.numpy(), _BLOCK_ATOMS, _BLOCK_MOLECULES):
-        yield dataset.batch(part)
+def _near_pairs(
+    dataset: MoleculeDataset, numbers: Array, kinds: Array, keys: Array, tolerance: float
+) -> list[list[int]]:
+    """Returns pairs of molecules that agree within the tolerance, in the order of the later one.
+
+    Args:
+        dataset: all molecules.
+        numbers: (m,) those to compare, ascending.
+        kinds: (m,) equal for molecules that may agree.
+        keys: (m, keys) some of their coordinates.
+        tolerance: largest difference of a coordinate.
+
+    Returns:
+        Pairs of an earlier and a later molecule.
+    """
+    if not len(numbers):
+        return []
+    by_kind = np.argsort(kinds, kind="stable")
+    starts = np.flatnonzero(np.diff(kinds[by_kind], prepend=~kinds[by_kind[:1]]))
+    sizes = np.diff(np.append(starts, len(kinds)))
+    # The coordinate that separates the molecules of a kind best.
+    spread = np.maximum.reduceat(keys[by_kind], starts) - np.minimum.reduceat(keys[by_kind], starts)
+    axis = np.repeat(spread.argmax(axis=1), sizes)
+    kind = np.repeat(np.arange(len(starts)), sizes)
+    value = keys[by_kind, axis]
+    order = np.lexsort((value, kind))
+    numbers, kind, keys = numbers[by_kind[order]], kind[order], keys[by_kind[order]]
+    value = value[order]
+    ends = np.empty(len(value), np.int64)
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        part = slice(start, start + size)
+        ends[part] = start + np.searchsorted(value[part], value[part] + tolerance, side="right")
+    counts = ends - np.arange(len(ends)) - 1
+    n_atoms = dataset.n_atoms.numpy()
+    found = [np.zeros((0, 2), np.int64)]
+    for run in runs(counts, _PAIRS_AT_ONCE, len(counts)):
+        n = counts[run.start : run.stop]
+        left = np.repeat(np.arange(run.start, run.stop), n)
+        right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(n) - n, n)
+        close = (np.abs(keys[left] - keys[right]) <= tolerance).all(axis=1)
+        pairs = np.sort(np.stack([numbers[left[close]], numbers[right[close]]], axis=1), axis=1)
+        found.append(pairs[_agree(dataset, pairs, n_atoms, tolerance)])
+    pairs = np.concatenate(found)
+    in_order: list[list[int]] = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))].tolist()
+    return in_order
 
 
-def _equal(hashes: Array) -> Array:
-    """Returns the first molecule with each hash, with all later ones."""
-    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    firsts = first[inverse.reshape(-1)]
-    later = np.flatnonzero(firsts != np.arange(len(hashes)))
-    return np.stack([firsts[later], later], axis=1).astype(np.int64)
-
-
-def _near(dataset: MoleculeDataset, kinds: Array, keys: Array, tolerance: float) -> Iterator[Array]:
-    """Yields (m, 2) pairs of molecules of one kind that agree within the tolerance."""
-    order = np.argsort(kinds, kind="stable")
-    bounds = np.flatnonzero(np.diff(kinds[order])) + 1
-    for alike in np.split(order, bounds):
-        if len(alike) < 2:
-            continue
-        own = keys[alike]
-        axis = int(np.argmax(np.ptp(own, axis=0)))  # that separates them best
-        alike, own = alike[np.argsort(own[:, axis])], own[np.argsort(own[:, axis])]
-        ends = np.searchsorted(own[:, axis], own[:, axis] + tolerance, side="right")
-        counts = ends - np.arange(len(own)) - 1
-        for part in runs(counts, _PAIRS_AT_ONCE, len(counts)):
-            n = counts[part.start : part.stop]
-            left = np.repeat(np.arange(part.start, part.stop), n)
-            right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(n) - n, n)
-            close = (np.abs(own[left] - own[right]) <= tolerance).all(axis=1)
-            yield _confirmed(dataset, alike[left[close]], alike[right[close]], tolerance)
-
-
-def _confirmed(dataset: MoleculeDataset, left: Array, right: Array, tolerance: float) -> Array:
-    """Returns those pairs that agree in all coordinates."""
-    sizes = dataset.n_atoms.numpy()[left]
-    kept = [np.zeros((0, 2), np.int64)]
-    for part in runs(2 * sizes, _BLOCK_ATOMS, _BLOCK_MOLECULES):
-        pair = slice(part.start, part.stop)
-        one = _Geometries.of(dataset.batch(left[pair]))
-        other = _Geometries.of(dataset.batch(right[pair]))
-        apart = np.abs(one.positions - other.positions).max(axis=1, initial=0) > tolerance
+def _agree(dataset: MoleculeDataset, pairs: Array, n_atoms: Array, tolerance: float) -> Array:
+    """Returns which pairs agree in all coordinates, (m,) bool."""
+    agrees = np.zeros(len(pairs), bool)
+    for part in runs(2 * n_atoms[pairs[:, 0]], _BLOCK_ATOMS, _BLOCK_MOLECULES):
+        own = slice(part.start, part.stop)
+        one = _Geometries.of(dataset.batch(pairs[own, 0]))
+        other = _Geometries.of(dataset.batch(pairs[own, 1]))
+        apart = ~(np.abs(one.positions - other.positions).max(axis=1, initial=0) <= tolerance)
         n_apart = np.concatenate([[0], np.cumsum(apart)])
-        agrees = n_apart[one.ptr[1:]] == n_apart[one.ptr[:-1]]
-        agrees &= np.abs(one.cell - other.cell).max(axis=(1, 2)) <= tolerance
-        kept.append(np.stack([left[pair][agrees], right[pair][agrees]], axis=1))
-    return np.concatenate(kept)
-
-
-def _first_matches(n: int, pairs: Iterator[Array]) -> Array:
-    """Returns, for each molecule that agrees with an earlier one that is kept, the first such."""
-    found = np.concatenate([np.zeros((0, 2), np.int64), *pairs])
-    found = np.sort(found, axis=1)
-    found = found[np.lexsort((found[:, 0], found[:, 1]))]
-    is_dropped = np.zeros(n, bool)
-    made = []
-    for first, later in found.tolist():
-        if not is_dropped[first] and not is_dropped[later]:
-            is_dropped[later] = True
-            made.append((first, later))
-    return np.array(made, np.int64).reshape(-1, 2)
+        cells_agree = np.abs(one.cell - other.cell).max(axis=(1, 2)) <= tolerance
+        agrees[own] = (n_apart[one.ptr[1:]] == n_apart[one.ptr[:-1]]) & cells_agree
+    return agrees
 
 
 def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, ptr: Array) -> Array:

@@ -288,3 +288,19 @@ def test_structures_of_pymatgen() -> None:
     assert torch.equal(batch.cell, torch.eye(3).double() * torch.tensor([4.0, 5.0])[:, None, None])
     with pytest.raises(TypeError, match="structures: expected a list of one kind"):
         apt.from_structures([Structure(4.0), object()])
+
+
+class Broken:
+    """Makes features of which the last is NaN."""
+
+    descriptor = apt.ChebyshevDescriptor(["H", "O"], 3, 3.0, 2, 2.5, 0.0)
+
+    def compute(self, batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+        made = self.descriptor.compute(batch)
+        made.features[-1] = torch.nan
+        return made
+
+
+def test_features_that_are_not_finite(dataset: apt.AtpDataset) -> None:
+    with pytest.raises(apt.FieldError, match=r"expected finite features, got others \(molecule 9"):
+        dataset.subset(range(10)).select_diverse(2, by=Broken())

@@ -195,8 +195,8 @@ def test_a_million_molecules_are_read_in_half_a_second(new_path: NewPath) -> Non
     ds = apt.AtpDataset(written)
     seconds = []
     for _ in range(4):
-        start = time.perf_counter()
+        start = time.process_time()
         energy = ds["energy"]
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert torch.equal(energy, torch.arange(10 * n, dtype=torch.float64))
-    assert min(seconds) < 1.5  # a third of that where nothing else runs
+    assert min(seconds) < 1.0  # of all threads: half a second on two cores

@@ -24,7 +24,6 @@ from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
-from atompack_torch.datasets.columns import Column
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
@@ -331,17 +330,6 @@ class ResidentDataset(MoleculeDataset):
         """
         return super().batch(indices)
 
-    def column(self, key: str) -> Column:
-        """Reads one field of all molecules into host memory; see ``AtpDataset.column``.
-
-        Args:
-            key: name of the field.
-
-        Returns:
-            ``values`` and ``mask``.
-        """
-        return super().column(key) if not self._is_elsewhere else self._loaded_part().column(key)
-
     def _loaded_part(self) -> MoleculeDataset:
         """Returns the molecules here as a subset of the dataset that was loaded."""
         part = copy.copy(self._origin)
@@ -349,6 +337,9 @@ class ResidentDataset(MoleculeDataset):
             self._numbers if self._selection is None else self._numbers[self._selection]
         )
         return part
+
+    def _on_host(self) -> MoleculeDataset:
+        return self._loaded_part() if self._is_elsewhere else self
 
     def _make(self, indices: Indices) -> MoleculeBatch:
         if not self._is_elsewhere:
