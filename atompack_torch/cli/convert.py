@@ -32,6 +32,8 @@ from atompack_torch.cli._writing import (
     writing_errors,
 )
 
+_COLLECTION = "atlas-collection"
+
 
 class Convert(Command):
     """Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores and back.
@@ -51,6 +53,8 @@ class Convert(Command):
       atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
       atompack-torch convert casts/*.nc grids.zarr profiles.atlas
       atompack-torch convert profiles.atlas profiles.nc
+      atompack-torch convert collection/ profiles.atlas
+      atompack-torch convert profiles.atlas collection --to atlas-collection
       atompack-torch convert huge.aselmdb train/ --part 3/8
       atompack-torch convert test.atp predicted.extxyz --add predictions.npz
 
@@ -60,7 +64,8 @@ class Convert(Command):
     (also compressed), the HDF5 files of ANI, COMP6, SPICE and Transition1x, and everything else that
     ASE reads. The format is detected by content, and by suffix where the content does not tell. NetCDF
     files, Zarr groups and folders of them become datasets of a store, named after the files, and a
-    store becomes one of them, its datasets groups. TARGET appears when it is complete. With --part
+    store becomes one of them, its datasets groups, or a copy: a store that can be written to, also of a
+    collection, or with --to atlas-collection a collection of atlas-python 0.17. TARGET appears when it is complete. With --part
     TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
     molecules; a part that is there already is left alone, so that a job array can be submitted again.
     Values, units and signs are preserved unless an option changes them, but labels that are all NaN
@@ -76,7 +81,7 @@ class Convert(Command):
             "files, folders or URLs to read, in order", "the file to write, or its URL"
         ),
         *OUTPUT,
-        lambda parser: add_formats(parser, "atlas"),
+        lambda parser: add_formats(parser, "atlas", _COLLECTION),
         part("convert a part of the structures to a file of the folder TARGET"),
         one_of(
             flag("--overwrite", "replace TARGET"),
@@ -157,21 +162,39 @@ def _is_export(options: argparse.Namespace) -> bool:
     from atompack_torch.formats import recognize
     from atompack_torch.options import is_url
 
-    if len(options.source) != 1 or is_url(options.source[0]) or options.target_format:
+    if len(options.source) != 1 or is_url(options.source[0]):
         return False
-    found = recognize(options.source[0]) if Path(options.source[0]).is_dir() else None
+    if options.target_format not in (None, "atlas", _COLLECTION):
+        return False
+    found = recognize(options.source[0]) if Path(options.source[0]).exists() else None
     return found is not None and found.name == "atlas-store"
 
 
 def _exported(options: argparse.Namespace) -> Any:
     from atompack_torch.conversion import export_datasets
 
-    _check_for_stores(options, _FOR_STORES - {"codec", "append"})
+    is_copy = options.target_format or Path(options.target).suffix in ("", ".atlas")
+    _check_for_stores(options, _FOR_STORES - ({"append"} if is_copy else {"codec", "append"}))
+    if is_copy:
+        return _copied(options)
     return export_datasets(
         options.source[0],
         options.target,
         mode="w" if options.overwrite else "x",
         progress=not (options.json or options.quiet),
+    )
+
+
+def _copied(options: argparse.Namespace) -> Any:
+    from atompack_torch.conversion.xarray_files import copy_store
+
+    return copy_store(
+        options.source[0],
+        options.target,
+        to="collection" if options.target_format == _COLLECTION else "store",
+        mode="w" if options.overwrite else "x",
+        codec=options.codec or "zstd",
+        level=options.level,
     )
 
 

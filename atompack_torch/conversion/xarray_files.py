@@ -227,6 +227,41 @@ def _add(store: AtlasStore, path: Path, dataset: xarray.Dataset) -> None:
         raise type(error)(f"{path}: {error}") from error
 
 
+def copy_store(
+    src: _Path,
+    dst: _Path,
+    *,
+    to: Literal["collection", "store"],
+    mode: Literal["x", "w"],
+    codec: Literal["zstd", "lz4", "none"],
+    level: int,
+) -> StoreReport:
+    """Writes a copy of a store or collection; see ``AtlasStore.export``.
+
+    Args:
+        src: the store or collection.
+        dst: the folder to create.
+        to: kind of the copy.
+        mode: ``"x"`` rejects an existing ``dst``, ``"w"`` replaces it.
+        codec: codec of blocks.
+        level: zstd level.
+
+    Returns:
+        Counts of what was written.
+
+    Raises:
+        FileExistsError: ``mode="x"`` and ``dst`` exists.
+        FieldError: a name, type or attribute that the copy cannot have.
+    """
+    start = time.monotonic()
+    with AtlasStore(src) as store:
+        store.export(dst, to, mode=mode, codec=codec, level=level)
+        n = len(store)
+        variables = {array: len(store.schema(array)) for array in store.arrays}
+    n_read, n_written = bytes_at(Path(src)), bytes_at(Path(dst))
+    return StoreReport(n, variables, n_read, n_written, time.monotonic() - start)
+
+
 def export_datasets(
     src: _Path,
     dst: _Path,

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.formats.recognition import by_suffix, recognize
-from atompack_torch.formats.table import FORMATS, STORE_METADATA, Format
+from atompack_torch.formats.table import COLLECTION, FORMATS, STORE_METADATA, Format
 from atompack_torch.options import is_in_memory, is_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
 
-__all__ = ["FORMATS", "STORE_METADATA", "Format", "by_suffix", "recognize"]
+__all__ = ["COLLECTION", "FORMATS", "STORE_METADATA", "Format", "by_suffix", "recognize"]
 
 
 def detect(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -> Format | None:

@@ -13,6 +13,8 @@ _USER_BLOCKS = (512, 1024, 2048)  # possible offsets of HDF5 data after a user b
 STORE_METADATA = tuple(
     f"atlas.{form}{codec}" for form in ("json", "msgpack") for codec in ("", ".zst", ".lz4")
 )
+# The file of a collection, which is read like a store.
+COLLECTION = "data.atlas"
 _FRAME = re.compile(rb"\s*\d+[ \t]*\r?\n([^\n]*)\n\s*[A-Za-z]\w*(\s+[-+.\deE]+){3}")
 _EXTENDED = re.compile(rb"\s*\d+[ \t]*\r?\n[^\n]*\b(Properties|Lattice)=", re.IGNORECASE)
 
@@ -258,7 +260,8 @@ FORMATS = [
     Format(
         "atlas-store",
         "an ATLAS store",
-        holds=STORE_METADATA,
+        ((0, b"ATLS"),),
+        holds=(*STORE_METADATA, COLLECTION),
         opens="AtlasStore",
         is_read_from_bytes=True,
         entry=STORES_ENTRY,

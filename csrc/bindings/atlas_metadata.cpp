@@ -12,11 +12,6 @@ namespace {
 namespace py = pybind11;
 using atlas_store::Metadata;
 
-uint32_t checked(const Metadata& metadata, uint32_t dataset) {
-  if (dataset < metadata.n_numbers() && metadata.exists(dataset)) return dataset;
-  throw py::index_error(cat("dataset ", dataset, " is out of range for a store of ", metadata.n_numbers()));
-}
-
 template <typename Use>
 void for_each_dataset(const Metadata& metadata, const Use& use) {
   for (uint32_t dataset = 0; dataset < metadata.n_numbers(); ++dataset) {
@@ -25,6 +20,11 @@ void for_each_dataset(const Metadata& metadata, const Use& use) {
 }
 
 }  // namespace
+
+uint32_t checked(const Metadata& metadata, uint32_t dataset) {
+  if (dataset < metadata.n_numbers() && metadata.exists(dataset)) return dataset;
+  throw py::index_error(cat("dataset ", dataset, " is out of range for a store of ", metadata.n_numbers()));
+}
 
 size_t n_datasets(const Metadata& metadata) {
   size_t n = 0;

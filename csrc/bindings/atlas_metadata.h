@@ -18,6 +18,8 @@ pybind11::list dataset_names(const atlas_store::Metadata& metadata);
 pybind11::list variable_names(const atlas_store::Metadata& metadata);
 // Returns the numbers of datasets. Throws FieldError for unknown names.
 std::vector<uint32_t> find_datasets(const atlas_store::Metadata& metadata, const std::vector<std::string>& names);
+// Returns the number of a dataset; IndexError if there is none.
+uint32_t checked(const atlas_store::Metadata& metadata, uint32_t dataset);
 pybind11::dict attributes_of(const atlas_store::Metadata& metadata, uint32_t dataset);
 // Returns the numbers of the variables of a dataset, in stored order.
 std::vector<uint32_t> variables_of(const atlas_store::Metadata& metadata, uint32_t dataset);
@@ -39,12 +41,6 @@ void bind_metadata(pybind11::class_<Handle, Options...>& handle, const Access& a
             return access(self, [&](const Metadata& metadata) { return find_datasets(metadata, names); });
           },
           py::arg("names"))
-      .def(
-          "attributes",
-          [access](const Handle& self, uint32_t dataset) {
-            return access(self, [&](const Metadata& metadata) { return attributes_of(metadata, dataset); });
-          },
-          py::arg("dataset"))
       .def(
           "variables_of",
           [access](const Handle& self, uint32_t dataset) {

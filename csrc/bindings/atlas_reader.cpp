@@ -6,6 +6,7 @@
 
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
+#include "bindings/errors.h"
 #include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
@@ -47,7 +48,9 @@ ArrayDefinition definition_in(const Store& store, uint32_t variable, uint32_t da
   ArrayDefinition array = array_file::definition_of(store.array(variable, dataset), store.layers(variable));
   // The metadata have the names as the caller gave them, in any number.
   const auto schema = store.metadata().schema_number(dataset, variable);
-  if (schema) array.dimension_names = store.metadata().schema(*schema).dimension_names;
+  if (schema && store.metadata().schema(*schema).is_complete) {
+    array.dimension_names = store.metadata().schema(*schema).dimension_names;
+  }
   return array;
 }
 
@@ -90,6 +93,26 @@ py::list arrays_of(const Store& self, uint32_t variable, const std::vector<uint3
   return described;
 }
 
+py::dict to_dict(const atlas_store::AttributeList& list) {
+  py::dict all;
+  for (const array_file::Attribute& attribute : list.values) {
+    all[str_from_bytes(attribute.key)] = attribute_object(attribute.value);
+  }
+  return all;
+}
+
+py::list keys_in_doubt(const atlas_store::AttributeList& list) {
+  py::list keys;
+  for (const std::string_view key : list.in_doubt) keys.append(str_from_bytes(key));
+  return keys;
+}
+
+// Attributes of a dataset, or of one of its arrays.
+atlas_store::AttributeList attributes_in(const Store& store, uint32_t dataset, std::optional<uint32_t> variable) {
+  checked(store.metadata(), dataset);
+  return without_gil([&] { return variable ? store.attributes(*variable, dataset) : store.attributes(dataset); });
+}
+
 }  // namespace
 
 void bind_atlas_reader(py::module_& module) {
@@ -109,6 +132,20 @@ void bind_atlas_reader(py::module_& module) {
                              [](const Store& self) {
                                return PyVersion{to_tuple(self.version().metadata), to_tuple(self.version().intent)};
                              })
+      .def_property_readonly("is_collection", [](const Store& self) { return self.is_collection(); })
+      .def_property_readonly("has_array_attributes", &Store::has_array_attributes)
+      .def(
+          "attributes",
+          [](const Store& self, uint32_t dataset, std::optional<uint32_t> variable) {
+            return to_dict(attributes_in(self, dataset, variable));
+          },
+          py::arg("dataset"), py::arg("variable") = py::none())
+      .def(
+          "attributes_in_doubt",
+          [](const Store& self, uint32_t dataset, std::optional<uint32_t> variable) {
+            return keys_in_doubt(attributes_in(self, dataset, variable));
+          },
+          py::arg("dataset"), py::arg("variable") = py::none())
       .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
       .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
       .def("arrays", &arrays_of, py::arg("variable"), py::arg("datasets"))

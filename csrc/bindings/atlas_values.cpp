@@ -80,18 +80,39 @@ py::object nested_strings(std::span<const std::string> strings, std::span<const 
   return list;
 }
 
+namespace {
+
+template <typename T>
+py::object plain_object(const T& value) {
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    return str_from_bytes(std::string(value));
+  } else if constexpr (std::is_same_v<T, Bytes>) {
+    return py::bytes(as_text(value));
+  } else if constexpr (std::is_same_v<T, atlas_store::TimestampValue>) {
+    return timestamp_object(value.at);
+  } else if constexpr (std::is_same_v<T, Timestamp>) {
+    return timestamp_object(value);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return py::bool_(value);
+  } else if constexpr (std::is_integral_v<T>) {
+    return py::int_(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return py::float_(value);
+  } else {
+    py::list list;
+    for (const typename T::value_type item : value) list.append(plain_object(item));
+    return list;
+  }
+}
+
+}  // namespace
+
 py::object attribute_object(const atlas_store::AttributeValue& value) {
-  return std::visit(
-      []<typename T>(const T& held) -> py::object {
-        if constexpr (std::is_same_v<T, std::string_view>) {
-          return str_from_bytes(std::string(held));
-        } else if constexpr (std::is_same_v<T, atlas_store::TimestampValue>) {
-          return timestamp_object(held.at);
-        } else {
-          return py::cast(held);
-        }
-      },
-      value);
+  return std::visit([](const auto& held) { return plain_object(held); }, value);
+}
+
+py::object attribute_object(const array_file::AttributeValue& value) {
+  return std::visit([](const auto& held) { return plain_object(held); }, value);
 }
 
 atlas_store::AttributeValue attribute_value(py::handle value) {

@@ -13,6 +13,7 @@
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
 #include "formats/array_file/write/writer.h"
+#include "formats/atlas_store/collection_writer.h"
 #include "formats/atlas_store/writer.h"
 
 namespace atompack::bindings {
@@ -127,6 +128,13 @@ UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::
 }
 
 void bind_store_writer(py::module_& module) {
+  module.def("write_collection",
+             unlocked([](const atlas_store::Store& store, const std::vector<uint32_t>& datasets, const Path& path,
+                         codec::Codec codec, int level, unsigned n_threads) {
+               atlas_store::write_collection(store, datasets, path.bytes, {codec, level, n_threads});
+             }),
+             py::arg("store"), py::arg("datasets"), py::arg("path"), py::arg("codec"), py::arg("level"),
+             py::arg("n_threads"));
   using Name = const std::string&;
   py::class_<StoreWriter, UniqueHandle<StoreWriter>> writer(module, "AtlasWriter");
   bind_metadata(writer, [](const StoreWriter& self, const auto& action) {
@@ -136,6 +144,12 @@ void bind_store_writer(py::module_& module) {
       .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
            py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"),
            py::arg("max_unstored_bytes"), py::arg("n_threads") = 0)
+      .def(
+          "attributes",
+          [](const StoreWriter& self, uint32_t dataset) {
+            return self.read([&](auto& w) { return attributes_of(w.metadata(), dataset); });
+          },
+          py::arg("dataset"))
       .def("definition",
            [](StoreWriter& self, Name dataset, Name array) {
              return describe(self.use([&](auto& w) { return w.definition(dataset, array); }));
@@ -261,6 +275,15 @@ void bind_file_reader(py::module_& module) {
            py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none(), py::arg("cache") = py::none())
       .def_property_readonly("versions", &versions_of)
       .def("names", &Reader::names)
+      .def(
+          "attributes",
+          [](const Reader& self, Name name) {
+            const array_file::Array array = without_gil([&] { return self.array(name); });
+            py::dict all;
+            for (const auto& [key, value] : array.attributes) all[str_from_bytes(key)] = attribute_object(value);
+            return all;
+          },
+          py::arg("name"))
       .def("statistics",
            [](const Reader& self) { return statistics_object(without_gil([&] { return self.statistics(); })); })
       .def("definition",

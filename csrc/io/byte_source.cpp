@@ -67,4 +67,19 @@ bool FileRanges::is_sample_due() const { return file_->is_sample_due(); }
 
 void FileRanges::sample(std::span<const ByteRange> ranges) const { file_->sample(ranges); }
 
+FileSection::FileSection(std::shared_ptr<const ByteSource> whole, ByteRange range)
+    : ByteSource(whole->path(), range.length), whole_(std::move(whole)), begin_(range.offset) {
+  if (whole_->is_mapped()) set_memory(whole_->whole().data() + begin_);
+}
+
+Bytes FileSection::read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const {
+  return whole_->bytes(begin_ + offset, n, buffer, std::min(ahead, length() - offset));
+}
+
+std::vector<ByteRange> FileSection::moved(std::span<const ByteRange> ranges) const {
+  std::vector<ByteRange> moved(ranges.begin(), ranges.end());
+  for (ByteRange& range : moved) range.offset += begin_;
+  return moved;
+}
+
 }  // namespace atompack::io

@@ -127,4 +127,24 @@ class FileRanges final : public ByteSource {
   uint64_t serial_;
 };
 
+// A range that another source has, as a file of its own.
+class FileSection final : public ByteSource {
+ public:
+  FileSection(std::shared_ptr<const ByteSource> whole, ByteRange range);
+
+  void copy(uint64_t offset, std::span<std::byte> into) const override { whole_->copy(begin_ + offset, into); }
+  void check_not_shrunk() const override { whole_->check_not_shrunk(); }
+  int64_t window() const override { return whole_->window(); }
+  void announce(std::span<const ByteRange> ranges) const override { whole_->announce(moved(ranges)); }
+  bool is_sample_due() const override { return whole_->is_sample_due(); }
+  void sample(std::span<const ByteRange> ranges) const override { whole_->sample(moved(ranges)); }
+
+ private:
+  Bytes read(uint64_t offset, uint64_t n, RangeBuffer& buffer, uint64_t ahead) const override;
+  std::vector<ByteRange> moved(std::span<const ByteRange> ranges) const;
+
+  std::shared_ptr<const ByteSource> whole_;
+  uint64_t begin_;
+};
+
 }  // namespace atompack::io

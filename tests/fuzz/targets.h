@@ -64,6 +64,9 @@ void write_array_file(Bytes input);
 // The metadata of an ATLAS store, as JSON and as MessagePack.
 void read_atlas_metadata(Bytes input);
 
+// A container of a collection: all that is in it.
+void read_collection_file(Bytes input);
+
 // The same as read_array_file takes: all arrays as one column, compared with each array alone.
 void read_columns(Bytes input);
 
@@ -117,6 +120,7 @@ inline constexpr Target kTargets[] = {
     {"lmdb_row", &read_row},
     {"lmdb_rows", &read_row_list},
     {"parsed_index", &read_index},
+    {"atlas_collection", &read_collection_file},
 #ifdef ATOMPACK_HAS_HTTP
     {"http_address", &read_address},
     {"http_answer", &read_answer},

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 INNER = Path(__file__).resolve().parents[1] / "fixtures"
-FORMATS = ("atlas", "atlas_shards", "atp", "torch_cache")
+FORMATS = ("atlas", "atlas_shards", "atlas_today", "atp", "torch_cache")
 
 
 def fixtures_root() -> Path:

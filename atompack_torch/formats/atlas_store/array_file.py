@@ -21,7 +21,7 @@ from atompack_torch.formats.atlas_store.remote_handles import (
     MemoryArrayFileHandle,
     RemoteArrayFileHandle,
 )
-from atompack_torch.formats.atlas_store.stored_values import Values, definition
+from atompack_torch.formats.atlas_store.stored_values import Attribute, Values, definition
 from atompack_torch.options import (
     BUFFERS,
     MAX_METADATA_BYTES,
@@ -132,6 +132,25 @@ class ArrayFile(FlushingWriter):
     def names(self) -> list[str]:
         """Names of the arrays, in the order in which they first appeared."""
         return self._handle.current().names()
+
+    def attrs(self, name: str) -> dict[str, Attribute]:
+        """Returns the attributes of an array, as its newest layer has them.
+
+        Args:
+            name: name of the array.
+
+        Returns:
+            Key to bool, int, float, str, ``bytes`` or a list; empty in files that are written here.
+
+        Raises:
+            FieldError: there is no such array.
+            CorruptFileError: the attributes refer to keys or values that do not exist.
+        """
+        reader = self._handle.reader
+        if reader is None:  # open for writing: arrays with attributes are not rewritten
+            self.schema(name)
+            return {}
+        return reader.attributes(utf8("name", name))
 
     @property
     def num_layers(self) -> int:

@@ -1,4 +1,4 @@
-"""ATLAS stores: thousands of named datasets whose arrays are stored together by variable."""
+"""ATLAS stores and collections: thousands of named datasets whose arrays are stored together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 
 from atompack_torch._core import read_held
 from atompack_torch.batch.indices import Indices
-from atompack_torch.formats.atlas_store import xarray_datasets
+from atompack_torch.errors import FieldError
+from atompack_torch.formats.atlas_store import exporting, xarray_datasets
 from atompack_torch.formats.atlas_store.array_schema import (
     ArraySchema,
     ArrayStatistics,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class AtlasStore(FlushingWriter):
-    """Handle of an ATLAS store, a folder of named datasets.
+    """Handle of an ATLAS store, a folder of named datasets, or of a collection, a file of them.
 
         with AtlasStore("profiles") as store:
             column = store.scan("temperature", layout="jagged")
@@ -72,15 +73,20 @@ class AtlasStore(FlushingWriter):
     ``datasets``, ``attrs``, ``schema`` and ``read`` include pending changes; ``scan``, ``stats``
     and ``select`` show the last flush. Leaving the ``with`` block flushes, unless it raises.
 
+    Collections (``data.atlas``, atlas-python 0.16 and 0.17) and stores of atlas-python 0.12 to 0.14
+    are read only; ``atompack-torch convert OLD NEW`` makes a store of them. Datasets that
+    ``deleted.mask`` lists do not exist.
+
     A store at a URL (``s3://``, ``gs://``) is written to by way of a copy of all of it in the
     temporary folder (see ``TMPDIR``). ``flush`` uploads what has changed, so that readers see all
     of it or nothing, and notices other writers.
 
     Args:
-        path: the folder, a path or a URL; or the bytes of its files, a mapping from paths relative
-            to the folder (``"atlas.json"``, ``"temperature/data.af"``) to ``bytes``,
-            ``bytearray`` or ``memoryview``, which are read without a copy and must not be changed
-            (mode ``"r"``). Errors name it ``<memory>``; a pickle carries all of it.
+        path: the folder, or the ``data.atlas`` of a collection, a path or a URL; or the bytes of
+            the files in the folder, a mapping from relative paths (``"atlas.json"``,
+            ``"temperature/data.af"``) to ``bytes``, ``bytearray`` or ``memoryview``, which are
+            read without a copy and must not be changed (mode ``"r"``). Errors name it
+            ``<memory>``; a pickle carries all of it.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4, which has one level here, the default.
@@ -101,11 +107,12 @@ class AtlasStore(FlushingWriter):
         storage_options: options of the remote store; see ``AtpDataset``.
 
     Raises:
-        FileNotFoundError: no such folder, or it has no metadata (mode ``"r"``).
+        FileNotFoundError: no such folder, or it holds neither store nor collection (mode ``"r"``).
         FileExistsError: the store already exists (mode ``"x"``).
         WriterLockedError: another writer has the store open.
         CorruptFileError: the metadata contradict the format.
-        UnsupportedFormatError: the version is not supported, or the path is of a different format.
+        UnsupportedFormatError: the version is not supported, or cannot be written to; the folder
+            holds a store and a collection; the path is of a different format.
         OSError: the store cannot be read. For a URL: FileNotFoundError, PermissionError,
             TimeoutError, or ESTALE if the store has changed since it was opened.
         TypeError, ValueError: an option does not have one of its values.
@@ -220,12 +227,54 @@ class AtlasStore(FlushingWriter):
 
         Returns:
             Key to bool, int, float, str or ``numpy.datetime64`` in nanoseconds, pending changes
-            included.
+            included. In collections and stores of atlas-python 0.12 to 0.14 also ``bytes`` and
+            lists.
 
         Raises:
             FieldError: there is no such dataset.
+            CorruptFileError: the file that holds the attributes is damaged.
         """
         return self._handle.current().attributes(self._names.dataset_number(dataset))
+
+    def array_attrs(self, dataset: str, array: str) -> dict[str, Attribute]:
+        """Returns the attributes of an array of a dataset.
+
+        Args:
+            dataset: name of the dataset.
+            array: name of the array.
+
+        Returns:
+            Key to value, as for ``attrs``. In stores of atlas-python 0.9 and 0.10, which have no
+            place for them, those of the dataset whose keys begin with the array and a point.
+
+        Raises:
+            FieldError: no such dataset, or it has no such array.
+            CorruptFileError: the array's file is damaged.
+        """
+        if self.columns.has_array_attributes:
+            return self.columns.attributes(dataset, array)
+        if array not in self.arrays_of(dataset):
+            raise FieldError(f"{self._handle.path}: dataset {dataset!r} has no array {array!r}")
+        own, prefix = self.attrs(dataset), f"{array}."
+        return {k.removeprefix(prefix): v for k, v in own.items() if k.startswith(prefix)}
+
+    def attrs_in_doubt(self, dataset: str, array: str | None = None) -> list[str]:
+        """Returns keys of attributes whose stored value may be wrong, or cannot be found.
+
+        atlas-python 0.12 to 0.14 mixes up attributes that were set in several flushes: it refers to
+        the values of one layer by their numbers in another. Most are read right, but not all.
+
+        Args:
+            dataset: name of the dataset.
+            array: name of one of its arrays; None: attributes of the dataset itself.
+
+        Returns:
+            The keys; those without a value in any layer are not in ``attrs``.
+
+        Raises:
+            FieldError: no such dataset, or it has no such array.
+        """
+        return self.columns.attributes_in_doubt(dataset, array)
 
     @overload
     def schema(self, array: str, dataset: None = None) -> dict[str, ArraySchema]: ...
@@ -517,6 +566,37 @@ class AtlasStore(FlushingWriter):
             FieldError: names, dtypes or attributes cannot be stored, or the dataset exists.
         """
         xarray_datasets.add(self, name, dataset, chunks, fill_value)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        to: Literal["collection", "store"] = "collection",
+        *,
+        datasets: Sequence[str] | None = None,
+        mode: Literal["x", "w"] = "x",
+        codec: Literal["zstd", "lz4", "none"] = "zstd",
+        level: int = 3,
+    ) -> None:
+        """Writes a copy of the last flush, which appears when it is complete.
+
+        Args:
+            path: the folder to create.
+            to: ``"collection"``: a ``data.atlas`` that atlas-python 0.17 opens; ``"store"``: a
+                store of atlas-python 0.9 and 0.10, which can be written to. There attributes of an
+                array become ``ARRAY.KEY`` of the dataset, and lists JSON; in a collection those
+                become attributes of the array again.
+            datasets: names of the datasets; None: all.
+            mode: ``"x"`` rejects an existing ``path``, ``"w"`` replaces it.
+            codec: codec of blocks.
+            level: zstd level.
+
+        Raises:
+            FileExistsError: ``mode="x"`` and ``path`` exists.
+            FieldError: no such dataset, or a name, type or attribute that the copy cannot have.
+            CorruptFileError: a file is damaged.
+            ValueError: an option does not have one of its values.
+        """
+        exporting.export(self, path, to, datasets, mode, codec, level)
 
     def to_xarray(
         self,

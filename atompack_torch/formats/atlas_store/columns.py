@@ -18,7 +18,7 @@ from atompack_torch.display.markup import Markup, percent, short, table
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
 from atompack_torch.formats.atlas_store.handles import StoreHandle, Version
-from atompack_torch.formats.atlas_store.stored_values import Values, extents
+from atompack_torch.formats.atlas_store.stored_values import Attribute, Values, extents
 from atompack_torch.options import check_choice, check_threads, short_list, utf8
 
 _MOST_DATASETS, _MOST_VALUES = 8, 100_000
@@ -262,6 +262,24 @@ class StoreColumns:
     def reader(self) -> AtlasReader:
         """Native reader in this process, of the flush that scans show."""
         return self._handle.reader()
+
+    @property
+    def has_array_attributes(self) -> bool:
+        """True if arrays have attributes of their own, as in all but the oldest stores."""
+        return self._handle.writer is None and self.reader.has_array_attributes
+
+    def attributes(self, dataset: str, array: str) -> dict[str, Attribute]:
+        """Returns the attributes of an array that are its own."""
+        number = self._names.dataset_number(dataset)
+        return self.reader.attributes(number, self._names.array_number(array))
+
+    def attributes_in_doubt(self, dataset: str, array: str | None) -> list[str]:
+        """Returns keys of attributes whose value may be wrong or missing."""
+        number = self._names.dataset_number(dataset)
+        if self._handle.writer is not None:
+            return []
+        variable = None if array is None else self._names.array_number(array)
+        return self.reader.attributes_in_doubt(number, variable)
 
     def schemas(self, array: str) -> dict[str, ArraySchema]:
         """Returns the storage layout of an array in all datasets that have it."""

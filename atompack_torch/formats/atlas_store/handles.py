@@ -186,7 +186,8 @@ class StoreHandle:
             return native
         with formats.opening(self.path, "an ATLAS store (a folder)", "atlas-store"):
             native = AtlasReader(place, version, limit, None, cache)
-            check_store(self.path)
+            if not native.is_collection:
+                check_store(self.path)
         return native
 
     @property
@@ -272,7 +273,7 @@ def check_store(folder: str) -> None:
         FileNotFoundError: none of the metadata files exists.
     """
     if not any((Path(folder) / name).is_file() for name in formats.STORE_METADATA):
-        sought = ", ".join(formats.STORE_METADATA)
+        sought = ", ".join((*formats.STORE_METADATA, formats.COLLECTION))
         text = f"no ATLAS store in this folder: expected one of {sought}; mode='x' makes a store"
         raise FileNotFoundError(errno.ENOENT, text, folder)
 

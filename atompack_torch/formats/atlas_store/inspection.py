@@ -18,7 +18,7 @@ from atompack_torch._native import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.fields import similar_names
-from atompack_torch.formats import opening
+from atompack_torch.formats import opening, recognize
 from atompack_torch.formats.atlas_store.handles import check_store
 from atompack_torch.formats.entry import (
     Compaction,
@@ -56,7 +56,7 @@ class _FileAsStore:
         return self.arrays
 
     def attrs(self, dataset: str) -> dict[str, Any]:
-        return {}
+        return self._file.attrs(dataset)
 
     def schema(self, array: str, dataset: str) -> ArraySchema:
         return self._file.schema(dataset)
@@ -71,11 +71,17 @@ class _FileAsStore:
 _Store = Union["AtlasStore", _FileAsStore]
 
 
+def _is_store(place: Place) -> bool:
+    """True for the folder of a store and the file of a collection, not for an array file."""
+    found = None if place.is_folder else recognize(place.path, place.remote)
+    return place.is_folder or (found is not None and found.name == "atlas-store")
+
+
 def _open(place: Place) -> _Store:
     from atompack_torch.formats.atlas_store.array_file import ArrayFile
     from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 
-    if place.is_folder:
+    if _is_store(place):
         return AtlasStore(place.path, **place.options)
     return _FileAsStore(ArrayFile(place.path, **place.options))
 
@@ -198,7 +204,7 @@ def _text(store: dict[str, Any]) -> str:
 def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
     """Reads every array of every dataset."""
     checks = [
-        _checks_of_store(place) if place.is_folder else _checks_of_file(place) for place in places
+        _checks_of_store(place) if _is_store(place) else _checks_of_file(place) for place in places
     ]
     n_datasets = sum(n for n, _ in checks)
     files = [place.shown for place in places]
@@ -297,7 +303,7 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
         if name != "progress" and value is not None:
             raise ValueError(f"{name}: expected none for stores and array files")
     before = target.stored_bytes()
-    is_file = not target.is_folder
+    is_file = not _is_store(target)
     made = (ArrayFile if is_file else AtlasStore)(target.path, "a", **target.options)
     with made as opened:
         opened.compact()
@@ -311,7 +317,7 @@ def _identity(place: Place) -> str:
 
 def _document(place: Place) -> dict[str, Any]:
     n_bytes: int | None
-    if place.is_folder:
+    if _is_store(place):
         n_datasets, arrays = _of_store(_open_store(place))
         n_bytes = place.bytes()
     else:
@@ -350,7 +356,7 @@ def _open_store(place: Place) -> AtlasReader:
     path, store = place.location
     with opening(place.path, "an ATLAS store (a folder)", "atlas-store"):
         reader = AtlasReader(path, None, MAX_METADATA_BYTES, store)
-        if store is None:
+        if store is None and not reader.is_collection:
             check_store(place.path)
     return reader
 

@@ -43,6 +43,20 @@ class StoredDataset:
         """A copy of the attributes; see ``AtlasStore.attrs``."""
         return self.store.attrs(self.name)
 
+    def array_attrs(self, array: str) -> dict[str, Attribute]:
+        """Returns the attributes of an array.
+
+        Args:
+            array: its name.
+
+        Returns:
+            See ``AtlasStore.array_attrs``.
+
+        Raises:
+            FieldError, CorruptFileError: as for ``AtlasStore.array_attrs``.
+        """
+        return self.store.array_attrs(self.name, array)
+
     def schema(self, array: str) -> ArraySchema:
         """Returns the storage layout of an array.
 

@@ -26,8 +26,8 @@ DTYPES = (*NUMERIC, *TEXTS)
 Texts: TypeAlias = str | bytes | list["Texts"]
 # Content of an array: numbers, or strings.
 Values = Tensor | Texts
-# Value of an attribute of a dataset.
-Attribute = bool | int | float | str | np.datetime64
+# Value of an attribute.
+Attribute: TypeAlias = bool | int | float | str | bytes | np.datetime64 | list["Attribute"]
 
 
 def checked_dtype(dtype: Any) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COORDS = "_pyatlas_coords"
 FILL = "_FillValue"
 _JSON = "json:"
+_DURATION = "_pyatlas_timedelta"  # attribute of arrays of durations
 
 
 def parted(
@@ -55,14 +56,25 @@ def flattened(dataset: xarray.Dataset, variables: Sequence[Any]) -> Iterator[tup
     for variable in variables:
         for key, value in dataset.variables[variable].attrs.items():
             if key != FILL:
-                yield f"{variable}.{key}", _encoded(f"{variable}.{key}", value)
+                yield f"{variable}.{key}", encoded(f"{variable}.{key}", value)
     for key, value in dataset.attrs.items():
-        yield str(key), _encoded(str(key), value)
+        yield str(key), encoded(str(key), value)
     yield COORDS, json.dumps([str(key) for key in dataset.coords])
 
 
-def _encoded(key: str, value: Any) -> Any:
-    """Returns a value unchanged if it survives a round trip, else its JSON."""
+def encoded(key: str, value: Any) -> Any:
+    """Returns an attribute unchanged if it survives a round trip, else its JSON.
+
+    Args:
+        key: its key, for messages.
+        value: its value.
+
+    Returns:
+        What a store can hold.
+
+    Raises:
+        FieldError: it is no value that JSON has.
+    """
     if isinstance(value, np.ndarray):
         value = value.item() if value.ndim == 0 else value.tolist()
     elif isinstance(value, np.generic) and not isinstance(value, np.datetime64):
@@ -109,7 +121,11 @@ def read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarra
     import xarray
 
     names = store.arrays_of(dataset) if arrays is None else list(arrays)
-    of_variables, attributes = parted(store.attrs(dataset), store.arrays_of(dataset))
+    is_apart = store.columns.has_array_attributes
+    owners = () if is_apart else store.arrays_of(dataset)
+    of_variables, attributes = parted(store.attrs(dataset), owners)
+    if is_apart:
+        of_variables = {name: parted(store.array_attrs(dataset, name), ())[1] for name in names}
     coords = attributes.pop(COORDS, "[]")
     variables = {
         name: _variable(store, dataset, name, of_variables.get(name, {})) for name in names
@@ -128,6 +144,9 @@ def _variable(
     from atompack_torch.formats.atlas_store.xarray_lazy import StoredArray
 
     schema = store.schema(name, dataset)
+    if attributes.get(_DURATION) == "ns" and schema.dtype == "int64":
+        schema = schema._replace(dtype="duration_ns")
+        attributes = {key: value for key, value in attributes.items() if key != _DURATION}
     dims = _dimensions(schema.dimension_names, len(schema.shape))
     chunks = dict(zip(dims, schema.chunk_shape, strict=True))
     return _lazy(StoredArray(store, dataset, name, schema), schema, dims, attributes, chunks)
@@ -192,7 +211,8 @@ def _dimensions(names: Sequence[str], rank: int) -> list[str]:
 
 
 def _is_usual(dtype: str, fill: Any) -> bool:
-    return bool(fill != fill) or (dtype, fill) in (("timestamp_ns", _NOT_A_TIME), ("string", ""))
+    no_time = [(kind, _NOT_A_TIME) for kind in ("timestamp_ns", "duration_ns")]
+    return bool(fill != fill) or (dtype, fill) in (*no_time, ("string", ""))
 
 
 def _usual_fill(dtype: str) -> Any:

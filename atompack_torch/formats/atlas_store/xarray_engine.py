@@ -73,12 +73,12 @@ class AtlasBackendEntrypoint(BackendEntrypoint):
         return made.drop_vars([*dropped], errors="ignore")
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """True for a local folder that is a store."""
+        """True for a local folder that is a store, and for the file of a collection."""
         from atompack_torch.formats import recognize
 
         if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
-        if not Path(filename_or_obj).is_dir():
+        if not Path(filename_or_obj).exists():
             return False
         found = recognize(filename_or_obj)
         return found is not None and found.name == "atlas-store"

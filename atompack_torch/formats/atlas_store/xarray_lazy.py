@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def host_dtype(dtype: str) -> np.dtype[Any]:
     """Returns NumPy's dtype for the name of a stored one; strings and bytes are objects."""
-    if dtype == "timestamp_ns":
-        return np.dtype("M8[ns]")
+    if dtype in ("timestamp_ns", "duration_ns"):
+        return np.dtype("M8[ns]" if dtype == "timestamp_ns" else "m8[ns]")
     return np.dtype(object if dtype in ("string", "binary") else dtype)
 
 

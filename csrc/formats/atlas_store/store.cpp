@@ -4,8 +4,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <thread>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/excerpt.h"
@@ -46,12 +49,19 @@ class SnapshotAttempt {
   // Returns nullopt if another program wrote in the meantime. The order of the steps detects concurrent flushes
   // (FORMAT.md, "Reading next to a writer"): metadata, record, layers, and then the same files again in reverse order.
   std::optional<Snapshot> take() {
+    std::error_code ignored;
+    const std::filesystem::path path(store_.path());
+    const bool is_file =
+        store_.is_remote() ? path.filename() == kContainerName : std::filesystem::is_regular_file(path, ignored);
+    const std::optional<io::Location> container = is_file ? find_container(store_) : std::nullopt;
+    if (container) return take_collection(*container);
     Snapshot snapshot;
     const auto find_record = [&] { snapshot.intent_file = io::find_file(store_.at(intent_path(store_.path()))); };
     // A remote file may still be on its way at that point; the bytes of a local one are read before the record.
     const bool is_remote = store_.is_remote();
     const std::optional<MetadataFile> file = is_remote ? read_metadata_file(store_, max_metadata_bytes_, find_record)
                                                        : read_metadata_file(store_, max_metadata_bytes_);
+    if (const auto inside = file ? std::nullopt : find_container(store_)) return take_collection(*inside);
     if (!is_remote) find_record();
     if (file) {
       snapshot.form = file->form;
@@ -73,6 +83,17 @@ class SnapshotAttempt {
   }
 
  private:
+  std::optional<Snapshot> take_collection(const io::Location& place) {
+    Collection collection = read_collection(place, max_metadata_bytes_);
+    Snapshot snapshot;
+    snapshot.metadata = std::move(collection.metadata);
+    snapshot.warnings = snapshot.metadata.warnings();
+    snapshot.version.metadata = collection.container->file->version();
+    if (collection.container->mask) snapshot.version.intent = collection.container->mask->version();
+    snapshot.container = std::move(collection.container);
+    return place.is_remote() || is_current(store_, snapshot) ? std::optional(std::move(snapshot)) : std::nullopt;
+  }
+
   void list(Snapshot& snapshot, const std::optional<MetadataFile>& file) {
     const std::optional<Intent> intent = read_intent(snapshot.intent_file.get(), snapshot.warnings);
     const bool is_kept = intent && outcome_of(*intent, file) == Outcome::kept;
@@ -110,12 +131,25 @@ class SnapshotAttempt {
 // The record is checked first: the metadata is replaced before the record is removed. For a remote store, one listing
 // shows immediately whether there is a record, and which metadata file counts.
 bool is_current(const io::Location& store, const Snapshot& snapshot) {
+  if (snapshot.container) {
+    const io::Location container = store.at(snapshot.container->path());
+    return io::version_of(container) == snapshot.version.metadata &&
+           io::version_of(mask_of(container)) == snapshot.version.intent;
+  }
   const io::Location record = store.at(intent_path(store.path()));
   std::optional<std::vector<std::string>> names;
   if (store.is_remote()) {
     std::vector<std::string> candidates(kFileNames.begin(), kFileNames.end());
     candidates.emplace_back(kIntentName);
     names = io::names_among(store, candidates);
+  }
+  const bool has_container =
+      names ? std::ranges::find(*names, kContainerName) != names->end() : io::exists(store / kContainerName);
+  if (has_container && snapshot.form) {
+    throw UnsupportedFormatError(
+        cat("expected a store or a collection, got both: ", path_of(store.path(), *snapshot.form), " and ",
+            kContainerName, ", which can be opened by its own path"))
+        .in_file(store.path());
   }
   const bool may_have_record = !names || std::ranges::find(*names, kIntentName) != names->end();
   const std::optional<io::FileVersion> intent = may_have_record ? io::version_of(record) : std::nullopt;
@@ -151,6 +185,79 @@ std::vector<std::string_view> names_with(const Metadata& metadata, uint32_t vari
 
 }  // namespace
 
+namespace {
+
+template <typename T>
+bool is_same(const T& a, const T& b) {
+  if constexpr (std::is_same_v<T, Bytes>) {
+    return std::ranges::equal(a, b);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return a == b || (a != a && b != b);
+  } else if constexpr (requires { typename T::allocator_type; }) {
+    using Item = typename T::value_type;
+    return std::ranges::equal(a, b, [](const Item& one, const Item& other) { return is_same(one, other); });
+  } else {
+    return a == b;
+  }
+}
+
+bool is_same(const array_file::Attribute& a, const array_file::Attribute& b) {
+  const auto same = [&]<typename T>(const T& value) {
+    const auto* const other = std::get_if<T>(&b.value);
+    return other != nullptr && is_same(value, *other);
+  };
+  return a.key == b.key && std::visit(same, a.value);
+}
+
+// True if the numbers of an attribute mean the same in all layers that have attributes.
+bool is_certain(const array_file::Layers& layers, array_file::AttributePair pair,
+                const array_file::Attribute& meaning) {
+  for (uint32_t i = 0; i < layers.n_layers(); ++i) {
+    const array_file::Footer& footer = layers.layer(i).footer();
+    if (!footer.has_attribute_keys()) continue;
+    const auto other = footer.find_attribute(pair);
+    if (!other || !is_same(*other, meaning)) return false;
+  }
+  return true;
+}
+
+// Timestamps are stored as strings. True if the value has the type, to which it is then converted.
+bool has_type(array_file::AttributeValue& value, const DataType& type) {
+  const auto single = static_cast<size_t>(type.element);
+  constexpr size_t kFirstList = 13;
+  if (!type.lists.empty()) return value.index() == kFirstList + single;
+  if (type.element != array_file::Type::timestamp) return value.index() == single;
+  const auto* const text = std::get_if<std::string_view>(&value);
+  const std::optional<Timestamp> at = text == nullptr ? std::nullopt : parse_timestamp(*text);
+  if (at) value = *at;
+  return at.has_value();
+}
+
+struct FoundAttribute {
+  array_file::Attribute attribute;
+  bool in_doubt = false;
+};
+
+std::optional<FoundAttribute> find_in(const array_file::Layers& layers, const array_file::Layers::SingleRecord& record,
+                                      const DeclaredAttribute& declared, bool of_any_type) {
+  const array_file::Footer& footer = layers.layer(record.layer).footer();
+  for (const array_file::AttributePair pair : footer.attribute_pairs(record.record)) {
+    std::optional<array_file::Attribute> found = of_any_type ? footer.attribute(pair) : footer.find_attribute(pair);
+    if (!found || found->key != declared.key) continue;
+    const bool in_doubt = footer.may_wrap(record.record) || !is_certain(layers, pair, *found);
+    if (has_type(found->value, declared.type) || of_any_type) return FoundAttribute{std::move(*found), in_doubt};
+  }
+  return std::nullopt;
+}
+
+void check_footer_of(const array_file::Layer& layer, uint32_t expected) {
+  const uint32_t got = layer.footer().version();
+  if (got == expected) return;
+  throw UnsupportedFormatError(cat("footer version: expected ", expected, " here, got ", got)).in_file(layer.path());
+}
+
+}  // namespace
+
 // The files of one variable, and the location of each dataset's array in them.
 struct Store::Variable {
   std::unique_ptr<const Reader> reader;
@@ -169,6 +276,7 @@ Store::Store(io::Location place, const std::optional<Version>& expected, uint64_
 }
 
 Store::~Store() {
+  for (const auto& segments : segments_) delete segments.load();
   for (const auto& variable : variables_) delete variable.load();
 }
 
@@ -203,6 +311,7 @@ int64_t Store::window(uint32_t number) const {
   const Variable* const variable = variables_[number];
   if (variable == nullptr) return 1;  // its files are not open yet
   const array_file::Layers& layers = variable->reader->layers();
+  if (is_collection()) return layers.n_layers() == 0 ? 0 : layers.layer(0).file().window();
   int64_t window = 0;
   for (uint32_t i = 0; i < layers.n_layers(); ++i) window = std::max(window, layers.layer(i).file().window());
   return window;
@@ -219,17 +328,21 @@ ColumnType Store::type_of(uint32_t variable) const {
 
 Array Store::array(uint32_t variable, uint32_t dataset) const {
   const Variable& files = load_variable(variable);
-  if (!files.column->contains(dataset))
-    throw FieldError(cat("dataset ", excerpt(metadata().dataset_name(dataset)), ": no array ",
-                         excerpt(metadata().variable_name(variable))))
-        .in_file(path());
+  if (!files.column->contains(dataset)) fail_no_array(variable, dataset);
   if (files.disagrees[dataset]) fail_disagreement(variable, dataset);
   return files.reader->array(metadata().dataset_name(dataset));
 }
 
 const array_file::Layers& Store::layers(uint32_t variable) const { return load_variable(variable).reader->layers(); }
 
+void Store::fail_no_array(uint32_t variable, uint32_t dataset) const {
+  throw FieldError(cat("dataset ", excerpt(metadata().dataset_name(dataset)), ": no array ",
+                       excerpt(metadata().variable_name(variable))))
+      .in_file(path());
+}
+
 array_file::Statistics Store::statistics(uint32_t variable) const {
+  if (is_collection()) return collected_statistics(variable);
   // Outdated statistics stay outdated until the record of their flush is removed.
   const bool may_be_stale = snapshot_.variables[variable].statistics_path.empty();
   const bool is_stale = may_be_stale && io::exists(place_.at(intent_path(path())));
@@ -237,6 +350,82 @@ array_file::Statistics Store::statistics(uint32_t variable) const {
   if (!is_stale) found = array_file::read_statistics(place_.at(base_path(variable)));
   if (!is_current(place_, snapshot_)) fail_replaced();
   return found;
+}
+
+uint64_t Store::position(uint32_t variable, uint32_t dataset) const {
+  const std::span<const Entry> entries = metadata().arrays(dataset);
+  const auto found = std::ranges::find(entries, variable, &Entry::variable);
+  if (found == entries.end()) fail_no_array(variable, dataset);
+  return static_cast<uint64_t>(found - entries.begin());
+}
+
+array_file::Statistics Store::collected_statistics(uint32_t variable) const {
+  array_file::Statistics found;
+  for (uint32_t dataset = 0; dataset < metadata().n_numbers(); ++dataset) {
+    if (!metadata().schema_number(dataset, variable)) continue;
+    const std::string_view name = metadata().dataset_name(dataset);
+    std::optional<array_file::ArrayStatistics> statistics;
+    if (snapshot_.container->version == kByDataset) {
+      statistics = snapshot_.container->statistics(dataset, position(variable, dataset));
+    } else if (const auto single = layers(variable).find_single(name); single && single->record.statistics != 0) {
+      const Bytes archive = layers(variable).layer(single->layer).footer().archive();
+      statistics = array_file::statistics_at(archive, single->record.statistics).second;
+    }
+    if (statistics) found.emplace(name, std::move(*statistics));
+  }
+  return found;
+}
+
+AttributeList Store::attributes(uint32_t dataset) const {
+  if (const DatasetSchema* const schema = metadata().dataset_schema(dataset)) {
+    if (is_by_dataset()) return snapshot_.container->attributes(dataset, std::nullopt);
+    if (schema->attributes.empty()) return {};
+    return read_declared(*metadata().attribute_variable, dataset, schema->attributes);
+  }
+  AttributeList list;
+  for (size_t i = 0; i < metadata().n_attributes(dataset); ++i) {
+    const Attribute attribute = metadata().attribute(dataset, i);
+    const auto typed = []<typename T>(const T& value) -> array_file::AttributeValue {
+      if constexpr (std::is_same_v<T, TimestampValue>) {
+        return value.at;
+      } else {
+        return value;
+      }
+    };
+    list.values.push_back({attribute.key, std::visit(typed, attribute.value)});
+  }
+  return list;
+}
+
+AttributeList Store::attributes(uint32_t variable, uint32_t dataset) const {
+  const uint64_t at = position(variable, dataset);
+  if (is_by_dataset()) return snapshot_.container->attributes(dataset, at);
+  const DatasetSchema* const schema = metadata().dataset_schema(dataset);
+  if (schema == nullptr) return {};
+  const auto found =
+      std::ranges::find_if(schema->array_attributes, [&](const auto& of_array) { return of_array.first == variable; });
+  return found == schema->array_attributes.end() ? AttributeList() : read_declared(variable, dataset, found->second);
+}
+
+// Layers have dictionaries of their own, and the original copies an array's numbers into a newer layer as they are. The
+// newest layer in which a number means the key, with a value of its type, counts; there is doubt where the same numbers
+// mean something else in another layer.
+AttributeList Store::read_declared(uint32_t variable, uint32_t dataset,
+                                   const std::vector<DeclaredAttribute>& declared) const {
+  AttributeList list;
+  if (declared.empty()) return list;
+  const array_file::Layers& layers = this->layers(variable);
+  const auto history = layers.history(metadata().dataset_name(dataset));
+  for (const DeclaredAttribute& attribute : declared) {
+    std::optional<FoundAttribute> found;
+    for (size_t i = 0; i < history.size() && !found; ++i) {
+      found = array_file::in_layer(layers.layer(history[i].layer), history[i].record.name,
+                                   [&] { return find_in(layers, history[i], attribute, is_collection()); });
+    }
+    if (found) list.values.push_back(std::move(found->attribute));
+    if (!found || found->in_doubt) list.in_doubt.push_back(attribute.key);
+  }
+  return list;
 }
 
 std::vector<int64_t> Store::blocks(uint32_t number, std::span<const int64_t> datasets) const {
@@ -281,9 +470,7 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
     const uint32_t schema = *metadata().schema_number(dataset, number);
     const std::pair pair(schema, variable->column->layout_number(dataset));
     if (agreeing.contains(pair)) continue;
-    const array_file::ColumnLayout& layout = variable->column->layout(dataset);
-    const Schema& declared = metadata().schema(schema);
-    variable->disagrees[dataset] = declared.dtype.type() != layout.type || declared.shape != layout.shape;
+    variable->disagrees[dataset] = !agrees(metadata().schema(schema), variable->column->layout(dataset));
     if (!variable->disagrees[dataset]) agreeing.insert(pair);
   }
   return variable;
@@ -291,14 +478,17 @@ std::unique_ptr<const Store::Variable> Store::open(uint32_t number) const {
 
 // Compaction of a store changes its files but not their contents.
 std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::Reading reading) const {
+  if (is_collection()) return open_segments(variable, reading);
   constexpr int kMaxTries = 20;
   std::vector<array_file::LayerFile> layers = snapshot_.variables[variable].layers;
   for (int i = 1;; ++i) {
     try {
       if (layers.empty()) throw IoError(ENOENT, std::strerror(ENOENT), base_path(variable));
-      return std::make_unique<const Reader>(layers, max_metadata_bytes_, reading, [&] {
+      auto reader = std::make_unique<const Reader>(layers, max_metadata_bytes_, reading, [&] {
         if (!is_current(place_, snapshot_)) fail_replaced();
       });
+      check_footers(reader->layers());
+      return reader;
     } catch (const IoError& error) {
       if (error.code() != ENOENT || i == kMaxTries) throw;
     }
@@ -306,6 +496,52 @@ std::unique_ptr<const Reader> Store::open_reader(uint32_t variable, array_file::
     if (!(now.version == version())) fail_replaced();
     layers = now.variables[variable].layers;
   }
+}
+
+std::unique_ptr<const Reader> Store::open_segments(uint32_t variable, array_file::Reading reading) const {
+  const Container& container = *snapshot_.container;
+  array_file::Files files;
+  files.sources = {container.bytes(reading)};
+  if (container.version == kByDataset) {
+    const std::vector<std::string_view> names = names_with(metadata(), variable);
+    array_file::Layers layers(segments(reading), metadata().variable_name(variable), names);
+    return std::make_unique<const Reader>(std::move(files), std::move(layers));
+  }
+  files.sources = {std::make_shared<const io::FileSection>(files.sources.front(), container.segments[variable])};
+  if (place_.is_remote()) array_file::announce_end(*files.sources.front());
+  array_file::Layers layers(array_file::read_layers(files, max_metadata_bytes_));
+  check_footers(layers);
+  return std::make_unique<const Reader>(std::move(files), std::move(layers));
+}
+
+const Store::Segments& Store::segments(array_file::Reading reading) const {
+  std::atomic<const Segments*>& kept = segments_.at(static_cast<size_t>(reading));
+  if (const Segments* const found = kept) return *found;
+  const std::shared_ptr<const io::ByteSource> whole = snapshot_.container->bytes(reading);
+  array_file::Files files;
+  for (const io::ByteRange& range : snapshot_.container->segments) {
+    files.sources.push_back(std::make_shared<const io::FileSection>(whole, range));
+    if (place_.is_remote()) array_file::announce_end(*files.sources.back());
+  }
+  auto opened = std::make_unique<const Segments>(
+      std::make_shared<const std::vector<array_file::Layer>>(array_file::read_layers(files, max_metadata_bytes_)));
+  for (const array_file::Layer& layer : **opened) check_footer_of(layer, array_file::kFooterVersion5);
+  const Segments* none = nullptr;
+  return kept.compare_exchange_strong(none, opened.get()) ? *opened.release() : *none;
+}
+
+void Store::check_footers(const array_file::Layers& layers) const {
+  const uint32_t of_store = metadata().version > 1 ? array_file::kFooterVersion5 : array_file::kFooterVersion;
+  const uint32_t expected = is_collection() ? array_file::kFooterVersion6 : of_store;
+  for (uint32_t i = 0; i < layers.n_layers(); ++i) check_footer_of(layers.layer(i), expected);
+}
+
+bool Store::agrees(const Schema& declared, const array_file::ColumnLayout& layout) const {
+  if (declared.dtype.type() != layout.type) return false;
+  if (!declared.is_complete) return true;
+  if (declared.shape != layout.shape) return false;
+  const bool has_grid = is_collection() && declared.chunk_shape.size() == declared.shape.size();
+  return !has_grid || array_file::Grid(declared.shape, declared.chunk_shape) == layout.grid;
 }
 
 void Store::fail_replaced() const {
@@ -318,14 +554,14 @@ void Store::fail_replaced() const {
 void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
   const Schema& declared = metadata().schema(*metadata().schema_number(dataset, variable));
   const array_file::ColumnLayout& layout = load_variable(variable).column->layout(dataset);
-  const auto text = [](array_file::Type type, const std::vector<uint64_t>& shape) {
+  const auto text = [&](array_file::Type type, const std::vector<uint64_t>& shape) {
     std::string dims;
     for (const uint64_t extent : shape) dims += cat(dims.empty() ? "" : ", ", extent);
-    return cat(name_of(type), " (", dims, ")");
+    return declared.is_complete ? cat(name_of(type), " (", dims, ")") : std::string(name_of(type));
   };
   throw CorruptFileError(cat("array: expected ", text(declared.dtype.type(), declared.shape),
                              " as in the metadata, got ", text(layout.type, layout.shape)))
-      .in_file(base_path(variable))
+      .in_file(is_collection() ? snapshot_.container->path() : base_path(variable))
       .at_field(std::string(metadata().dataset_name(dataset)));
 }
 
@@ -337,17 +573,14 @@ void Verification::check(uint32_t variable, uint32_t dataset) {
   const Metadata& metadata = store_->metadata();
   const std::string_view name = metadata.dataset_name(dataset);
   const std::optional<uint32_t> schema = metadata.schema_number(dataset, variable);
-  if (!schema) {
-    throw FieldError(cat("dataset ", excerpt(name), ": no array ", excerpt(metadata.variable_name(variable))))
-        .in_file(store_->path());
-  }
+  if (!schema) store_->fail_no_array(variable, dataset);
   auto& reader = readers_[variable];
   if (!reader) reader = store_->open_reader(variable, array_file::Reading::by_pread);
   try {
     if (!reader->contains(name)) throw CorruptFileError("no such array");
     const array_file::Array array = reader->array(name);
     const Schema& declared = metadata.schema(*schema);
-    if (declared.dtype.type() != array.type || declared.shape != array.shape) {
+    if (declared.dtype.type() != array.type || (declared.is_complete && declared.shape != array.shape)) {
       throw CorruptFileError("array: expected type and shape as in the metadata, got others");
     }
     array_file::verify_array(*reader, name, last_);

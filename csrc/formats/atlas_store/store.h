@@ -1,6 +1,7 @@
-// Store as of when it was opened: its datasets, and columns of its variables.
+// Store or collection as of when it was opened: its datasets, and columns of its variables.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "formats/array_file/read/column_slice.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
+#include "formats/atlas_store/collection.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
 
 namespace atompack::atlas_store {
@@ -41,6 +43,8 @@ struct Snapshot {
   Version version;
   // Kept open, so that no other file can get their inode numbers.
   std::shared_ptr<const io::OpenFile> metadata_file, intent_file;
+  // Of a collection, which has neither metadata file nor flushes: the versions are those of container and mask.
+  std::shared_ptr<const Container> container;
 };
 
 // Throws IoError, including when the store is written to so often that no consistent state can be read;
@@ -74,6 +78,9 @@ class Store final : public ColumnSource {
 
   // Its datasets are numbered consecutively from 0.
   const Metadata& metadata() const { return snapshot_.metadata; }
+  bool is_collection() const { return snapshot_.container != nullptr; }
+  // False for stores of versions 0 and 1, which have no place for them.
+  bool has_array_attributes() const { return is_collection() || metadata().version > 1; }
   int64_t size() const override { return metadata().n_numbers(); }
   std::string_view dataset_name(int64_t dataset) const override;
   int64_t find_dataset(std::string_view name) const override;
@@ -95,6 +102,12 @@ class Store final : public ColumnSource {
   std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
   // By dataset, including deleted ones.
   array_file::Statistics statistics(uint32_t variable) const;
+  // Attributes of a dataset, and of one of its arrays, in stored order. Stores of versions 0 and 1 have none of arrays.
+  // FieldError if the dataset has no such array.
+  AttributeList attributes(uint32_t dataset) const;
+  AttributeList attributes(uint32_t variable, uint32_t dataset) const;
+  // Throws FieldError.
+  [[noreturn]] void fail_no_array(uint32_t variable, uint32_t dataset) const;
   // For each of these datasets, an identifier of the block that holds its first chunk: only equality is meaningful.
   // Empty arrays share one identifier.
   std::vector<int64_t> blocks(uint32_t variable, std::span<const int64_t> datasets) const;
@@ -105,6 +118,16 @@ class Store final : public ColumnSource {
   const Variable& load_variable(uint32_t variable) const;
   std::unique_ptr<const Variable> open(uint32_t variable) const;
   std::string base_path(uint32_t variable) const;
+  bool is_by_dataset() const { return is_collection() && snapshot_.container->version == kByDataset; }
+  array_file::Statistics collected_statistics(uint32_t variable) const;
+  std::unique_ptr<const array_file::Reader> open_segments(uint32_t variable, array_file::Reading reading) const;
+  using Segments = std::shared_ptr<const std::vector<array_file::Layer>>;
+  const Segments& segments(array_file::Reading reading) const;
+  void check_footers(const array_file::Layers& layers) const;
+  uint64_t position(uint32_t variable, uint32_t dataset) const;
+  AttributeList read_declared(uint32_t variable, uint32_t dataset,
+                              const std::vector<DeclaredAttribute>& declared) const;
+  bool agrees(const Schema& declared, const array_file::ColumnLayout& layout) const;
   [[noreturn]] void fail_replaced() const;
   [[noreturn]] void fail_disagreement(uint32_t variable, uint32_t dataset) const;
 
@@ -114,6 +137,8 @@ class Store final : public ColumnSource {
   Snapshot snapshot_;
   // Lock-free: if two threads open the same variable, the first one's result is kept.
   mutable std::vector<std::atomic<const Variable*>> variables_;
+  // The same for the segments of a collection with one for each dataset, by the access to them.
+  mutable std::array<std::atomic<const Segments*>, 2> segments_{};
 };
 
 // Verification: reads everything of a store to find damage.

@@ -9,6 +9,7 @@
 #include "base/excerpt.h"
 #include "base/utf8.h"
 #include "formats/array_file/write/writer.h"
+#include "formats/atlas_store/collection.h"
 #include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/metadata/metadata.h"
 #include "io/folder.h"
@@ -131,6 +132,11 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
       made_folder_(files.make_folder(store_)),
       lock_(store_),
       form_(options.form) {
+  if (io::exists(cat(store_, '/', kContainerName))) {
+    throw UnsupportedFormatError(cat("expected a store to write, got a collection, which is never changed: "
+                                     "`atompack-torch convert OLD NEW` makes a store of it"))
+        .in_file(cat(store_, '/', kContainerName));
+  }
   const std::vector<std::string> warnings = recover(store_, options_.max_metadata_bytes, files_);
   const std::optional<MetadataFile> file = read_metadata_file(store_);
   if (mode == Mode::create && (file || holds_arrays(store_))) refuse_existing(store_);
@@ -138,6 +144,12 @@ Writer::Impl::Impl(std::string store, Mode mode, WriterOptions options, io::File
     seen_ = file->held->version();
     form_ = file->form;
     metadata_ = decode_metadata(*file, options_.max_metadata_bytes);
+    if (metadata_.version > 1) {
+      throw UnsupportedFormatError(cat("version: expected 0 or 1 to write, got ", metadata_.version,
+                                       ", that of a newer release: `atompack-torch convert OLD NEW` makes a store that "
+                                       "can be written"))
+          .in_file(file->path);
+    }
   }
   for (const std::string& warning : warnings) metadata_.warn(warning);
   changed_ = !file || (options_.codec && metadata_.codec != *options_.codec);

@@ -28,6 +28,7 @@ class Archive {
   explicit Archive(Bytes bytes) : bytes_(bytes) {}
 
   uint64_t size() const { return bytes_.size(); }
+  Bytes bytes() const { return bytes_; }
 
   template <typename T>
   T load(uint64_t at) const {
@@ -151,6 +152,17 @@ struct RootLayout {
   static constexpr uint64_t kVersion = 0, kBlocks = 8, kArrays = 24, kAttributeKeys = 40, kAttributeValues = 56;
   static constexpr uint64_t kNumber = 72, kBaseHint = 80;
   static constexpr Layout kLayout{96, 8};
+};
+
+// Root and arrays of version 6, where they differ.
+struct Root6Layout {
+  static constexpr uint64_t kBlocks = 8, kStrings = 24, kAttributeValues = 40, kArrays = 56;
+  static constexpr Layout kLayout{72, 8};
+};
+
+struct Array6Layout {
+  static constexpr uint64_t kAttributes = 136, kHasStatistics = 152, kStatistics = 160;
+  static constexpr Layout kLayout{256, 8};
 };
 
 struct BlockLayout {

@@ -34,11 +34,17 @@ Parts split_file(Bytes file, std::string_view magic);
 
 std::vector<std::byte> with_trailer(std::vector<std::byte> archive, std::string_view magic);
 
-// Validation of a footer: bounds, tags, strings, and its version.
-constexpr uint32_t kFooterVersion = 4;
+// Versions of footers. The first one is written to array files and stores, 6 to collections.
+inline constexpr uint32_t kFooterVersion = 4, kFooterVersion5 = 5, kFooterVersion6 = 6;
 
-// Returns the position of the root. Throws CorruptFileError; UnsupportedFormatError for other versions.
-uint64_t check_footer(Bytes archive);
+struct Root {
+  uint64_t at = 0;
+  uint32_t version = 0;
+};
+
+// Validation of a footer: bounds, tags, strings, and its version. Throws CorruptFileError; UnsupportedFormatError for
+// other versions.
+Root check_footer(Bytes archive);
 
 // In the order of their tags.
 enum class Type : uint8_t {
@@ -72,12 +78,24 @@ struct Timestamp {
 
 using Fill = std::variant<bool, int64_t, uint64_t, double, std::string_view, Timestamp>;
 
-using AttributeValue = std::variant<bool, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-                                    float, double, std::string_view>;
+// In the order of the tags; from version 5 on also binary values and lists. No footer holds a timestamp.
+using AttributeValue =
+    std::variant<bool, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, float, double,
+                 std::string_view, Bytes, std::vector<bool>, std::vector<int8_t>, std::vector<int16_t>,
+                 std::vector<int32_t>, std::vector<int64_t>, std::vector<uint8_t>, std::vector<uint16_t>,
+                 std::vector<uint32_t>, std::vector<uint64_t>, std::vector<float>, std::vector<double>,
+                 std::vector<std::string_view>, std::vector<Bytes>, Timestamp>;
+inline constexpr uint8_t kAttributeTags = std::variant_size_v<AttributeValue> - 1;
 
 struct Attribute {
   std::string_view key;
   AttributeValue value;
+};
+
+// An attribute by the numbers of its key and value in the dictionaries of its footer.
+struct AttributePair {
+  uint64_t key = 0;
+  uint64_t value = 0;
 };
 
 struct BlockRecord {
@@ -104,6 +122,7 @@ struct ArrayRecord {
   std::optional<Fill> fill;
   bool deleted = false;
   uint64_t attributes = 0;
+  uint64_t statistics = 0;  // position; 0: none, as in all versions before 6
 };
 
 // Keeps a view of `archive`. Cheap to copy; const methods are thread-safe.
@@ -122,14 +141,34 @@ class Footer {
   uint32_t integer(Run integers, uint64_t index) const { return archive_.load<uint32_t>(integers.at + 4 * index); }
   std::vector<uint64_t> integers(Run integers) const;
   std::vector<std::string> strings(Run strings) const;
-  // Throws CorruptFileError for a key or value that does not exist.
+  // Throws CorruptFileError for a key or value that does not exist. In version 5 such pairs are ignored: the original
+  // copies them from older layers, to whose dictionaries they refer.
   std::vector<Attribute> attributes(const ArrayRecord& array) const;
+  std::vector<AttributePair> attribute_pairs(const ArrayRecord& array) const;
+  // The meaning of a pair in this footer; nullopt if it is out of range.
+  std::optional<Attribute> find_attribute(AttributePair pair) const;
+  // Throws CorruptFileError for a key or value that does not exist.
+  Attribute attribute(AttributePair pair) const;
+  bool has_attribute_keys() const { return attribute_keys_.count > 0; }
+  // True if the pairs of an array cannot refer to all values: the original then stores wrong numbers.
+  bool may_wrap(const ArrayRecord& array) const;
+
+  uint32_t version() const { return version_; }
+  Bytes archive() const { return archive_.bytes(); }
 
  private:
-  AttributeValue attribute_value(uint64_t index) const;
+  bool is_6() const { return version_ == kFooterVersion6; }
+  uint64_t array_at(uint64_t index) const;
+  uint64_t pair_width(const ArrayRecord& array) const;
+  std::string_view key_at(uint64_t index) const;
+  template <typename T>
+  T load_value(uint64_t at) const;
+  template <size_t... N>
+  AttributeValue load_tagged(uint64_t at, std::index_sequence<N...> tags) const;
 
   Archive archive_;
-  Run blocks_, arrays_, attribute_keys_, attribute_values_;
+  uint32_t version_ = kFooterVersion;
+  Run blocks_, arrays_, attribute_keys_, attribute_values_;  // version 6 keeps string values among the keys
 };
 
 // Limits on memory that stored bytes do not justify.

@@ -1,5 +1,9 @@
 #include "formats/array_file/layer/footer_encoder.h"
 
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+
 #include "formats/array_file/layer/archive.h"
 #include "formats/array_file/read/array.h"
 
@@ -10,6 +14,132 @@ namespace {
 struct Children {
   uint64_t name = 0, fill = 0;
   Run shape, dimension_names, chunk_shape, chunks, attributes;
+  StatisticsTargets statistics;
+};
+
+// Keys and values of version 6: strings of both kinds are in one list, and each value is there once.
+class Dictionaries {
+ public:
+  explicit Dictionaries(const std::vector<const LayerArray*>& arrays) {
+    for (const LayerArray* const array : arrays) {
+      for (const Attribute& attribute : array->attributes) string(attribute.key);
+    }
+    for (const LayerArray* const array : arrays) {
+      for (const Attribute& attribute : array->attributes) value(attribute.value);
+    }
+  }
+
+  uint32_t string(std::string_view text) { return number_of(text, strings_, string_numbers_); }
+  uint32_t value(const AttributeValue& value) {
+    std::visit([&](const auto& held) { see(held); }, value);
+    std::string identity(1, static_cast<char>(value.index()));
+    std::visit([&](const auto& held) { identify(held, identity); }, value);
+    const auto [found, is_new] = value_numbers_.try_emplace(identity, static_cast<uint32_t>(values_.size()));
+    if (is_new) values_.push_back(&value);
+    return found->second;
+  }
+
+  Run put_all_strings(ArchiveWriter& archive) const { return archive.put_strings(strings_); }
+
+  Run put_values(ArchiveWriter& archive) {
+    std::vector<Run> targets;
+    for (const AttributeValue* const value : values_) {
+      targets.push_back(std::visit([&](const auto& held) { return put_target(archive, held); }, *value));
+    }
+    const Run run{archive.pad(TaggedLayout::kLayout.alignment), values_.size()};
+    for (size_t i = 0; i < values_.size(); ++i) put_value(archive, *values_[i], targets[i]);
+    return run;
+  }
+
+ private:
+  using Numbers = std::unordered_map<std::string_view, uint32_t>;
+
+  static uint32_t number_of(std::string_view text, std::vector<std::string_view>& all, Numbers& numbers) {
+    const auto [found, is_new] = numbers.try_emplace(text, static_cast<uint32_t>(all.size()));
+    if (is_new) all.push_back(text);
+    return found->second;
+  }
+
+  // Numbers the strings of a value.
+  template <typename T>
+  void see(const T& value) {
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      string(value);
+    } else if constexpr (std::is_same_v<T, std::vector<std::string_view>>) {
+      for (const std::string_view text : value) string(text);
+    }
+  }
+
+  // Appends what distinguishes values of one type.
+  template <typename T>
+  static void identify(const T& value, std::string& identity) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      identity.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    } else if constexpr (std::is_same_v<T, Timestamp>) {
+      identify(value.nanoseconds, identity);
+    } else if constexpr (std::is_same_v<T, std::string_view>) {
+      identify(value.size(), identity);
+      identity += value;
+    } else if constexpr (std::is_same_v<T, Bytes>) {
+      identify(as_text(value), identity);
+    } else {
+      identify(value.size(), identity);
+      for (const typename T::value_type item : value) identify(item, identity);
+    }
+  }
+
+  // Appends the elements of a list; returns their place.
+  template <typename T>
+  Run put_target(ArchiveWriter& archive, const T& value) {
+    if constexpr (std::is_same_v<T, Bytes>) {
+      return {archive.put_bytes(value), value.size()};
+    } else if constexpr (std::is_same_v<T, std::vector<std::string_view>>) {
+      const Run run{archive.pad(kU32.alignment), value.size()};
+      for (const std::string_view text : value) archive.put(string(text));
+      return run;
+    } else if constexpr (std::is_same_v<T, std::vector<Bytes>>) {
+      std::vector<Run> items;
+      for (const Bytes item : value) items.push_back({archive.put_bytes(item), item.size()});
+      const Run run{archive.pad(sizeof(uint64_t)), items.size()};
+      for (const Run item : items) archive.put_run(item);
+      return run;
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view> ||
+                         std::is_same_v<T, Timestamp>) {
+      return {};
+    } else {
+      using Item = typename T::value_type;
+      using Stored = std::conditional_t<std::is_same_v<Item, bool>, uint8_t, Item>;
+      const Run run{archive.pad(sizeof(Stored)), value.size()};
+      for (const Item item : value) archive.put(static_cast<Stored>(item));
+      return run;
+    }
+  }
+
+  void put_value(ArchiveWriter& archive, const AttributeValue& value, Run target) {
+    const auto tag = static_cast<uint8_t>(value.index());
+    const auto put = [&]<typename T>(const T& held) {
+      if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>) {
+        using Stored = std::conditional_t<std::is_arithmetic_v<T>, T, uint32_t>;
+        archive.put(tag);
+        archive.zeros(alignof(Stored) - sizeof(tag));
+        if constexpr (std::is_arithmetic_v<T>) {
+          archive.put(held);
+        } else {
+          archive.put(string(held));
+        }
+        archive.zeros(TaggedLayout::kLayout.bytes - alignof(Stored) - sizeof(Stored));
+      } else {
+        archive.put(uint64_t{tag});
+        archive.put_run(target);
+      }
+    };
+    std::visit(put, value);
+  }
+
+  std::vector<std::string_view> strings_;
+  Numbers string_numbers_;
+  std::vector<const AttributeValue*> values_;
+  std::unordered_map<std::string, uint32_t> value_numbers_;
 };
 
 void put_block(ArchiveWriter& archive, const BlockRecord& block) {
@@ -51,7 +181,8 @@ Run put_chunks(ArchiveWriter& archive, const LayerArray& array) {
   return run;
 }
 
-Children put_children(ArchiveWriter& archive, const LayerArray& array) {
+// `dictionaries`: of version 6, otherwise nullptr.
+Children put_children(ArchiveWriter& archive, const LayerArray& array, Dictionaries* dictionaries) {
   const ArrayDefinition& definition = array.definition;
   Children at;
   at.name = archive.put_long_string(definition.name);
@@ -63,7 +194,16 @@ Children put_children(ArchiveWriter& archive, const LayerArray& array) {
     const auto* const text = std::get_if<std::string>(&*definition.fill);
     at.fill = archive.put_long_string(text != nullptr ? *text : "");
   }
-  at.attributes = {archive.pad(sizeof(uint16_t)), 0};
+  if (dictionaries == nullptr) {
+    at.attributes = {archive.pad(sizeof(uint16_t)), 0};
+    return at;
+  }
+  at.attributes = {archive.pad(kU32.alignment), array.attributes.size()};
+  for (const Attribute& attribute : array.attributes) {
+    archive.put(dictionaries->string(attribute.key));
+    archive.put(dictionaries->value(attribute.value));
+  }
+  if (array.statistics) at.statistics = put_targets(archive, definition.name, *array.statistics);
   return at;
 }
 
@@ -90,7 +230,7 @@ void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t string_at)
   if (!std::holds_alternative<std::string>(fill)) archive.zeros(sizeof(uint64_t));
 }
 
-void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& at) {
+void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& at, bool is_6) {
   const ArrayDefinition& definition = array.definition;
   archive.put_string(definition.name, at.name);
   archive.put(uint64_t{static_cast<uint8_t>(definition.type)});
@@ -101,26 +241,50 @@ void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& 
   archive.put_run(at.chunks);
   archive.put(uint64_t{definition.fill.has_value()});
   definition.fill ? put_fill(archive, *definition.fill, at.fill) : archive.zeros(TaggedLayout::kLayout.bytes);
+  if (is_6) {
+    archive.put_run(at.attributes);
+    archive.put(uint64_t{array.statistics.has_value()});
+    if (array.statistics) return put_statistics(archive, definition.name, *array.statistics, at.statistics);
+    return archive.zeros(Array6Layout::kLayout.bytes - Array6Layout::kStatistics);
+  }
   archive.put(uint64_t{array.deleted});
   archive.put(uint64_t{0});  // attributes: pairs of u16
   archive.put_run(at.attributes);
 }
 
-Run put_arrays(ArchiveWriter& archive, const std::vector<const LayerArray*>& arrays) {
+Run put_arrays(ArchiveWriter& archive, const std::vector<const LayerArray*>& arrays, Dictionaries* dictionaries) {
   std::vector<Children> children;
   children.reserve(arrays.size());
-  for (const LayerArray* const array : arrays) children.push_back(put_children(archive, *array));
+  for (const LayerArray* const array : arrays) {
+    children.push_back(put_children(archive, *array, dictionaries));
+  }
   const Run run{archive.pad(ArrayLayout::kLayout.alignment), arrays.size()};
-  for (size_t i = 0; i < arrays.size(); ++i) put_array(archive, *arrays[i], children[i]);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    put_array(archive, *arrays[i], children[i], dictionaries != nullptr);
+  }
   return run;
+}
+
+std::vector<std::byte> encode_footer6(const LayerContents& contents) {
+  ArchiveWriter archive;
+  Dictionaries dictionaries(contents.arrays);
+  const Run blocks = put_blocks(archive, contents.blocks);
+  const Run strings = dictionaries.put_all_strings(archive);
+  const Run values = dictionaries.put_values(archive);
+  const Run arrays = put_arrays(archive, contents.arrays, &dictionaries);
+  archive.pad(Root6Layout::kLayout.alignment);
+  archive.put(uint64_t{kFooterVersion6});
+  for (const Run run : {blocks, strings, values, arrays}) archive.put_run(run);
+  return archive.take();
 }
 
 }  // namespace
 
 std::vector<std::byte> encode_footer(const LayerContents& contents) {
+  if (contents.version == kFooterVersion6) return encode_footer6(contents);
   ArchiveWriter archive;
   const Run blocks = put_blocks(archive, contents.blocks);
-  const Run arrays = put_arrays(archive, contents.arrays);
+  const Run arrays = put_arrays(archive, contents.arrays, nullptr);
   const Run nothing{archive.pad(RootLayout::kLayout.alignment), 0};
   const uint64_t hint = archive.put_long_string(contents.base_hint);
   archive.pad(RootLayout::kLayout.alignment);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/array_file/layer/footer.h"
+#include "formats/array_file/read/statistics.h"
 #include "formats/array_file/write/definition.h"
 
 namespace atompack::array_file {
@@ -27,6 +28,9 @@ struct LayerArray {
   ArrayDefinition definition;  // includes its chunk shape
   bool deleted = false;
   std::vector<PlacedChunk> chunks;
+  // Only written to footers of version 6.
+  std::vector<Attribute> attributes = {};
+  std::optional<ArrayStatistics> statistics = {};
 };
 
 struct LayerContents {
@@ -34,9 +38,10 @@ struct LayerContents {
   std::vector<const LayerArray*> arrays;
   uint32_t number = 0;         // 0: the base
   std::string_view base_hint;  // path of a sidecar's base
+  uint32_t version = kFooterVersion;
 };
 
-// Attributes and types of list elements are not written: the arrays have none.
+// Version 4, or 6 if the contents say so. Types of list elements are not written: the arrays have none.
 std::vector<std::byte> encode_footer(const LayerContents& contents);
 
 // The footer with its trailer.

@@ -175,6 +175,7 @@ void LayerWriter::finish(std::vector<const LayerArray*> arrays, uint32_t number,
   contents.arrays = std::move(arrays);
   contents.number = number;
   contents.base_hint = base_hint;
+  contents.version = options_.version;
   const std::vector<std::byte> end = encode_layer_end(contents);
   file_->write_at(queue_->end(), end);
   file_->truncate(queue_->end() + end.size());

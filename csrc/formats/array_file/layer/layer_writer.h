@@ -75,6 +75,7 @@ struct LayerOptions {
   int level = 3;
   std::optional<uint64_t> block_bytes = {};  // see WriterOptions
   unsigned n_threads = 1;
+  uint32_t version = kFooterVersion;  // of the footer
 };
 
 // For one thread at a time. Throws IoError, after which all calls can be repeated.

@@ -108,15 +108,26 @@ void check_rank(std::string_view what, uint64_t got, const Array& array) {
 
 }  // namespace
 
-Layers::Layers(std::vector<Layer> layers) : layers_(std::move(layers)) {
-  for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
-    for (uint64_t i = 0; i < layers_[layer].footer().n_arrays(); ++i) mention(layer, i);
+Layers::Layers(std::vector<Layer> layers) : layers_(std::make_shared<const std::vector<Layer>>(std::move(layers))) {
+  for (uint32_t layer = 0; layer < n_layers(); ++layer) {
+    const Footer& footer = this->layer(layer).footer();
+    for (uint64_t i = 0; i < footer.n_arrays(); ++i) mention(layer, i, footer.array_name(i));
   }
 }
 
-void Layers::mention(uint32_t layer, uint64_t index) {
+Layers::Layers(std::shared_ptr<const std::vector<Layer>> segments, std::string_view array,
+               std::span<const std::string_view> names)
+    : layers_(std::move(segments)) {
+  for (uint32_t segment = 0; segment < n_layers(); ++segment) {
+    const Footer& footer = layer(segment).footer();
+    for (uint64_t i = 0; i < footer.n_arrays(); ++i) {
+      if (footer.array_name(i) == array) mention(segment, i, names[segment]);
+    }
+  }
+}
+
+void Layers::mention(uint32_t layer, uint64_t index, std::string_view name) {
   if (mentions_.size() >= kNone) throw UnsupportedFormatError(cat("arrays: expected less than ", kNone, ", got more"));
-  const std::string_view name = layers_[layer].footer().array_name(index);
   const auto [at, is_new] = newest_.try_emplace(name, static_cast<uint32_t>(mentions_.size()));
   if (is_new) {
     first_seen_.push_back(name);
@@ -132,7 +143,7 @@ void Layers::mention(uint32_t layer, uint64_t index) {
 
 uint64_t Layers::file_bytes() const {
   uint64_t bytes = 0;
-  for (const Layer& layer : layers_) bytes += layer.file_bytes();
+  for (const Layer& layer : *layers_) bytes += layer.file_bytes();
   return bytes;
 }
 
@@ -180,6 +191,19 @@ std::optional<Layers::SingleRecord> Layers::find_single(std::string_view name) c
   return SingleRecord{mentions_[newest].layer, record(mentions_[newest])};
 }
 
+std::vector<Layers::SingleRecord> Layers::history(std::string_view name) const {
+  std::vector<SingleRecord> records;
+  const auto found = newest_.find(name);
+  for (uint32_t at = found == newest_.end() ? kNone : found->second; at != kNone; at = mentions_[at].older) {
+    records.push_back({mentions_[at].layer, record(mentions_[at])});
+    if (records.back().record.deleted) {
+      records.pop_back();
+      break;
+    }
+  }
+  return records;
+}
+
 Array Layers::array(std::string_view name) const {
   Array array;
   array.name = name;
@@ -191,14 +215,14 @@ Array Layers::array(std::string_view name) const {
     collect_chunks(newest, array);
   } catch (DataError& error) {
     error.at_field(array.name);
-    error.in_file(layers_.front().path());
+    error.in_file(layer(0).path());
     throw;
   }
   return array;
 }
 
 void Layers::describe(const Mention& mention, Array& array) const {
-  const Footer& footer = layers_[mention.layer].footer();
+  const Footer& footer = layer(mention.layer).footer();
   const ArrayRecord newest = record(mention);
   array.type = newest.type;
   array.shape = footer.integers(newest.shape);
@@ -226,7 +250,7 @@ void Layers::collect_chunks(uint32_t mention, Array& array) const {
 }
 
 void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array& array) const {
-  const Layer& layer = layers_[mention.layer];
+  const Layer& layer = this->layer(mention.layer);
   try {
     check_rank("chunk shape", array.chunk_shape.size(), array);
     const std::vector<uint64_t> grid = array.grid().cells();
@@ -243,7 +267,7 @@ void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array
 }
 
 bool Layers::same_layout(const Mention& mention, const ArrayRecord& record, const Array& array) const {
-  const Footer& footer = layers_[mention.layer].footer();
+  const Footer& footer = layer(mention.layer).footer();
   return record.type == array.type && footer.integers(record.shape) == array.shape &&
          footer.integers(record.chunk_shape) == array.chunk_shape;
 }

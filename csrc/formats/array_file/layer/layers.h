@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -47,6 +48,9 @@ std::string sidecar_path(const std::string& base_path, uint32_t number);
 class Layers {
  public:
   explicit Layers(std::vector<Layer> layers);
+  // The arrays of one name in independent segments, under the name of their segment.
+  Layers(std::shared_ptr<const std::vector<Layer>> segments, std::string_view array,
+         std::span<const std::string_view> names);
 
   // Names of the arrays that were not deleted, in order of first appearance.
   std::vector<std::string> names() const;
@@ -65,10 +69,13 @@ class Layers {
     ArrayRecord record;
   };
   std::optional<SingleRecord> find_single(std::string_view name) const;
-  size_t n_layers() const { return layers_.size(); }
+  // The records of an array, newest first, down to its last deletion.
+  std::vector<SingleRecord> history(std::string_view name) const;
+
+  size_t n_layers() const { return layers_->size(); }
   // Total size of all files.
   uint64_t file_bytes() const;
-  const Layer& layer(uint32_t number) const { return layers_[number]; }
+  const Layer& layer(uint32_t number) const { return (*layers_)[number]; }
 
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -80,8 +87,8 @@ class Layers {
     uint64_t index = 0;      // in the layer's footer
   };
 
-  void mention(uint32_t layer, uint64_t index);
-  ArrayRecord record(const Mention& mention) const { return layers_[mention.layer].footer().array(mention.index); }
+  void mention(uint32_t layer, uint64_t index, std::string_view name);
+  ArrayRecord record(const Mention& mention) const { return layer(mention.layer).footer().array(mention.index); }
   // The newest mention of an existing array, otherwise kNone.
   uint32_t find(std::string_view name) const;
   void describe(const Mention& mention, Array& array) const;
@@ -89,7 +96,7 @@ class Layers {
   void add_chunks(const Mention& mention, const ArrayRecord& record, Array& array) const;
   bool same_layout(const Mention& mention, const ArrayRecord& record, const Array& array) const;
 
-  std::vector<Layer> layers_;
+  std::shared_ptr<const std::vector<Layer>> layers_;
   std::vector<Mention> mentions_;
   std::vector<std::string_view> first_seen_;
   std::unordered_map<std::string_view, uint32_t> newest_;

@@ -63,6 +63,8 @@ class Grid {
  public:
   Grid(std::vector<uint64_t> shape, std::vector<uint64_t> chunk_shape);
 
+  bool operator==(const Grid&) const = default;
+
   // Along each axis; 0 if chunks have no extent.
   const std::vector<uint64_t>& cells() const { return cells_; }
   uint64_t n_cells() const;

@@ -261,7 +261,9 @@ Files open_layers(const io::Location& base, Reading reading) {
   throw IoError(EAGAIN, "the layers change faster than they can be opened", base.path());
 }
 
-std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes) {
+}  // namespace
+
+std::vector<Layer> read_layers(const Files& files, uint64_t max_metadata_bytes) {
   std::vector<Layer> layers;
   uint64_t n_bytes = 0;
   const auto check = [&](uint64_t footer_bytes, const std::string& path) {
@@ -270,25 +272,25 @@ std::vector<Layer> parse_layers(const Files& files, uint64_t max_metadata_bytes)
     throw CorruptFileError(cat("footers: expected at most max_metadata_bytes=", max_metadata_bytes, ", got ", n_bytes))
         .in_file(path);
   };
-  for (size_t i = 0; i < files.size(); ++i) {
+  for (size_t i = 0; i < files.sources.size(); ++i) {
     const auto& file = files.sources[i];
     io::RangeBuffer end;
     check(in_file(file->path(), [&] { return read_footer_bytes(*file, end); }), file->path());
-    const bool is_local = !files.places[i].is_remote();
+    const bool is_local = i < files.places.size() && !files.places[i].is_remote();
     layers.emplace_back(file, std::move(end), is_local ? std::optional(files.opened[i]->version()) : std::nullopt);
   }
   return layers;
 }
 
-}  // namespace
-
 Reader::Reader(const io::Location& base, uint64_t max_metadata_bytes, Reading reading,
                std::shared_ptr<BlockCache> cache)
-    : files_(open_layers(base, reading)), layers_(parse_layers(files_, max_metadata_bytes)), cache_(std::move(cache)) {}
+    : files_(open_layers(base, reading)), layers_(read_layers(files_, max_metadata_bytes)), cache_(std::move(cache)) {}
 
 Reader::Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes, Reading reading,
                const std::function<void()>& check)
-    : files_(open_files(layers, reading, check)), layers_(parse_layers(files_, max_metadata_bytes)) {}
+    : files_(open_files(layers, reading, check)), layers_(read_layers(files_, max_metadata_bytes)) {}
+
+Reader::Reader(Files files, Layers layers) : files_(std::move(files)), layers_(std::move(layers)) {}
 
 std::vector<io::FileVersion> Reader::versions() const {
   std::vector<io::FileVersion> versions;
@@ -311,8 +313,9 @@ void Reader::read(const Array& array, const Box& box, std::span<std::string> out
 }
 
 Bytes Reader::read_chunk(const StoredChunk& chunk, DecodedBlock& last) const {
-  files_.sources[chunk.layer]->check_not_shrunk();
-  return layers_.layer(chunk.layer).read(chunk.chunk, last);
+  const Layer& layer = layers_.layer(chunk.layer);
+  layer.file().check_not_shrunk();
+  return layer.read(chunk.chunk, last);
 }
 
 // A flush removes old statistics before it publishes its sidecar, and publishes new ones after it.

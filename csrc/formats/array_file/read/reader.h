@@ -73,6 +73,9 @@ struct Files {
   size_t size() const { return opened.size(); }
 };
 
+// Reads the footers. CorruptFileError if they exceed `max_metadata_bytes` together.
+std::vector<Layer> read_layers(const Files& files, uint64_t max_metadata_bytes);
+
 // Sees the layers that exist at construction. Const methods are thread-safe.
 class Reader {
  public:
@@ -85,10 +88,13 @@ class Reader {
   explicit Reader(const std::vector<LayerFile>& layers, uint64_t max_metadata_bytes = kMaxMetadataBytes,
                   Reading reading = Reading::mapped, const std::function<void()>& check = nullptr);
 
+  // Layers that were read already, with the sources to check for truncation before each read.
+  Reader(Files files, Layers layers);
+
   std::vector<std::string> names() const { return layers_.names(); }
   bool contains(std::string_view name) const { return layers_.contains(name); }
   Array array(std::string_view name) const { return layers_.array(name); }
-  size_t n_layers() const { return files_.size(); }
+  size_t n_layers() const { return layers_.n_layers(); }
   const Layers& layers() const { return layers_; }
   // Versions of the layers, oldest first.
   std::vector<io::FileVersion> versions() const;

@@ -28,12 +28,6 @@ void check_extreme(ArchiveCheck& check, uint64_t at) {
   if (tag == kBytesTag) check.integers(at + kValue + TaggedLayout::kPayload, {1, 1}, "extreme");
 }
 
-void check_entry(ArchiveCheck& check, uint64_t at) {
-  check.text(at + kName, "array name");
-  check_extreme(check, at + kMin);
-  check_extreme(check, at + kMax);
-}
-
 std::string bytes_of(Bytes bytes, Run run) { return std::string(as_text(bytes.subspan(run.at, run.count))); }
 
 std::optional<Extreme> load_extreme(Bytes bytes, uint64_t at) {
@@ -53,11 +47,6 @@ std::optional<Extreme> load_extreme(Bytes bytes, uint64_t at) {
       return Timestamp{archive.load<int64_t>(payload)};
   }
 }
-
-// Positions of the targets of an entry.
-struct ExtremePlaces {
-  uint64_t name = 0, min = 0, max = 0;
-};
 
 uint64_t put_long_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme) {
   const auto* const bytes = extreme ? std::get_if<std::string>(&*extreme) : nullptr;
@@ -84,6 +73,21 @@ void put_extreme(ArchiveWriter& archive, const std::optional<Extreme>& extreme, 
 
 }  // namespace
 
+void check_statistics(ArchiveCheck& check, uint64_t at) {
+  check.text(at + kName, "array name");
+  check_extreme(check, at + kMin);
+  check_extreme(check, at + kMax);
+}
+
+std::pair<std::string, ArrayStatistics> statistics_at(Bytes bytes, uint64_t at) {
+  const Archive archive(bytes);
+  return {std::string(archive.text(at + kName)),
+          {.min = load_extreme(bytes, at + kMin),
+           .max = load_extreme(bytes, at + kMax),
+           .n_null = archive.load<uint64_t>(at + kNull),
+           .n_rows = archive.load<uint64_t>(at + kRows)}};
+}
+
 StatisticsList parse_statistics(Bytes file) {
   const Bytes bytes = split_file(file, kStatisticsMagic).archive;
   if (bytes.size() < kRoot.bytes || bytes.size() % kRoot.alignment != 0) {
@@ -92,17 +96,11 @@ StatisticsList parse_statistics(Bytes file) {
   }
   const uint64_t root = bytes.size() - kRoot.bytes;
   ArchiveCheck check(bytes, root);
-  check.vector(root, kEntry, "entries", [&](uint64_t at) { check_entry(check, at); });
+  check.vector(root, kEntry, "entries", [&](uint64_t at) { check_statistics(check, at); });
   const Archive archive(bytes);
   const Run entries = archive.run(root);
   StatisticsList found;
-  for (uint64_t i = 0; i < entries.count; ++i) {
-    const uint64_t at = entries.at + i * kEntry.bytes;
-    found.emplace_back(archive.text(at + kName), ArrayStatistics{.min = load_extreme(bytes, at + kMin),
-                                                                 .max = load_extreme(bytes, at + kMax),
-                                                                 .n_null = archive.load<uint64_t>(at + kNull),
-                                                                 .n_rows = archive.load<uint64_t>(at + kRows)});
-  }
+  for (uint64_t i = 0; i < entries.count; ++i) found.push_back(statistics_at(bytes, entries.at + i * kEntry.bytes));
   return found;
 }
 
@@ -127,23 +125,31 @@ Statistics read_statistics(const io::Location& base) {
   return found;
 }
 
+StatisticsTargets put_targets(ArchiveWriter& archive, std::string_view name, const ArrayStatistics& statistics) {
+  StatisticsTargets at;
+  at.name = archive.put_long_string(name);
+  at.min = put_long_extreme(archive, statistics.min);
+  at.max = put_long_extreme(archive, statistics.max);
+  return at;
+}
+
+void put_statistics(ArchiveWriter& archive, std::string_view name, const ArrayStatistics& statistics,
+                    const StatisticsTargets& at) {
+  archive.put_string(name, at.name);
+  put_extreme(archive, statistics.min, at.min);
+  put_extreme(archive, statistics.max, at.max);
+  archive.put(statistics.n_null);
+  archive.put(statistics.n_rows);
+}
+
 std::vector<std::byte> encode_statistics(const StatisticsList& statistics) {
   ArchiveWriter archive;
-  std::vector<ExtremePlaces> children;
-  children.reserve(statistics.size());
-  for (const auto& [name, entry] : statistics) {
-    const uint64_t name_at = archive.put_long_string(name);
-    const uint64_t min_at = put_long_extreme(archive, entry.min);
-    children.push_back({name_at, min_at, put_long_extreme(archive, entry.max)});
-  }
+  std::vector<StatisticsTargets> targets;
+  targets.reserve(statistics.size());
+  for (const auto& [name, entry] : statistics) targets.push_back(put_targets(archive, name, entry));
   const Run entries{archive.pad(kEntry.alignment), statistics.size()};
   for (size_t i = 0; i < statistics.size(); ++i) {
-    const auto& [name, entry] = statistics[i];
-    archive.put_string(name, children[i].name);
-    put_extreme(archive, entry.min, children[i].min);
-    put_extreme(archive, entry.max, children[i].max);
-    archive.put(entry.n_null);
-    archive.put(entry.n_rows);
+    put_statistics(archive, statistics[i].first, statistics[i].second, targets[i]);
   }
   archive.put_run(entries);
   return with_trailer(archive.take(), kStatisticsMagic);

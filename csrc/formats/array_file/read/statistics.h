@@ -31,6 +31,19 @@ using Statistics = std::map<std::string, ArrayStatistics, std::less<>>;
 // In the order of the file.
 using StatisticsList = std::vector<std::pair<std::string, ArrayStatistics>>;
 
+// Of a record in an archive: a checked one for statistics_at().
+void check_statistics(ArchiveCheck& check, uint64_t at);
+std::pair<std::string, ArrayStatistics> statistics_at(Bytes archive, uint64_t at);
+
+// Positions of the targets of a record of statistics.
+struct StatisticsTargets {
+  uint64_t name = 0, min = 0, max = 0;
+};
+
+StatisticsTargets put_targets(ArchiveWriter& archive, std::string_view name, const ArrayStatistics& statistics);
+void put_statistics(ArchiveWriter& archive, std::string_view name, const ArrayStatistics& statistics,
+                    const StatisticsTargets& at);
+
 // Includes deleted arrays. Throws CorruptFileError.
 StatisticsList parse_statistics(Bytes file);
 // Encodes a whole file.

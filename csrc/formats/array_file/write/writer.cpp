@@ -127,6 +127,13 @@ Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& file
 
 const Reader& Writer::Impl::committed() {
   if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pread);
+  const Layers& layers = committed_->layers();
+  for (uint32_t i = 0; i < layers.n_layers(); ++i) {
+    const uint32_t version = layers.layer(i).footer().version();
+    if (version == kFooterVersion) continue;
+    throw UnsupportedFormatError(cat("footer version: expected ", kFooterVersion, " to write, got ", version))
+        .in_file(layers.layer(i).path());
+  }
   return *committed_;
 }
 

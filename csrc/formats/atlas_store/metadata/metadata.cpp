@@ -149,7 +149,7 @@ size_t hash_of(const Schema& schema) {
   hash = combine_hash(hash, schema.shape.size());
   for (const uint64_t size : schema.chunk_shape) hash = combine_hash(hash, size);
   for (const std::string& name : schema.dimension_names) hash = combine_hash(hash, std::hash<std::string_view>()(name));
-  return combine_hash(hash, static_cast<size_t>(schema.codec));
+  return combine_hash(combine_hash(hash, static_cast<size_t>(schema.codec)), schema.is_complete ? 1 : 0);
 }
 
 }  // namespace
@@ -198,6 +198,16 @@ uint32_t Metadata::add_dataset(std::string_view name) {
   arrays_.add_list();
   attributes_.add_list();
   return dataset;
+}
+
+void Metadata::add_dataset(std::string_view name, uint64_t dataset_schema) {
+  if (find_dataset(name)) throw CorruptFileError(cat("datasets: duplicate name ", excerpt(name)));
+  if (dataset_schema >= dataset_schemas_.size()) {
+    throw CorruptFileError(cat("schema of dataset ", excerpt(name), ": expected a number below ",
+                               dataset_schemas_.size(), ", got ", dataset_schema));
+  }
+  add_dataset(name);
+  schema_of_.push_back(static_cast<uint32_t>(dataset_schema));
 }
 
 void Metadata::remove_dataset(uint32_t dataset) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -163,6 +164,7 @@ struct Schema {
   std::vector<uint64_t> shape, chunk_shape;
   std::vector<std::string> dimension_names;  // as given, not necessarily one per axis
   codec::Codec codec = codec::Codec::zstd;   // of the store when the array was defined
+  bool is_complete = true;                   // false: only the dtype is known, the rest is in the array's file
 
   bool operator==(const Schema&) const = default;
 };
@@ -173,6 +175,22 @@ struct Entry {
   uint32_t schema = 0;
 };
 
+// An attribute whose value is in an array file.
+struct DeclaredAttribute {
+  std::string key;
+  DataType type;
+};
+
+// What several datasets of versions 2 and 3, or of a collection, have in common.
+struct DatasetSchema {
+  std::vector<Entry> arrays;
+  std::vector<DeclaredAttribute> attributes;
+  std::vector<std::pair<uint32_t, std::vector<DeclaredAttribute>>> array_attributes;  // by variable
+};
+
+// The variable whose file holds the attributes of datasets.
+inline constexpr std::string_view kStoreAttributes = "_global", kCollectionAttributes = "_datasets";
+
 // Datasets, variables and schemas are referred to by numbers, so that tens of thousands of datasets take little memory;
 // equal schemas are stored once. Datasets are numbered in stored order; the number of a deleted one stays unused. Const
 // methods are thread-safe; views are valid until the next change.
@@ -180,6 +198,8 @@ class Metadata {
  public:
   codec::Codec codec = codec::Codec::zstd;  // for new blocks
   std::string stamp;                        // written, never read: makes files of equal content differ
+  uint64_t version = 1;
+  std::optional<uint32_t> attribute_variable;  // that holds the attributes of datasets; only with dataset schemas
 
   // Upper bound of all dataset numbers, including those of deleted ones.
   uint32_t n_numbers() const { return arrays_.size(); }
@@ -192,7 +212,14 @@ class Metadata {
   std::optional<uint32_t> find_variable(std::string_view name) const { return variables_.find(name); }
 
   // In stored order.
-  std::span<const Entry> arrays(uint32_t dataset) const { return arrays_[dataset]; }
+  std::span<const Entry> arrays(uint32_t dataset) const {
+    if (const DatasetSchema* const schema = dataset_schema(dataset)) return schema->arrays;
+    return arrays_[dataset];
+  }
+  // Returns nullptr for datasets of versions 0 and 1.
+  const DatasetSchema* dataset_schema(uint32_t dataset) const {
+    return dataset < schema_of_.size() ? &dataset_schemas_[schema_of_[dataset]] : nullptr;
+  }
   // Returns nullopt if the dataset has no such array. Takes time linear in the dataset's arrays.
   std::optional<uint32_t> schema_number(uint32_t dataset, uint32_t variable) const;
   const Schema& schema(uint32_t number) const { return schemas_[number]; }
@@ -208,6 +235,12 @@ class Metadata {
 
   // Changes. Names are not checked; the caller ensures that they are unique.
   uint32_t add_dataset(std::string_view name);
+  // Either all datasets have such a schema, or none has. Throws CorruptFileError if the name is taken or there is no
+  // such schema.
+  void add_dataset(std::string_view name, uint64_t dataset_schema);
+  size_t n_dataset_schemas() const { return dataset_schemas_.size(); }
+  const DatasetSchema& dataset_schema_at(uint64_t number) const { return dataset_schemas_[number]; }
+  void add_dataset_schema(DatasetSchema schema) { dataset_schemas_.push_back(std::move(schema)); }
   void remove_dataset(uint32_t dataset);
   uint32_t add_variable(std::string_view name) { return variables_.add(name); }
   uint32_t add_schema(const Schema& schema);
@@ -236,6 +269,8 @@ class Metadata {
   std::vector<uint32_t> live_of_name_;  // the dataset that currently has each name
   Lists<Entry> arrays_;
   Lists<StoredAttribute> attributes_;
+  std::vector<DatasetSchema> dataset_schemas_;
+  std::vector<uint32_t> schema_of_;  // per dataset
   std::vector<Schema> schemas_;
   std::unordered_multimap<size_t, uint32_t> schemas_by_hash_;
   std::vector<std::string> warnings_;

@@ -1,6 +1,10 @@
 // Decoder of metadata from JSON or MessagePack: from any reader with the methods of serial/document.h.
 #pragma once
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -38,18 +42,27 @@ class MetadataDecoder {
 
   Metadata decode() {
     expect(in_, Token::map, "metadata");
-    bool has_version = false, has_codec = false, has_datasets = false;
+    bool has_version = false, has_codec = false, has_datasets = false, has_schemas = false, has_deleted = false;
     std::string_view key;
     for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
       if (key == "version") {
         once(in_, has_version, "version");
-        check_version(natural(in_, "version"));
+        metadata_.version = natural(in_, "version");
+        if (metadata_.version > kNewest) {
+          throw UnsupportedFormatError(cat("version: expected at most ", kNewest, ", got ", metadata_.version));
+        }
       } else if (key == "codec") {
         once(in_, has_codec, "codec");
         metadata_.codec = decode_codec(in_);
       } else if (key == "datasets") {
         once(in_, has_datasets, "datasets");
         decode_datasets();
+      } else if (key == "schemas") {
+        once(in_, has_schemas, "schemas");
+        decode_dataset_schemas();
+      } else if (key == "deleted") {
+        once(in_, has_deleted, "deleted");
+        deleted_ = decode_sizes(in_, "deleted");
       } else {
         skip_value(in_);
       }
@@ -57,21 +70,105 @@ class MetadataDecoder {
     in_.finish();
     if (!has_version) throw CorruptFileError("metadata: expected a version, got none");
     if (!has_datasets) throw CorruptFileError("metadata: expected datasets, got none");
+    if (metadata_.version >= kFirstWithSchemas) {
+      if (!has_schemas) throw CorruptFileError("metadata: expected schemas, got none");
+      add_numbered_datasets();
+    } else if (!numbered_.empty()) {
+      throw CorruptFileError(cat("datasets: expected maps in version ", metadata_.version, ", got numbers"));
+    }
     return std::move(metadata_);
   }
 
  private:
-  void check_version(uint64_t version) {
-    if (version <= 1) return;
-    if (version == 2) throw UnsupportedFormatError("version: expected 0 or 1, got 2, that of release 0.12");
-    if (version == 3) throw UnsupportedFormatError("version: expected 0 or 1, got 3, that of releases 0.13 and 0.14");
-    throw UnsupportedFormatError(cat("version: expected 0 or 1, got ", version));
+  static constexpr uint64_t kFirstWithSchemas = 2, kNewest = 3;
+
+  // A deleted dataset of version 3 keeps its place among the others.
+  void add_numbered_datasets() {
+    if (metadata_.n_numbers() > 0)
+      throw CorruptFileError(cat("datasets: expected numbers in version ", metadata_.version, ", got maps"));
+    std::vector<bool> is_deleted(numbered_.size());
+    for (const uint64_t position : deleted_) {
+      if (position >= numbered_.size()) {
+        throw CorruptFileError(cat("deleted: expected numbers below ", numbered_.size(), ", got ", position));
+      }
+      is_deleted[position] = true;
+    }
+    for (size_t i = 0; i < numbered_.size(); ++i) {
+      if (!is_deleted[i]) metadata_.add_dataset(numbered_[i].first, numbered_[i].second);
+    }
+    if (has_attributes_) metadata_.attribute_variable = metadata_.add_variable(kStoreAttributes);
+  }
+
+  void decode_dataset_schemas() {
+    expect(in_, Token::list, "schemas");
+    for (auto scope = in_.enter_list(); in_.next_item(scope);) metadata_.add_dataset_schema(decode_dataset_schema());
+  }
+
+  DatasetSchema decode_dataset_schema() {
+    expect(in_, Token::map, "schema");
+    DatasetSchema schema;
+    std::vector<std::pair<std::string, std::vector<DeclaredAttribute>>> of_arrays;
+    bool has_arrays = false, has_global = false, has_of_arrays = false;
+    std::string_view key;
+    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
+      if (key == "arrays") {
+        once(in_, has_arrays, "arrays");
+        schema.arrays = decode_entries();
+      } else if (key == "global_attrs") {
+        once(in_, has_global, "global_attrs");
+        schema.attributes = decode_declared();
+        has_attributes_ = has_attributes_ || !schema.attributes.empty();
+      } else if (key == "array_attrs") {
+        once(in_, has_of_arrays, "array_attrs");
+        expect(in_, Token::map, "array_attrs");
+        for (auto inner = in_.enter_map(); in_.next_key(inner, key);) {
+          std::string array(key);
+          of_arrays.emplace_back(std::move(array), decode_declared());
+        }
+      } else {
+        skip_value(in_);
+      }
+    }
+    for (auto& [array, attributes] : of_arrays) {
+      schema.array_attributes.emplace_back(metadata_.add_variable(array), std::move(attributes));
+    }
+    return schema;
+  }
+
+  std::vector<Entry> decode_entries() {
+    expect(in_, Token::map, "arrays");
+    std::vector<Entry> entries;
+    std::string_view name;
+    for (auto scope = in_.enter_map(); in_.next_key(scope, name);) {
+      const uint32_t variable = metadata_.add_variable(name);
+      if (std::ranges::find(entries, variable, &Entry::variable) != entries.end()) {
+        fail(cat("arrays: duplicate name ", excerpt(name)));
+      }
+      entries.push_back({variable, decode_schema(variable)});
+    }
+    return entries;
+  }
+
+  std::vector<DeclaredAttribute> decode_declared() {
+    expect(in_, Token::map, "attributes");
+    std::vector<DeclaredAttribute> declared;
+    std::string_view key;
+    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
+      std::string name(key);
+      declared.push_back({std::move(name), DataTypeDecoder<In>(in_).decode()});
+    }
+    return declared;
   }
 
   void decode_datasets() {
     expect(in_, Token::map, "datasets");
     std::string_view name;
     for (auto scope = in_.enter_map(); in_.next_key(scope, name);) {
+      if (in_.peek() == Token::number) {
+        std::string numbered(name);
+        numbered_.emplace_back(std::move(numbered), natural(in_, "schema of a dataset"));
+        continue;
+      }
       if (metadata_.find_dataset(name)) fail(cat("datasets: duplicate name ", excerpt(name)));
       const uint32_t dataset = metadata_.add_dataset(name);
       try {
@@ -169,6 +266,9 @@ class MetadataDecoder {
   In in_;
   Metadata metadata_;
   UsedNumbers variables_, keys_;
+  std::vector<std::pair<std::string, uint64_t>> numbered_;  // datasets of versions 2 and 3, with their schema
+  std::vector<uint64_t> deleted_;
+  bool has_attributes_ = false;  // of datasets, in versions 2 and 3
   std::vector<LastSchema> last_;
 };
 

@@ -87,7 +87,7 @@ std::string error(const std::string& name) {
 }
 
 TEST(ArrayFormatRejects, ErrorsSayWhatIsWrong) {
-  EXPECT_EQ(error("version_5"), "footer version: expected 4, got 5");
+  EXPECT_EQ(error("version_3"), "footer version: expected 4, 5 or 6, got 3");
   EXPECT_EQ(error("codec_unknown"), "codec: expected lz4 or zstd, got 'gzip' (field 'd')");
   EXPECT_EQ(error("block_id_missing"), "chunk: no block 0 in the footer (field 'd')");
   EXPECT_EQ(error("chunk_size_short"), "chunk bytes: expected 8, got 4 (field 'd')");

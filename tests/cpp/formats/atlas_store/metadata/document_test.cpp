@@ -93,9 +93,36 @@ TEST(AtlasMetadataDecode, VersionsThatAreNotRead) {
   const auto error = [](const std::string& version) {
     return test::message_of<UnsupportedFormatError>([&] { decode(R"({"version":)" + version + R"(,"datasets":{}})"); });
   };
-  EXPECT_EQ(error("2"), "version: expected 0 or 1, got 2, that of release 0.12");
-  EXPECT_EQ(error("3"), "version: expected 0 or 1, got 3, that of releases 0.13 and 0.14");
-  EXPECT_EQ(error("99"), "version: expected 0 or 1, got 99");
+  EXPECT_EQ(error("4"), "version: expected at most 3, got 4");
+  EXPECT_EQ(error("99"), "version: expected at most 3, got 99");
+}
+
+// Version 3 with two datasets, the first of which is deleted.
+std::string numbered(const std::string& datasets, const std::string& rest = R"("schemas":[{}],"deleted":[0])",
+                     const std::string& version = "3") {
+  return R"({"datasets":)" + datasets + "," + rest + R"(,"version":)" + version + "}";
+}
+
+TEST(AtlasMetadataDecode, DatasetsByNumberOfTheirSchema) {
+  const Metadata metadata = decode(numbered(R"({"a":0,"b":0})"));
+  ASSERT_EQ(metadata.n_numbers(), 1U);
+  EXPECT_EQ(metadata.dataset_name(0), "b");
+  EXPECT_NE(metadata.dataset_schema(0), nullptr);
+  EXPECT_FALSE(metadata.attribute_variable);
+  const std::string schemas = R"("schemas":[{"arrays":{},"global_attrs":{"k":{"type":"int64"}},"array_attrs":{}}])";
+  EXPECT_TRUE(decode(numbered(R"({"a":0})", schemas, "2")).attribute_variable);
+}
+
+TEST(AtlasMetadataDecode, WhatNumberedDatasetsMustHave) {
+  EXPECT_EQ(error(numbered(R"({"a":1,"b":0})", R"("schemas":[{}])")),
+            "schema of dataset 'a': expected a number below 1, got 1");
+  EXPECT_EQ(error(numbered(R"({"a":0})", R"("schemas":[{}],"deleted":[1])")),
+            "deleted: expected numbers below 1, got 1");
+  EXPECT_EQ(error(numbered(R"({"a":0})", R"("schema":[])")), "metadata: expected schemas, got none");
+  EXPECT_EQ(error(numbered(R"({"a":0})", R"("schemas":[{}])", "1")),
+            "datasets: expected maps in version 1, got numbers");
+  EXPECT_EQ(error(numbered(R"({"a":{}})", R"("schemas":[{}])")), "datasets: expected numbers in version 3, got maps");
+  EXPECT_EQ(error(numbered(R"({"a":0,"a":0})", R"("schemas":[{}])")), "datasets: duplicate name 'a'");
 }
 
 TEST(AtlasMetadataDecode, SaysWhereItIsWrong) {
