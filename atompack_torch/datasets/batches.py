@@ -322,7 +322,18 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         return self._split([torch.from_numpy(order.between(*part)) for part in pairwise(ends)])
 
     def group_numbers(self, by: str, option: str) -> Array:
-        """Returns ``_groups`` by the values of a field, which an option names."""
+        """Numbers the groups of items that have the same value of a field.
+
+        Args:
+            by: name of the field, or ``"formula"``.
+            option: the option that names the field, for errors.
+
+        Returns:
+            (len,) int64, the group of each item.
+
+        Raises:
+            FieldError: there is no such field, or an item lacks a value.
+        """
         return self._groups(GroupBy(by, option))
 
     def _groups(self, groups: GroupBy) -> Array:

@@ -69,6 +69,9 @@ class Request:
     augment: Augment | None = None
     structure: bool = True
 
+    def __reduce__(self) -> tuple[Any, ...]:  # without the names: each worker gets one
+        return Request, tuple(vars(self).values())
+
     @classmethod
     def of(cls, options: MoleculeOptions) -> Request:
         """Returns the request of a user; names are compared with a source in ``batcher``."""

@@ -102,11 +102,14 @@ class OwnOrder(Sampler[int]):
         return len(self._dataset)
 
     def numbers(self, first: int, step: int) -> Iterator[Tensor]:
-        """Yields the items of this epoch in order, from the first one on.
+        """Iterates over the items of this epoch in order.
 
         Args:
             first: number of items to skip.
             step: the number of items in each tensor but the last is a multiple of this.
+
+        Yields:
+            The next items, int64.
         """
         # A hash of both, so that epoch 1 of seed 0 differs from epoch 0 of seed 1.
         order = shuffled(_mixed(self.seed, self.epoch), len(self))

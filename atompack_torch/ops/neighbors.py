@@ -170,7 +170,7 @@ def _shortest(order: Tensor, i: Tensor, square: Tensor, max_neighbors: int) -> T
 def edge_vectors_by_torch(
     positions: Tensor, cell: Tensor | None, ptr: Tensor, index: Tensor, shift: Tensor
 ) -> Tensor:
-    """Computes r_j - r_i + S cell, (E, 3), with torch's own operators, on any device.
+    """Computes r_j - r_i + S cell with torch's own operators, on any device.
 
     Args:
         positions: (N, 3) float32 or float64.
@@ -178,6 +178,9 @@ def edge_vectors_by_torch(
         ptr: (B + 1,) int64.
         index: (2, E) int64, i ascending.
         shift: (E, 3) of the same dtype.
+
+    Returns:
+        (E, 3) of the same dtype.
     """
     i, j = index.unbind(0)
     vector = positions.index_select(0, j) - positions.index_select(0, i)

@@ -326,7 +326,7 @@ def test_passes_are_of_stored_molecules(single: Path) -> None:
     plain, ds = opened(single, None), opened(single, apt.Augment(noise=0.5, rotate="all"))
     assert ds.statistics(cutoff=CUTOFF) == plain.statistics(cutoff=CUTOFF)
     assert torch.equal(VECTORS.count(ds), VECTORS.count(plain))
-    assert ds._digest() == plain._digest()
+    assert ds.digest() == plain.digest()
     assert len(ds.filter("max_force > 2")) == len(plain.filter("max_force > 2"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from atompack_torch.loading.samplers.random_order import hashes, mix
+from atompack_torch.random_order import hashes, mix
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import atompack_torch as apt
