@@ -459,8 +459,9 @@ def kind_of_array(column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) 
 
 
 def stored(dtype: np.dtype[Any], *, is_scalar: bool) -> np.dtype[Any]:
-    """Returns the narrowest type of the format for a dtype; lossless except for uint64."""
-    return np.dtype(stored_dtype(dtype.name, is_scalar))
+    """Returns the narrowest type of the format; lossless except for uint64 and long doubles."""
+    name = "float64" if dtype.kind == "f" and dtype.itemsize > 8 else dtype.name
+    return np.dtype(stored_dtype(name, is_scalar))
 
 
 def widest(a: np.dtype[Any] | None, b: np.dtype[Any]) -> np.dtype[Any]:
