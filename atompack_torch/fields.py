@@ -159,6 +159,7 @@ CANONICAL = frozenset((*STRUCTURE, *BUILTINS, *DERIVED))
 ATTRIBUTES = frozenset(
     (
         "clone",
+        "dense",
         "from_ase",
         "from_molecules",
         "get",
@@ -177,6 +178,7 @@ ATTRIBUTES = frozenset(
         "to_dlpack",
         "to_jraph",
         "to_pyg",
+        "to_torchsim",
         "values",
     )
 )

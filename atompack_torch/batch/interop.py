@@ -1,4 +1,4 @@
-"""Batches for other libraries: dicts in their names, torch-geometric, DLPack, jraph."""
+"""Batches for other libraries: dicts in their names, torch-geometric, DLPack, jraph, torch-sim."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import CollatedFields, first_rows
+from atompack_torch.batch.conversions import masses_of
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 
 if TYPE_CHECKING:
     import jraph
+    import torch_sim
 
 # Fields of a batch's molecule that a jraph.GraphsTuple holds in other ways.
 _STRUCTURE = ("ptr", "batch", "n_atoms", "edge_index")
@@ -181,3 +183,42 @@ def to_jraph(batch: CollatedFields) -> jraph.GraphsTuple:
         n_node=batch.n_atoms.numpy(),
         n_edge=n_edges.numpy(),
     )
+
+
+def to_torchsim(batch: CollatedFields) -> torch_sim.SimState:
+    """Implements ``MoleculeBatch.to_torchsim``."""
+    import torch_sim
+
+    device, dtype = batch.positions.device, batch.positions.dtype
+    cell, pbc = batch.get("cell"), batch.get("pbc")
+    if not isinstance(cell, Tensor):
+        cell = torch.zeros((len(batch), 3, 3), dtype=dtype, device=device)
+    if not isinstance(pbc, Tensor):
+        pbc = torch.zeros((len(batch), 3), dtype=torch.bool, device=device)
+    if not len(batch) or bool((pbc != pbc[0]).any()):
+        kinds = sorted({tuple(row) for row in pbc.tolist()})
+        raise FieldError(f"to_torchsim: expected molecules with one pbc, got {kinds} (field 'pbc')")
+    return torch_sim.SimState(
+        positions=batch.positions,
+        masses=_masses(batch).to(device, dtype),
+        cell=cell.to(dtype).transpose(1, 2).contiguous(),
+        pbc=pbc[0],
+        atomic_numbers=batch.atomic_numbers.int(),
+        system_idx=batch.batch,
+    )
+
+
+def _masses(batch: CollatedFields) -> Tensor:
+    """Returns the masses of the atoms (N,), on the CPU: their own, else those of the elements."""
+    masses = torch.from_numpy(masses_of(batch.atomic_numbers.cpu()))
+    name = batch._find(PREFIXES[ATOM_PROPERTY] + "masses")
+    own = None if name is None else batch._fields[name]
+    if name is not None and isinstance(own, Tensor) and own.shape == masses.shape:
+        has_own = batch.mask(name)[batch.batch].cpu()
+        masses = torch.where(has_own, own.detach().cpu().double(), masses)
+    if bool(masses.isnan().any()):
+        number = int(batch.atomic_numbers[masses.isnan().to(batch.ptr.device)][0])
+        raise FieldError(
+            f"to_torchsim: expected elements or masses, got atomic number {number} without a mass"
+        )
+    return masses

@@ -26,6 +26,7 @@ from atompack_torch.options import check_choice
 if TYPE_CHECKING:
     import ase
     import jraph
+    import torch_sim
     from torch_geometric.data import Batch
 
 
@@ -232,6 +233,32 @@ class MoleculeBatch(CollatedFields):
         """
         return MoleculeBatch(*padding.padded(self, molecules, atoms, edges))
 
+    def dense(self, pad: int = -1) -> dict[str, Value]:
+        """Returns fields of atoms as (B, n, ...), n atoms for each of the B molecules.
+
+            dense = batch.dense()
+            energies = model((dense["atomic_numbers"], dense["positions"])).energies
+
+        For models that accept (B, n, 3), such as those of TorchANI. Molecules with fewer than n
+        atoms, the most of the batch, are padded at the end: with ``pad`` as atomic number, 0
+        elsewhere. Where all have n atoms, the tensors are views. dtypes are those of the batch, and
+        gradients reach its tensors.
+
+        Args:
+            pad: atomic number of the padding.
+
+        Returns:
+            Name to value: ``positions`` (B, n, 3), ``atomic_numbers`` (B, n) int64, ``forces``
+            (B, n, 3) and further fields of atoms; ``energy`` (B,), ``index`` (B,) and other fields
+            of molecules as they are; ``atom_mask`` (B, n) bool, False for the padding. Missing
+            labels stay NaN, as ``mask`` of the batch says. ``batch`` and ``ptr`` are dropped.
+
+        Raises:
+            FieldError: the batch has edges or triplets, a field of atoms whose shape differs
+                between molecules, or a field ``atom_mask``.
+        """
+        return padding.dense(self, pad)
+
     def to_dlpack(self) -> dict[str, Tensor]:
         """Returns the tensors by name, for ``from_dlpack`` of another library, without a copy.
 
@@ -257,6 +284,22 @@ class MoleculeBatch(CollatedFields):
             FieldError: the batch has no ``edge_index``, or is not on the CPU.
         """
         return interop.to_jraph(self)
+
+    def to_torchsim(self) -> torch_sim.SimState:
+        """Returns the molecules as the systems of a ``torch_sim.SimState``. Needs torch-sim.
+
+        Returns:
+            ``positions`` (N, 3) in Å and ``system_idx`` (N,) int64, which share the memory of the
+            batch; ``atomic_numbers`` (N,) int32; in the dtype of the positions, ``masses`` (N,) in
+            dalton, the atom property ``masses`` or those of the elements, and ``cell`` (B, 3, 3)
+            with the vectors as columns, the transpose of ``cell`` here, zeros for a missing one;
+            ``pbc`` (3,) bool. Other fields are dropped.
+
+        Raises:
+            FieldError: the molecules differ in ``pbc``, of which a state has one, there are none,
+                or an atom has no known mass.
+        """
+        return interop.to_torchsim(self)
 
     def to_ase(self) -> list[ase.Atoms]:
         """Converts the molecules to ``ase.Atoms``.

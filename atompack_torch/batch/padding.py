@@ -1,4 +1,4 @@
-"""Batches of a given shape: padding with a dummy structure, with masks."""
+"""Batches of a given shape, with masks: a dummy molecule after the others, or rows of atoms."""
 
 from __future__ import annotations
 
@@ -25,6 +25,42 @@ def is_padded(batch: CollatedFields) -> bool:
     """True if the batch was made by ``padded_to``."""
     info = batch._infos.get(MASKS["molecule"])
     return info is not None and info.scope == BUILTIN
+
+
+def dense(batch: CollatedFields, pad: int) -> dict[str, Value]:
+    """Implements ``MoleculeBatch.dense``."""
+    mask_name = MASKS["atom"]
+    if mask_name in batch._fields:
+        raise FieldError(f"dense: expected no field {mask_name!r}, which the result has: drop it")
+    n_molecules, n_atoms = len(batch), len(batch.positions)
+    width = int(batch.n_atoms.max()) if n_molecules else 0
+    shape = (n_molecules, width)
+    rows = None  # places of the atoms; molecules of one size are in place already
+    if n_atoms != n_molecules * width:
+        starts = torch.arange(n_molecules, device=batch.ptr.device) * width - batch.ptr[:-1]
+        rows = torch.arange(n_atoms, device=batch.ptr.device) + starts[batch.batch]
+
+    def spread(values: Tensor, fill: Any) -> Tensor:
+        if rows is not None:
+            empty = values.new_full((n_molecules * width, *values.shape[1:]), fill)
+            values = empty.index_copy(0, rows, values)
+        return values.reshape(*shape, *values.shape[1:])
+
+    made: dict[str, Value] = {}
+    for name, value in batch.items():
+        level = batch.level(name)
+        if name in ("batch", "ptr"):
+            continue
+        if level not in ("molecule", "atom") or (level == "atom" and not isinstance(value, Tensor)):
+            raise FieldError(
+                f"dense: expected values of molecules, and of atoms in one shape, got the {level} "
+                f"field {name!r}: drop it"
+            )
+        if level == "atom" and isinstance(value, Tensor):
+            value = spread(value, pad if name == "atomic_numbers" else 0)
+        made[name] = value
+    made[mask_name] = spread(batch.batch.new_ones(n_atoms, dtype=torch.bool), False)
+    return made
 
 
 class _Padding:

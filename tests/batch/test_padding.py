@@ -176,3 +176,44 @@ def test_dlpack_shares_memory(tmp_path: Path) -> None:
         array = np.from_dlpack(value)
         assert array.ctypes.data == batch[name].data_ptr()
         np.testing.assert_array_equal(array, batch[name].numpy())
+
+
+def test_dense_rows(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path, neighbors=None)
+    batch.positions.requires_grad_()
+    dense = batch.dense(pad=-7)
+    assert dense.keys() == (batch.keys() - {"batch", "ptr"}) | {"atom_mask"}
+    for i, molecule in enumerate(batch):
+        n = len(molecule.positions)
+        assert dense["atom_mask"][i].tolist() == [True] * n + [False] * (4 - n)
+        assert dense["atomic_numbers"][i, n:].tolist() == [-7] * (4 - n)
+        for name in ("positions", "atomic_numbers", "forces", "tag"):
+            rows, fill = dense[name][i], -7 if name == "atomic_numbers" else 0
+            assert rows.dtype == batch[name].dtype
+            start = int(batch.ptr[i])
+            torch.testing.assert_close(
+                rows[:n], batch[name][start : start + n], rtol=0, atol=0, equal_nan=True
+            )
+            assert (rows[n:] == fill).all()
+    for name in ("energy", "cell", "name", "spectrum", "index"):
+        assert dense[name] is batch[name]
+    dense["positions"].sum().backward()
+    assert batch.positions.grad is not None
+    assert (batch.positions.grad == 1).all()
+
+
+def test_dense_rows_of_equal_molecules_are_views(tmp_path: Path) -> None:
+    batch = batch_of(tmp_path, neighbors=None)
+    equal = apt.collate([batch[0], batch[0]])
+    dense = equal.dense()
+    assert dense["positions"].shape == (2, 3, 3)
+    assert dense["positions"].data_ptr() == equal.positions.data_ptr()
+    assert dense["atom_mask"].all()
+
+
+def test_what_has_no_dense_rows(tmp_path: Path) -> None:
+    with pytest.raises(apt.FieldError, match="edge field 'edge_index': drop it"):
+        batch_of(tmp_path).dense()
+    padded = batch_of(tmp_path, neighbors=None).padded_to(4, 12)
+    with pytest.raises(apt.FieldError, match="expected no field 'atom_mask'"):
+        padded.dense()

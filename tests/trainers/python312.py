@@ -1,0 +1,54 @@
+"""Imports packages for Python 3.12 in older ones, whose type parameters become a ``TypeVar``."""
+
+from __future__ import annotations
+
+import re
+import sys
+import typing
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from typing import Any
+
+import typing_extensions
+
+_CLASS = re.compile(r"^class (\w+)\[(\w+)[^\]]*\](?:\((.*)\))?:", re.MULTILINE)
+_FUNCTION = re.compile(r"^(\s*def \w+)\[\w+: [^\]]*\]", re.MULTILINE)
+_FIRST_IMPORT = re.compile(r"^(?:import|from (?!__future__)) ?\w", re.MULTILINE)
+
+
+class _Loader(SourceFileLoader):
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
+        text = bytes(data).decode()
+        text = _CLASS.sub(_generic, _FUNCTION.sub(r"\1", text))
+        text = _FIRST_IMPORT.sub(r"import typing; T = typing.TypeVar('T')\n\g<0>", text, count=1)
+        return super().source_to_code(text.encode(), path, _optimize=_optimize)
+
+    def get_code(self, fullname: str) -> Any:  # no cached bytecode
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def _generic(found: re.Match[str]) -> str:
+    name, parameter, bases = found.groups()
+    listed = ", ".join([*([bases] if bases else []), f"typing.Generic[{parameter}]"])
+    return f"class {name}({listed}):"
+
+
+class _Finder(PathFinder):
+    package = ""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != cls.package:
+            return None
+        found = super().find_spec(fullname, path, target)
+        if found is not None and isinstance(found.loader, SourceFileLoader):
+            found.loader = _Loader(fullname, found.loader.path)
+        return found
+
+
+def allow(package: str) -> None:
+    """Makes a package importable; does nothing in Python 3.12 and newer."""
+    if sys.version_info >= (3, 12):
+        return
+    typing.override = typing_extensions.override  # type: ignore[attr-defined]
+    sys.meta_path.insert(0, type("_Finder", (_Finder,), {"package": package}))  # type: ignore[arg-type]
