@@ -39,7 +39,7 @@ from atompack_torch.cli._output import (
     styled,
     usage_errors,
 )
-from atompack_torch.cli._writing import writing_errors
+from atompack_torch.cli._writing import pairs_of, writing_errors
 from atompack_torch.errors import FieldError, printable
 
 if TYPE_CHECKING:
@@ -224,6 +224,19 @@ class Report(Command):
             "radius for neighbor counts, in the unit of the positions (default: %(default)s)",
             5.0,
         ),
+        argument(
+            "--by",
+            metavar="KEY",
+            help="list counts, energies, forces and volumes by this property of the molecules "
+            "(default: config_type, if there is any)",
+        ),
+        argument(
+            "--predicted",
+            nargs="+",
+            default=(),
+            metavar="NAME=LABEL",
+            help="list errors of predictions by group and element, such as mace_energy=energy",
+        ),
         STORAGE_OPTIONS,
         JSON,
     )
@@ -239,6 +252,8 @@ class Report(Command):
             options.other,
             output=options.output,
             cutoff=options.cutoff,
+            by=options.by,
+            predicted=pairs_of(options.predicted, "--predicted"),
             progress=shows_progress(options),
             storage_options=storage_options_of(options),
         )

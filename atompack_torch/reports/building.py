@@ -24,6 +24,7 @@ from atompack_torch.publishing import published
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.reports.collection import Collector
 from atompack_torch.reports.findings import Findings, Label, shared_geometries
+from atompack_torch.reports.groups import Group, Spread
 from atompack_torch.reports.neighborhoods import search
 from atompack_torch.reports.notes import notes_of
 from atompack_torch.reports.page import page_of
@@ -92,6 +93,8 @@ def report(
     *,
     output: PathLike | None = None,
     cutoff: float = 5.0,
+    by: str | None = None,
+    predicted: Mapping[str, str] | None = None,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
 ) -> DatasetReport:
@@ -114,6 +117,10 @@ def report(
         other: a second one to compare with, including geometries that are in both.
         output: file for the page, usually ``NAME.html``; None: it is only returned.
         cutoff: radius for neighbor counts, in the unit of the positions (Å).
+        by: property of the molecules, text or integers, by which counts, energies, forces and
+            volumes are listed; None: ``config_type``, if there is any.
+        predicted: name of a prediction in the data → label, such as
+            ``{"mace_energy": "energy"}``, whose errors are listed by group and element.
         progress: True for a progress bar, or a function that is called with the number of further
             molecules that are done.
         storage_options: options of the store of URLs, as for ``AtpDataset``.
@@ -124,7 +131,8 @@ def report(
     Raises:
         UnsupportedFormatError: the data are not molecules.
         CorruptFileError: a record or a value is damaged.
-        FieldError: an atomic number is not in 0 to 255.
+        FieldError: an atomic number is not in 0 to 255, no molecule has a field that ``by`` or
+            ``predicted`` names, or it has another type or shape.
         ValueError: the cutoff is not finite, or below 0.001.
         OSError: a file cannot be opened or written.
     """
@@ -137,7 +145,7 @@ def report(
         names = _distinct([_name_of(one) for one in datasets])
         with np.errstate(over="ignore", invalid="ignore"):  # absurd values give absurd sums
             found = tuple(
-                _collect(dataset, name, cutoff, step)
+                _collect(dataset, name, Collector(by, predicted), cutoff, step)
                 for dataset, name in zip(datasets, names, strict=True)
             )
             made = DatasetReport(page_of(found), found)
@@ -164,12 +172,12 @@ def _opened(source: Source, storage_options: Mapping[str, object] | None) -> Bat
 def _collect(
     dataset: BatchDataset[Any, Any],
     name: str,
+    collector: Collector,
     cutoff: float,
     step: Callable[[int], object] | None,
 ) -> Findings:
     if isinstance(dataset, MoleculeDataset):
         dataset = dataset.stored_values()
-    collector = Collector()
     for part in _parts(dataset):
         batch = dataset.batch(part)
         if not isinstance(batch, MoleculeBatch):
@@ -256,7 +264,39 @@ def _document(one: Findings) -> dict[str, Any]:
                 for value, i, formula in near.closest
             ],
         },
+        "by": one.groups.by,
+        "groups": {name: _group(group) for name, group in one.groups.groups.items()},
+        "errors_by_element": {
+            name: {symbol(z): _error(spread) for z, spread in sorted(of_elements.items())}
+            for name, of_elements in one.groups.element_errors.items()
+        },
+        "n_isolated": one.groups.n_isolated,
+        "isolated": [
+            {"structure": i, "element": symbol(z), "energy": _finite(energy)}
+            for i, z, energy in one.groups.isolated
+        ],
         "notes": [{"text": note.text, "warning": note.is_warning} for note in notes_of(one)],
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "n_structures": group.n_structures,
+        "n_atoms": group.n_atoms,
+        "energy_per_atom": _finite(group.energy.mean),
+        "force_rms": _finite(group.force.rms),
+        "longest_force": _finite(group.force.largest),
+        "volume_per_atom": _finite(group.volume.mean),
+        "errors": {name: _error(spread) for name, spread in group.errors.items()},
+    }
+
+
+def _error(spread: Spread) -> dict[str, Any]:
+    return {
+        "n": spread.n,
+        "mae": _finite(spread.mae),
+        "rmse": _finite(spread.rms),
+        "largest": _finite(spread.largest),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from atompack_torch.reports.findings import (
     Neighborhoods,
     log_histogram,
 )
+from atompack_torch.reports.groups import Groups
 from atompack_torch.reports.sampling import Extremes, HashSample, ThinnedRows
 
 _SAMPLE = 1 << 15  # molecules whose energies and volumes are kept
@@ -36,9 +37,15 @@ _FIRST = 5  # molecules with NaN to name
 
 
 class Collector:
-    """Sums up batches, in order, to the findings of a report."""
+    """Sums up batches, in order, to the findings of a report.
 
-    def __init__(self) -> None:
+    Args:
+        by: as for ``Groups``.
+        predicted: as for ``Groups``.
+    """
+
+    def __init__(self, by: str | None = None, predicted: Mapping[str, str] | None = None) -> None:
+        self._groups = Groups(by, predicted or {})
         self._n_structures = self._n_atoms = 0
         self._sizes: Counter[int] = Counter()
         self._atoms_of = np.zeros(N_ELEMENTS, np.int64)
@@ -62,7 +69,7 @@ class Collector:
             batch: the next molecules; they are numbered in the order in which they come.
 
         Raises:
-            FieldError: an atomic number is not in 0 to 255.
+            FieldError: an atomic number is not in 0 to 255, or as for ``Groups.add``.
         """
         n_atoms, numbers = batch.n_atoms.numpy(), batch.atomic_numbers.numpy()
         ptr, owner = batch.ptr.numpy(), batch.batch.numpy()
@@ -92,6 +99,7 @@ class Collector:
         self._fit.add(composition, n_atoms, energy)
         self._add_forces(batch, numbers, owner, places, describe)
         volume = self._add_cells(batch)
+        self._groups.add(batch, energy, volume)
         self._rows.add(
             places,
             {
@@ -116,7 +124,11 @@ class Collector:
 
         Returns:
             The findings.
+
+        Raises:
+            FieldError: a column of groups or predictions is in no batch.
         """
+        self._groups.check(name)
         elements = {
             int(z): ElementCount(
                 int(self._atoms_of[z]), int(self._structures_of[z]), self._force_rms(int(z))
@@ -143,6 +155,7 @@ class Collector:
             n_left_handed=self._n_left_handed,
             duplicates=Duplicates(*self._hashes.sorted(), self._hashes.share),
             neighborhoods=neighborhoods,
+            groups=self._groups,
         )
 
     def _force_rms(self, z: int) -> float | None:

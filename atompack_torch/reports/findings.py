@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
+from atompack_torch.reports.groups import Groups
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -138,6 +139,7 @@ class Findings:
         n_left_handed: molecules whose cell vectors are left-handed.
         duplicates: molecules with equal geometry.
         neighborhoods: neighbors within a cutoff; None if they were not searched.
+        groups: what was found by group, errors of predictions, isolated atoms.
     """
 
     name: str
@@ -159,6 +161,7 @@ class Findings:
     n_left_handed: int
     duplicates: Duplicates
     neighborhoods: Neighborhoods | None
+    groups: Groups
 
     def energies(self) -> tuple[Array, Array, Array]:
         """Returns energies per atom of the sample, before and after reference energies.

@@ -30,6 +30,7 @@ from atompack_torch.reports.findings import (
     Neighborhoods,
     shared_geometries,
 )
+from atompack_torch.reports.groups import NO_VALUE
 from atompack_torch.reports.notes import energy_outliers, lonely_elements, notes_of
 
 _ABSURD = 1e100  # larger values are not drawn
@@ -324,7 +325,76 @@ def elements(found: Sequence[Findings]) -> Markup:
         if lonely := lonely_elements(one):
             text = f"In fewer than ten structures: {', '.join(lonely)}."
             lines.append(tag("p", text))
+        lines.append(_isolated(one))
     return join(lines)
+
+
+def _isolated(one: Findings) -> Markup:
+    """Returns a table of isolated atoms, from which reference energies can be taken."""
+    listed = one.groups.isolated
+    if not listed:
+        return Markup()
+    n = one.groups.n_isolated
+    title = (
+        f"Isolated atoms ({n:,})"
+        if n == len(listed)
+        else f"Isolated atoms ({len(listed):,} of {n:,})"
+    )
+    rows = [(symbol(z), f"{i:,}", number(energy, 7)) for i, z, energy in listed]
+    head = ("element", "structure", with_usual_unit("energy", "energy"))
+    return join([tag("h3", title), table(head, rows, numeric=(1, 2))])
+
+
+_SHOWN_GROUPS = 50
+
+
+def groups(found: Sequence[Findings]) -> Markup:
+    """Returns the section on groups of molecules and errors of predictions."""
+    parts = []
+    for one in found:
+        listed = sorted(one.groups.groups.items(), key=lambda pair: -pair[1].n_structures)
+        predicted = list(dict.fromkeys(name for _, group in listed for name in group.errors))
+        if [name for name, _ in listed] == [NO_VALUE] and not predicted:
+            continue
+        of = f" of {one.name}" if len(found) > 1 else ""
+        rows: list[tuple[object, ...]] = [
+            (
+                short(name, 32),
+                f"{group.n_structures:,}",
+                f"{group.n_atoms:,}",
+                number(group.energy.mean),
+                number(group.force.rms),
+                number(group.force.largest),
+                number(group.volume.mean),
+            )
+            for name, group in listed[:_SHOWN_GROUPS]
+        ]
+        head: tuple[object, ...] = (
+            _name(one.groups.by),
+            *("structures", "atoms"),
+            with_usual_unit("mean energy per atom", "energy"),
+            *(with_usual_unit(what, "forces") for what in ("RMS of forces", "longest force")),
+            "mean volume per atom (usually Å³)",
+        )
+        parts += [tag("h3", f"Groups{of}"), table(head, rows, numeric=range(1, 7))]
+        if len(listed) > _SHOWN_GROUPS:
+            parts.append(tag("p", f"{len(listed) - _SHOWN_GROUPS:,} more groups are not shown."))
+        columns = ("values", "MAE", "RMSE", "largest error")
+        for name in predicted:
+            errors = [
+                (short(value, 32), group.errors[name])
+                for value, group in listed[:_SHOWN_GROUPS]
+                if name in group.errors
+            ]
+            of_elements = sorted(one.groups.element_errors.get(name, {}).items())
+            errors += [(symbol(z), spread) for z, spread in of_elements]
+            rows = [
+                (value, f"{e.n:,}", number(e.mae), number(e.rms), number(e.largest))
+                for value, e in errors
+            ]
+            title = tag("h3", "Errors of ", _name(name), f"{of}, energies per atom")
+            parts += [title, table(("group or element", *columns), rows, numeric=range(1, 5))]
+    return join(parts)
 
 
 def _element_table(one: Findings) -> Markup:
@@ -547,6 +617,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Sequence[Findings]], Markup]], ...] = (
     ("Energies", energies),
     ("Forces", forces),
     ("Cells", cells),
+    ("Groups", groups),
     ("Neighbors", neighbors),
     ("Duplicates", duplicates),
 )

@@ -365,3 +365,82 @@ def test_files_of_all_formats_have_a_page_or_a_named_error(fixtures: Path) -> No
         Reader(page.html)
         json.dumps(page.as_dict(), allow_nan=False)
     assert n_pages > 50
+
+
+def grouped(path: Path) -> list[apt.Molecule]:
+    """Molecules of two groups and none, with predictions, and two isolated atoms."""
+    rng = np.random.default_rng(3)
+    made = []
+    for i in range(40):
+        n = 1 if i in (7, 8) else int(rng.integers(2, 6))
+        forces = rng.normal(size=(n, 3))
+        properties: dict[str, Any] = {"config_type": ("bulk", "<b>surface", None)[i % 3]}
+        if i != 5:
+            properties["mace_energy"] = 2.0 * n + 0.1 * i
+        made.append(
+            apt.Molecule(
+                rng.uniform(0, 5, (n, 3)),
+                rng.choice([6, 8], n),
+                energy=2.0 * n,
+                forces=forces,
+                cell=np.eye(3) * 6 if i % 2 else None,
+                pbc=[True] * 3 if i == 7 else None,
+                properties={key: value for key, value in properties.items() if value is not None},
+                atom_properties={"mace_forces": forces + 0.5 * (i % 3)},
+            )
+        )
+    with apt.AtpWriter(path) as writer:
+        writer.write(made)
+    return made
+
+
+def test_groups_and_errors(tmp_path: Path) -> None:
+    made = grouped(tmp_path / "a.atp")
+    predicted = {"mace_energy": "energy", "mace_forces": "forces"}
+    report = apt.report(tmp_path / "a.atp", predicted=predicted)
+    found: Any = report.as_dict()["datasets"][0]  # type: ignore[index]
+    assert found["groups"].keys() == {"bulk", "<b>surface", "(no value)"}
+    for start, name in enumerate(("bulk", "<b>surface", "(no value)")):
+        members, group = made[start::3], found["groups"][name]
+        assert group["n_structures"] == len(members)
+        assert group["n_atoms"] == sum(len(m.positions) for m in members)
+        assert group["energy_per_atom"] == pytest.approx(2.0)
+        norms = np.concatenate([np.linalg.norm(m.forces, axis=1) for m in members])
+        assert group["longest_force"] == pytest.approx(norms.max())
+        assert group["force_rms"] == pytest.approx(np.sqrt((norms**2).mean()))
+        volumes = [216 / len(m.positions) for m in members if m.cell is not None]
+        assert group["volume_per_atom"] == pytest.approx(np.mean(volumes))
+        errors = group["errors"]["mace_energy"]
+        wanted = [0.1 * i / len(made[i].positions) for i in range(start, 40, 3) if i != 5]
+        assert errors["n"] == len(wanted)
+        assert errors["mae"] == pytest.approx(np.mean(wanted))
+        assert errors["largest"] == pytest.approx(max(wanted))
+        assert group["errors"]["mace_forces"]["rmse"] == pytest.approx(0.5 * start)
+    for symbol, z in (("C", 6), ("O", 8)):
+        shifts = [0.5 * (i % 3) for i in range(40) for _ in range(int((made[i].z == z).sum()))]
+        found_errors = found["errors_by_element"]["mace_forces"][symbol]
+        assert found_errors["n"] == 3 * len(shifts)
+        assert found_errors["mae"] == pytest.approx(np.mean(shifts))
+    assert [atom["structure"] for atom in found["isolated"]] == [8]  # 7 is periodic
+    assert found["isolated"][0]["energy"] == 2.0
+    for text in ("Groups", "&lt;b&gt;surface", "Errors of", "mace_forces", "Isolated atoms (1)"):
+        assert text in report.html
+    assert "<b>surface" not in report.html
+
+
+def test_groups_by_another_property(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.atp"
+    grouped(path)
+    for option in ({"by": "head"}, {"predicted": {"energy": "wrong"}}):
+        with pytest.raises(apt.FieldError, match=r"no molecule has '(head|wrong)'"):
+            apt.report(path, **option)  # type: ignore[arg-type]
+    with pytest.raises(apt.FieldError, match="by: expected text or integers"):
+        apt.report(path, by="mace_energy")
+    with pytest.raises(apt.FieldError, match="predicted: expected the shape of 'forces'"):
+        apt.report(path, predicted={"energy": "forces"})
+    page = str(tmp_path / "r.html")
+    options = ["--by", "config_type", "--predicted", "mace_energy=energy", "--json", "-o", page]
+    assert cli.main(["report", str(path), *options]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["datasets"]
+    assert found["by"] == "config_type"
+    assert found["groups"]["bulk"]["errors"].keys() == {"mace_energy"}
