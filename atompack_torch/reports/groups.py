@@ -173,7 +173,7 @@ class Groups:
 
     def _names(self, batch: MoleculeBatch) -> Array:
         """Returns the value of each molecule as text (B,)."""
-        value = batch.get(self.by)
+        value: Any = batch.get(self.by)
         if value is None:
             return np.full(len(batch), NO_VALUE, object)
         if isinstance(value, Tensor):
