@@ -25,7 +25,7 @@ struct Augmentation {
   uint64_t seed = 0, epoch = 0;
 };
 
-// What happens to a molecule depends on the seed, the epoch and its number alone: r becomes R (1 + e) r + n with a
+// Draws depend on the seed, the epoch and the number of the molecule alone: r becomes R (1 + e) r + n with a
 // rotation R, a symmetric strain e and noise n, and vectors v and tensors T become R v and R T R^T. Values keep their
 // types. With keeps_noise there is an additional property of atoms, "noise", that holds n.
 class AugmentedSource final : public ForwardingSource {

@@ -181,7 +181,7 @@ struct DeclaredAttribute {
   DataType type;
 };
 
-// What several datasets of versions 2 and 3, or of a collection, have in common.
+// Shared by several datasets of versions 2 and 3, or of a collection.
 struct DatasetSchema {
   std::vector<Entry> arrays;
   std::vector<DeclaredAttribute> attributes;
