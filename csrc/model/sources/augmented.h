@@ -7,12 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "model/molecule_source.h"
 #include "model/sources/forwarding.h"
 
 namespace atompack {
 
 enum class Rotation : uint8_t { none, proper, all };  // all: improper ones, such as reflections, too
+
+constexpr Names<3> names_of(Rotation) { return {"rotate", {"none", "proper", "all"}}; }
 
 struct Augmentation {
   using Name = std::pair<Scope, std::string>;
