@@ -1,4 +1,4 @@
-"""What a report says by group of molecules: spreads of their values, errors of predictions."""
+"""Groups of molecules in a report: spreads of their values, errors of predictions."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ _to_batch = _loading.to_batch
 
 
 def _pass_on(graphs: Sequence[AtomicGraph], three_body_cutoff: float | None = None) -> AtomicGraph:
-    """Does the same as ``to_batch`` of graph-pes, and returns a finished batch as it is."""
+    """Does the same as ``to_batch`` of graph-pes, and returns a finished batch unchanged."""
     if len(graphs) != 1 or not is_batch(graphs[0]):
         return _to_batch(graphs, three_body_cutoff)
     if three_body_cutoff and get_worker_info() is not None:

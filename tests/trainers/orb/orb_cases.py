@@ -27,9 +27,11 @@ def stock_batch(numbers: Sequence[int], n: int, most: int, dtype: torch.dtype) -
     graphs = []
     for number in numbers:
         atoms = made[number]
-        results = {name: torch.tensor(value) for name, value in atoms.calc.results.items()}
-        atoms.info["graph_targets"] = {"energy": results["energy"].double().view(1)}
-        atoms.info["node_targets"] = {"forces": results["forces"]}
+        results = atoms.calc.results
+        atoms.info["graph_targets"] = {
+            "energy": torch.tensor([results["energy"]], dtype=torch.float64)
+        }
+        atoms.info["node_targets"] = {"forces": torch.tensor(results["forces"])}
         graphs.append(
             adapter.from_ase_atoms(
                 atoms,
