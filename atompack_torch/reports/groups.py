@@ -95,6 +95,7 @@ class Groups:
 
     Attributes:
         by: the column.
+        predicted: name of a prediction → label.
         groups: value of the column → molecules, in order of appearance.
         element_errors: name of a prediction of atoms → atomic number → prediction less label.
         isolated: number, atomic number and energy (NaN without one) of molecules of a single atom
@@ -103,8 +104,8 @@ class Groups:
     """
 
     def __init__(self, by: str | None, predicted: Mapping[str, str]) -> None:
-        self.by, self._predicted = by or USUAL, dict(predicted)
-        self._wanted = {*self._predicted, *self._predicted.values()}
+        self.by, self.predicted = by or USUAL, dict(predicted)
+        self._wanted = {*self.predicted, *self.predicted.values()}
         self._wanted |= set() if by is None else {by}
         self._seen: set[str] = set()
         self._n_before = 0
@@ -131,7 +132,7 @@ class Groups:
         self._n_before += len(batch)
         errors = {
             name: found
-            for name, label in self._predicted.items()
+            for name, label in self.predicted.items()
             if (found := _errors(batch, name, label)) is not None
         }
         for name, (values, is_atom) in errors.items():

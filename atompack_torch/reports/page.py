@@ -30,7 +30,7 @@ from atompack_torch.reports.findings import (
     Neighborhoods,
     shared_geometries,
 )
-from atompack_torch.reports.groups import NO_VALUE
+from atompack_torch.reports.groups import NO_VALUE, Spread
 from atompack_torch.reports.notes import energy_outliers, lonely_elements, notes_of
 
 _ABSURD = 1e100  # larger values are not drawn
@@ -340,7 +340,10 @@ def _isolated(one: Findings) -> Markup:
         if n == len(listed)
         else f"Isolated atoms ({len(listed):,} of {n:,})"
     )
-    rows = [(symbol(z), f"{i:,}", number(energy, 7)) for i, z, energy in listed]
+    rows = [
+        (symbol(z), f"{i:,}", number(energy, 7))
+        for i, z, energy in sorted(listed, key=lambda atom: atom[1])
+    ]
     head = ("element", "structure", with_usual_unit("energy", "energy"))
     return join([tag("h3", title), table(head, rows, numeric=(1, 2))])
 
@@ -356,10 +359,11 @@ def groups(found: Sequence[Findings]) -> Markup:
         predicted = list(dict.fromkeys(name for _, group in listed for name in group.errors))
         if [name for name, _ in listed] == [NO_VALUE] and not predicted:
             continue
-        of = f" of {one.name}" if len(found) > 1 else ""
-        rows: list[tuple[object, ...]] = [
+        where = f" in {one.name}" if len(found) > 1 else ""
+        shown = [(short(name, 24), group) for name, group in listed[:_SHOWN_GROUPS]]
+        rows = [
             (
-                short(name, 32),
+                name,
                 f"{group.n_structures:,}",
                 f"{group.n_atoms:,}",
                 number(group.energy.mean),
@@ -367,34 +371,35 @@ def groups(found: Sequence[Findings]) -> Markup:
                 number(group.force.largest),
                 number(group.volume.mean),
             )
-            for name, group in listed[:_SHOWN_GROUPS]
+            for name, group in shown
         ]
-        head: tuple[object, ...] = (
-            _name(one.groups.by),
-            *("structures", "atoms"),
-            with_usual_unit("mean energy per atom", "energy"),
-            *(with_usual_unit(what, "forces") for what in ("RMS of forces", "longest force")),
-            "mean volume per atom (usually Å³)",
-        )
-        parts += [tag("h3", f"Groups{of}"), table(head, rows, numeric=range(1, 7))]
+        column = _name(one.groups.by)
+        kinds = ("energy per atom", "RMS force", "longest force", "volume per atom")
+        head = (column, "structures", "atoms", *kinds)
+        if where:
+            parts.append(tag("h3", "Groups", where))
+        parts.append(table(head, rows, numeric=range(1, 7)))
+        text = "Energies and volumes are means, usually in eV and Å³, forces in eV/Å."
         if len(listed) > _SHOWN_GROUPS:
-            parts.append(tag("p", f"{len(listed) - _SHOWN_GROUPS:,} more groups are not shown."))
-        columns = ("values", "MAE", "RMSE", "largest error")
+            text += f" {len(listed) - _SHOWN_GROUPS:,} more groups are not shown."
+        parts.append(tag("p", text))
         for name in predicted:
-            errors = [
-                (short(value, 32), group.errors[name])
-                for value, group in listed[:_SHOWN_GROUPS]
-                if name in group.errors
-            ]
-            of_elements = sorted(one.groups.element_errors.get(name, {}).items())
-            errors += [(symbol(z), spread) for z, spread in of_elements]
-            rows = [
-                (value, f"{e.n:,}", number(e.mae), number(e.rms), number(e.largest))
-                for value, e in errors
-            ]
-            title = tag("h3", "Errors of ", _name(name), f"{of}, energies per atom")
-            parts += [title, table(("group or element", *columns), rows, numeric=range(1, 5))]
+            label = one.groups.predicted[name]
+            unit = with_usual_unit(", per atom" if label == "energy" else "", label)
+            parts.append(tag("h3", "Errors of ", _name(name), where, unit))
+            errors = [(value, group.errors[name]) for value, group in shown if name in group.errors]
+            parts.append(_error_table(column, errors))
+            if of_elements := sorted(one.groups.element_errors.get(name, {}).items()):
+                parts.append(_error_table("element", [(symbol(z), e) for z, e in of_elements]))
     return join(parts)
+
+
+def _error_table(column: object, errors: Sequence[tuple[str, Spread]]) -> Markup:
+    rows = [
+        (value, number(e.mae), number(e.rms), number(e.largest), f"{e.n:,}") for value, e in errors
+    ]
+    head = (column, "MAE", "RMSE", "largest", "values")
+    return table(head, rows, numeric=range(1, 5))
 
 
 def _element_table(one: Findings) -> Markup:

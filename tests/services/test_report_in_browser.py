@@ -13,7 +13,7 @@ import atompack_torch as apt
 
 SECTIONS = (
     *("overview", "sizes", "elements", "labels", "energies"),
-    *("forces", "cells", "neighbors", "duplicates"),
+    *("forces", "cells", "groups", "neighbors", "duplicates"),
 )
 
 # Elements with text of their own: what is behind each, and the contrast of WCAG 2 with it.
@@ -64,20 +64,24 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     for name, n in (("train with a rather long name & <i>signs.atp", 300), ("test.atp", 80)):
         with apt.AtpWriter(folder / name) as writer:
             for i in range(n):
-                k = int(rng.integers(4, 40))
+                k = 1 if i < 3 else int(rng.integers(4, 40))
+                forces = rng.normal(size=(k, 3)).astype(np.float32)
+                name = "<script>document.title = 1</script>" * 3
                 writer.write(
                     apt.Molecule(
                         rng.uniform(0, 9, (k, 3)).astype(np.float32),
                         rng.choice([1, 6, 8, 29, 57, 79], k, p=[0.5, 0.3, 0.1, 0.05, 0.04, 0.01]),
                         energy=None if i % 9 == 0 else float(rng.normal(-3 * k, k)),
-                        forces=rng.normal(size=(k, 3)).astype(np.float32),
+                        forces=forces,
                         cell=np.eye(3) * 9,
-                        pbc=np.ones(3, bool),
-                        properties={"<script>document.title = 1</script>" * 3: 1.0},
+                        pbc=np.full(3, k > 1),
+                        properties={name: 1.0, "config_type": ("bulk", name, "liquid")[i % 3]},
+                        atom_properties={"model_forces": forces + 0.1},
                     )
                 )
     paths = sorted(folder.glob("*.atp"), reverse=True)
-    apt.report(*paths, output=folder / "report.html")
+    predicted = {"model_forces": "forces"}
+    apt.report(*paths, output=folder / "report.html", predicted=predicted)
     return (folder / "report.html").as_uri()
 
 
