@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import REPOSITORY, blocks_of, is_run, pages, unexplained
+from pages import REPOSITORY, Block, blocks_of, is_run, pages, unexplained
 from processes.client import ScriptServer
 
 from atompack_torch.cli import build_parser
@@ -44,15 +44,25 @@ for line, language, code in blocks:
 """
 
 
-def documents() -> list[str]:
-    """Pages with blocks that are run here."""
-    found = {page: blocks_of((REPOSITORY / page).read_text()) for page in pages()}
-    return [page for page, blocks in found.items() if any(is_run(page, b) for b in blocks)]
+RECIPES = "docs/recipes.md"  # each of its blocks needs the first one alone
 
 
-@pytest.mark.parametrize("page", documents())
-def test_blocks_run_as_written(page: str, tmp_path: Path, scripts: ScriptServer) -> None:
-    blocks = [b for b in blocks_of((REPOSITORY / page).read_text()) if is_run(page, b)]
+def documents() -> list[tuple[str, list[Block]]]:
+    """Pages with blocks that are run here, and these; a page of recipes once for each."""
+    found = []
+    for page in pages():
+        blocks = [b for b in blocks_of((REPOSITORY / page).read_text()) if is_run(page, b)]
+        if page == RECIPES:
+            found += [(page, [blocks[0], recipe]) for recipe in blocks[1:]]
+        elif blocks:
+            found.append((page, blocks))
+    return found
+
+
+@pytest.mark.parametrize(("page", "blocks"), [pytest.param(*d, id=d[0]) for d in documents()])
+def test_blocks_run_as_written(
+    page: str, blocks: list[Block], tmp_path: Path, scripts: ScriptServer
+) -> None:
     told = [page, *((b.line, b.language, b.code) for b in blocks)]
     done = scripts.run(RUNNER, tmp_path, json.dumps(told))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
