@@ -5,6 +5,20 @@ from torch.utils.data import DataLoader
 
 for batch in DataLoader(apt.AtpDataset("data.atp"), batch_size=64, shuffle=True):
     print(batch.positions.shape, batch.energy)
+
+Open        open, from_structures; AtpDataset, ExtxyzDataset, AseLmdbDataset, TorchCacheDataset,
+            ShardDataset, AtlasDataset, MixtureDataset, ResidentDataset; hub, ray
+Options     Augment, ChebyshevDescriptor, Features, ForceSubset, NeighborList
+Load        Loader; AtomBudgetBatchSampler, BlockShuffleSampler, BucketBatchSampler,
+            DistributedMoleculeSampler, EqualSizeBatchSampler; collate, collate_identity
+Batches     MoleculeBatch, Molecule; neighbor_list, contract_forces
+Look        info, head, statistics, verify, report
+Write       convert, split, compact, build_cache; AtpWriter, ShardWriter
+Stores      AtlasStore, ArrayFile, BlockCache, TorchCache
+Errors      AtompackError, CorruptFileError, FieldError, UnsafePickleError,
+            UnsupportedFormatError, WriterLockedError
+
+Trainers are modules of their own: atompack_torch.trainers.mace and others.
 """
 
 from __future__ import annotations
@@ -130,7 +144,8 @@ else:
         return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_HOMES, *_MODULES, "__version__"})
+        special = [name for name in globals() if name.startswith("__")]
+        return sorted({*__all__, *special, "__version__", "open", "ray"})
 
     def _load_library() -> None:
         """All of it, not just the name asked for: a process may give up rights after its start."""

@@ -209,24 +209,22 @@ class ChangeOptions:
     force_unit: str | None = _change("unit of forces, converted to eV/Å")
     stress_unit: str | None = _change("unit of stresses, converted to eV/Å³")
     dtype: Literal["float32", "float64"] | None = _change(
-        "dtype of positions, forces and velocities (default: that of the source)",
+        "float32 or float64 for positions, forces, velocities",
         *("float32", "float64"),
     )
     force_sign: Literal["flip"] | None = _change(
-        "change the sign of forces (they are gradients)", "flip"
+        "change the sign of forces: they are gradients", "flip"
     )
     stress_from: Literal["virial"] | None = _change(
-        "make stress from the virial (an energy) that is mapped to stress, or else from the field "
-        "named virial or virials: -virial / volume",
+        "make stress from a virial: -virial / volume",
         "virial",
     )
     stress_order: Literal["voigt", "vasp"] | None = _change(
-        "order of six numbers that are a stress: xx yy zz yz xz xy (voigt, the default), or "
-        "xx yy zz xy yz zx (vasp)",
+        "of six numbers: voigt, or vasp (xx yy zz xy yz zx)",
         *("voigt", "vasp"),
     )
     keep_units: bool = _change(
-        "keep units that the source states (default: they are converted to eV and Å)",
+        "keep units of the source (default: to eV and Å)",
         default=False,
     )
 

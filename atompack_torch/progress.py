@@ -6,9 +6,11 @@ import importlib
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 _BAR = 24
+_SHORTEST_BAR = 8
 _SECONDS_BETWEEN = 0.1
 
 
@@ -19,8 +21,9 @@ class Progress:
             progress.update(64)
 
     On a terminal one line is kept up to date, with the rate and, if the total is known, the
-    remaining time. A notebook shows the widget of ``tqdm.auto`` if tqdm is installed. Elsewhere (a
-    log file, a pipe) only a final line is written, with the amount of work and the elapsed time.
+    remaining time; on a narrow one it has fewer parts. A notebook shows the widget of ``tqdm.auto``
+    if tqdm is installed. Elsewhere (a log file, a pipe) only a final line is written, with the
+    amount of work and the elapsed time.
 
     Args:
         total: total amount of work; None: unknown.
@@ -75,8 +78,9 @@ class Progress:
             seconds = time.monotonic() - self._start
             stopped = "" if complete else "stopped after "
             rate = f" ({self._rate(seconds)})" if self._done else ""
-            last = f"{self._done:,} {self._unit} in {seconds:.1f} s{rate}"
-            self._write(f"{self._label}{stopped}{last}", end="\n")
+            last = f"{stopped}{self._done:,} {self._unit} in {seconds:.1f} s"
+            forms = (f"{self._label}{last}{rate}", f"{self._label}{last}", last)
+            self._write(self._fitting(forms), end="\n")
         self._enabled = self._live = False
         self._widget = None
 
@@ -89,13 +93,30 @@ class Progress:
     def _line(self, seconds: float) -> str:
         if not self._total:
             done = f"{self._done:,} {self._unit}"
-            return f"{self._label}{done}  {self._rate(seconds)}  {_clock(seconds)}"
+            tails = (f"  {self._rate(seconds)}  {_clock(seconds)}", f"  {_clock(seconds)}", "")
+            return self._fitting([*(f"{self._label}{done}{tail}" for tail in tails), done])
         share = min(self._done / self._total, 1.0)
-        bar = "#" * int(share * _BAR)
-        left = _clock(seconds * (1 / share - 1)) if share else "--:--"
+        left = (_clock(seconds * (1 / share - 1)) if share else "--:--") + " left"
         done = f"{self._done:,}/{self._total:,} {self._unit}"
-        head = f"{self._label}[{bar:.<{_BAR}}] {share:4.0%}"
-        return f"{head}  {done}  {self._rate(seconds)}  {left} left"
+        forms = []
+        for parts in ((done, self._rate(seconds), left), (done, left), (left,)):
+            tail = "  ".join((f" {share:4.0%}", *parts))
+            width = min(_BAR, self._columns() - len(f"{self._label}[]{tail}"))
+            if width >= _SHORTEST_BAR:
+                bar = "#" * int(share * width)
+                forms.append(f"{self._label}[{bar:.<{width}}]{tail}")
+        return self._fitting(
+            [*forms, f"{self._label}{share:4.0%}  {left}", f"{share:4.0%}  {left}"]
+        )
+
+    def _columns(self) -> int:
+        """Returns the length that a line can have; a file has no limit."""
+        return shutil.get_terminal_size().columns - 1 if self._live else sys.maxsize
+
+    def _fitting(self, forms: Iterable[str]) -> str:
+        """Returns the first of several forms of a line that fits; if none does, an empty line."""
+        columns = self._columns()
+        return next((form for form in forms if len(form) <= columns), "")
 
     def _rate(self, seconds: float) -> str:
         rate = self._done / max(seconds, 1e-9)
@@ -103,7 +124,7 @@ class Progress:
 
     def _write(self, line: str, end: str = "") -> None:
         if self._live:  # return to the start of the line and clear it
-            line = "\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1]
+            line = "\r\x1b[K" + line
         self._stream.write(line + end)
         self._stream.flush()
 

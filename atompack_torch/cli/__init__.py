@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from atompack_torch.cli._arguments import Command, add_commands
+from atompack_torch.cli._arguments import Command, HelpFormatter, add_commands
 from atompack_torch.cli._output import UsageError, error_document, print_error, print_json
 from atompack_torch.errors import AtompackError
 
@@ -100,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-class _CommandsFormatter(argparse.RawDescriptionHelpFormatter):
+class _CommandsFormatter(HelpFormatter):
     """Formatter that leaves room for the longest name of a command on the line of its help."""
 
     def __init__(self, prog: str) -> None:
@@ -121,6 +121,8 @@ class _Version(argparse.Action):
 
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Command]:
     parser, made = build_parser([name for name in argv[:1] if name in commands()])
+    if len(made) == 1:
+        argv = made[0].prepare(list(argv))
     options = parser.parse_args(argv)
     return options, next(command for command in made if options.command == command.name)
 

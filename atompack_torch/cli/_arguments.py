@@ -7,7 +7,8 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,10 @@ class Command:
         for add in self.arguments:
             add(parser)
 
+    def prepare(self, argv: list[str]) -> list[str]:
+        """Returns the arguments of the command line as the parser is to read them."""
+        return argv
+
     def needs_torch(self, options: argparse.Namespace) -> bool:
         """True if torch is imported before the command runs."""
         return True
@@ -47,6 +52,43 @@ class Command:
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command; returns the exit status."""
         raise NotImplementedError
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Formatter whose text is as wide as the terminal, with a short usage line.
+
+    Indented lines are examples: one that is too long is continued on the next line by a backslash.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = []
+        for part in re.split(r"\n\s*\n", text.strip("\n")):
+            if part.startswith("  "):
+                lines = re.sub(r"\s*\\\n\s*", " ", part).splitlines()
+                blocks.append("\n".join(_continued(line, width) for line in lines))
+            else:
+                blocks.append(textwrap.fill(" ".join(part.split()), width))
+        return "\n\n".join(blocks)
+
+    def _format_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: str | None
+    ) -> str:
+        actions = list(actions)
+        shown = [action for action in actions if action.required or not action.option_strings]
+        if len(actions) > len(shown) + 1 and prefix != "":  # an empty one makes a command's name
+            shown.insert(0, argparse.Action([], "options", metavar="[options]"))
+        return super()._format_usage(usage, shown, [], prefix)
+
+
+def _continued(line: str, width: int) -> str:
+    lines = textwrap.wrap(
+        line,
+        max(width, 20) - 2,
+        subsequent_indent="      ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return " \\\n".join(lines) if len(line) > width else line
 
 
 def add_commands(
@@ -70,7 +112,7 @@ def add_commands(
             command.name,
             help=command.help,
             description=inspect.getdoc(command),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
         )
         command.add_arguments(added)
 
@@ -130,10 +172,7 @@ STORAGE_OPTIONS = argument(
     action="append",
     default=[],
     metavar="NAME=VALUE",
-    help="for URLs: endpoint_url, region, profile, key, secret, token, anonymous=true or "
-    "headers.NAME of the store; for URLs of fsspec an option of its own; may be repeated. "
-    "Other users of the machine can see command lines: leave secrets in the environment "
-    "(AWS_SECRET_ACCESS_KEY, HF_TOKEN) or in files of credentials",
+    help="for URLs, such as region=eu-1; never a secret",
 )
 URLS = group(
     "options for URLs",
@@ -184,7 +223,8 @@ def codec_and_level(codec: str, level: str, n: int | None) -> Argument:
     choice = argument(
         "--codec",
         choices=("none", "lz4", "zstd"),
-        help=f"codec of the target (default: {codec})",
+        metavar="CODEC",
+        help=f"none, lz4 or zstd (default: {codec})",
     )
     number = integer("--level", f"level of the codec (default: {level})", n)
     return lambda parser: _add_all(parser, (choice, number))
@@ -334,8 +374,7 @@ def part(what: str) -> Argument:
     return argument(
         "--part",
         metavar="I/N",
-        help=f"{what}: part I of N, where I is from 0 to N-1; `auto` takes both from torchrun "
-        "(RANK, WORLD_SIZE) or from a SLURM job array that counts from 0 (--array=0-7)",
+        help=f"{what}, counted from 0; `auto`: as torchrun or a SLURM job array says",
     )
 
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 _SHARDS = {
-    "shard-size": "examples per shard (default: 10000)",
-    "block-size": "examples per block (default: 100)",
-    "strategy": "compression: 0 none, 1 zstd, 2 one dictionary, 3 one per shard (default: 2)",
+    "shard-size": "shards: examples per shard (default: 10000)",
+    "block-size": "shards: examples per block (default: 100)",
+    "strategy": "shards: 0 none, 1 zstd, 2 (default) or 3 dictionaries",
 }
 
 
@@ -42,7 +42,7 @@ KEYS = argument(
     action="append",
     default=[],
     metavar="KEY=NAME",
-    help="read KEY of the source as the label or property NAME; may be repeated",
+    help="read KEY as NAME, as in REF_energy=energy; repeatable",
 )
 OUTPUT = (JSON, STORAGE_OPTIONS, flag("--quiet", "show no progress bar and no report"))
 
@@ -60,18 +60,17 @@ def add_formats(parser: argparse.ArgumentParser, *others: str) -> None:
         "--from",
         dest="source_format",
         metavar="FORMAT",
-        help=f"format of the sources: {', '.join(sources)}, or ase:NAME with ASE's name "
-        "(default: detected)",
+        help=f"{', '.join(sources)} or ase:NAME",
     )
     target = argument(
         "--to",
         dest="target_format",
         metavar="FORMAT",
-        help=f"format of the target: {', '.join(targets)} (default: by its suffix)",
+        help=", ".join(targets),
     )
-    codec = "none for an .atp" + (", zstd for a store" if others else "")
-    group("formats", source, target, codec_and_level(codec, "3", 3))(parser)
-    group("shards", *(integer(f"--{name}", text) for name, text in _SHARDS.items()))(parser)
+    codec = "none" + ("; zstd for a store" if others else "")
+    shards = (integer(f"--{name}", text) for name, text in _SHARDS.items())
+    group("formats", source, target, codec_and_level(codec, "3", 3), *shards)(parser)
 
 
 def changes(*names: str) -> Argument:
@@ -88,11 +87,14 @@ def changes(*names: str) -> Argument:
         for option in fields(ChangeOptions):
             if names and option.name not in names:
                 continue
-            kind: dict[str, Any] = {"choices": option.metadata["choices"] or None}
+            choices = option.metadata["choices"]
+            unit_or_kind = "UNIT" if not choices else option.name.split("_")[-1].upper()
+            kind: dict[str, Any] = {
+                "choices": choices or None,
+                "metavar": choices[0] if len(choices) == 1 else unit_or_kind,
+            }
             if option.default is False:
                 kind = {"action": "store_true"}
-            elif not kind["choices"]:
-                kind = {"metavar": "UNIT"}
             parser.add_argument(option_of(option.name), help=option.metadata["help"], **kind)
 
     return add

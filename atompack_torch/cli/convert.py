@@ -36,43 +36,16 @@ _COLLECTION = "atlas-collection"
 
 
 class Convert(Command):
-    """Converts atomistic data to .atp and back; NetCDF and Zarr to ATLAS stores and back.
+    """Converts atomistic data to .atp and back, NetCDF and Zarr to ATLAS stores.
 
-    For example:
+      atompack-torch convert train.xyz train.atp --key REF_energy=energy
+      atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol
+      atompack-torch convert data.atp - --to extxyz | gzip > data.extxyz.gz
+      atompack-torch convert casts/*.nc profiles.atlas
 
-      atompack-torch convert run1.traj run2.traj all.atp --codec zstd
-      atompack-torch convert train.extxyz train.atp --key REF_energy=energy --key REF_forces=forces
-      atompack-torch convert md17.npz md17.atp --energy-unit kcal/mol --force-unit kcal/mol/Ang
-      atompack-torch convert ani.h5 ani.atp --keep-units
-      atompack-torch convert run.extxyz run.atp --key dE_dr=forces --force-sign flip
-      atompack-torch convert run.extxyz run.atp --key REF_virials=stress --stress-from virial
-      atompack-torch convert snap.json snap.atp --key outputs.stress=stress --stress-order vasp
-      zcat train.extxyz.gz | atompack-torch convert - train.atp
-      atompack-torch convert train.atp - --to extxyz | gzip > train.extxyz.gz
-      atompack-torch convert data.atp data.db
-      atompack-torch convert data.atp shards --to shards --shard-size 10000 --block-size 100
-      atompack-torch convert casts/*.nc grids.zarr profiles.atlas
-      atompack-torch convert profiles.atlas profiles.nc
-      atompack-torch convert collection/ profiles.atlas
-      atompack-torch convert profiles.atlas collection --to atlas-collection
-      atompack-torch convert huge.aselmdb train/ --part 3/8
-      atompack-torch convert test.atp predicted.extxyz --add predictions.npz
-
-    Reads .atp files and folders of them, Atlas shards, extended XYZ (compressed by gzip, bzip2 or xz,
-    too, and from pipes; - is standard input), ASE databases (.db, .aselmdb), NPZ and HDF5 arrays,
-    MACE's HDF5, folders of DeePMD's npy systems, Parquet files and folders of them, JSON of pymatgen
-    (also compressed), the HDF5 files of ANI, COMP6, SPICE and Transition1x, and everything else that
-    ASE reads. The format is detected by content, and by suffix where the content does not tell. NetCDF
-    files, Zarr groups and folders of them become datasets of a store, named after the files, and a
-    store becomes one of them, its datasets groups, or a copy: a store that can be written to, also of a
-    collection, or with --to atlas-collection a collection of atlas-python 0.17. TARGET appears when it is complete. With --part
-    TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
-    molecules; a part that is there already is left alone, so that a job array can be submitted again.
-    Values, units and signs are preserved unless an option changes them, but labels that are all NaN
-    become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
-    converted where a dataset is known to have them (--keep-units keeps units); a report lists what was
-    read, written, changed and omitted, and warns of likely mistakes.
-    """  # noqa: E501
+    Formats are detected; - is standard input or output. Values stay as they are, except that labels
+    that are all NaN become missing, and units that the source states become eV and Å.
+    """
 
     name = "convert"
     help = "convert other formats to .atp and back"
@@ -82,7 +55,7 @@ class Convert(Command):
         ),
         *OUTPUT,
         lambda parser: add_formats(parser, "atlas", _COLLECTION),
-        part("convert a part of the structures to a file of the folder TARGET"),
+        part("write part I of N to the folder TARGET"),
         one_of(
             flag("--overwrite", "replace TARGET"),
             flag("--append", "append to an .atp file or a store"),
@@ -95,20 +68,20 @@ class Convert(Command):
                 "--on-error",
                 choices=("raise", "skip"),
                 default="raise",
-                help="skip drops structures that cannot be read (default: raise)",
+                metavar="ACTION",
+                help="skip molecules that cannot be read, or raise (default)",
             ),
             argument(
                 "--add",
                 action="append",
                 metavar="FILE.npz",
-                help="add arrays, such as predictions, as fields of their names: one row per "
-                "structure, or per atom; may be repeated",
+                help="add arrays, a row per molecule or atom; repeatable",
             ),
-            flag("--replace-labels", "let --add replace fields that the source has already"),
+            flag("--replace-labels", "let --add replace fields of the source"),
         ),
         group(
             "changes of values",
-            flag("--keep-nan", "keep labels that are all NaN (default: they become missing)"),
+            flag("--keep-nan", "keep labels that are all NaN (default: missing)"),
             changes(),
         ),
     )

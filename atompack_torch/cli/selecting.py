@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from atompack_torch.cli._arguments import Command, argument, integer, source_and_target
 from atompack_torch.cli._output import UsageError, print_json
@@ -131,15 +132,16 @@ class Sample(Command):
 class Split(Command):
     """Splits a dataset at random into several files.
 
-      atompack-torch split all.atp train.atp val.atp test.atp --fractions 0.8,0.1,0.1 --seed 1
-      atompack-torch split md.extxyz train.atp test.atp --fractions 0.9,0.1 --by trajectory
+      atompack-torch split all.atp train.atp val.atp test.atp --fractions 0.8 0.1 0.1 --seed 1
+      atompack-torch split md.extxyz train.atp test.atp --fractions 90/10 --by trajectory
       atompack-torch split all.atp train.extxyz test.extxyz --fractions 0.9,0.1 --by formula
 
-    With --by, molecules with equal values stay together, so that frames of one trajectory are not in
-    the training and in the test set; sizes are then as near to the fractions as whole groups permit.
-    With --stratify, each target gets its share of the structures of every value. Sources and targets
-    are of any format that `atompack-torch convert` reads and writes. Each target appears when it is complete. The same seed gives the same files.
-    """  # noqa: E501
+    With --by, molecules with equal values stay together, so that no trajectory is in both the
+    training and the test set; sizes are then as near to the fractions as whole groups permit.
+    With --stratify, each target gets its share of the molecules of every value. Sources and targets
+    are of any format that `atompack-torch convert` reads and writes. Each target appears when it is
+    complete. The same seed gives the same files.
+    """
 
     name = "split"
     help = "split a dataset into files for training, validation and test"
@@ -149,8 +151,8 @@ class Split(Command):
         argument(
             "--fractions",
             required=True,
-            metavar="A,B,...",
-            help="sizes of the targets, which add up to 1",
+            metavar="A B ...",
+            help="sizes of the targets, which add up to 1, or to 100: 80/10/10",
         ),
         integer("--seed", "another seed, other parts (default: 0)", 0),
         argument(
@@ -167,16 +169,24 @@ class Split(Command):
         *TARGET_OPTIONS,
     )
 
+    def prepare(self, argv: list[str]) -> list[str]:
+        """Joins the numbers after ``--fractions``, so that paths may follow them."""
+        if "--fractions" not in argv:
+            return argv
+        first = last = argv.index("--fractions") + 1
+        while last < len(argv) and re.fullmatch(r"[\d.,/]+", argv[last]):
+            last += 1
+        return [
+            *argv[:first],
+            *([",".join(argv[first:last])] if first < last else []),
+            *argv[last:],
+        ]
+
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         from atompack_torch.conversion.selecting import split
 
-        try:
-            fractions = [float(text) for text in options.fractions.split(",")]
-        except ValueError:
-            raise UsageError(
-                f"--fractions: expected numbers as in 0.9,0.1, got {options.fractions}"
-            ) from None
+        fractions = _fractions(options.fractions)
         with writing_errors():
             reports = split(
                 options.source,
@@ -197,6 +207,16 @@ class Split(Command):
             for line in dict.fromkeys(line for report in reports for line in report.warnings):
                 print_report(f"warnings  {line}")
         return 0
+
+
+def _fractions(text: str) -> list[float]:
+    try:
+        numbers = [float(number) for number in re.split(r"[,/]", text)]
+    except ValueError:
+        raise UsageError(
+            f"--fractions: expected numbers as in 0.9 0.1 or 90/10, got {text}"
+        ) from None
+    return [number / 100 for number in numbers] if abs(sum(numbers) - 100) < 1e-6 else numbers
 
 
 COMMANDS = (Drop(), Filter(), Rename(), Sample(), Split())

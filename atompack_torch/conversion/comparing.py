@@ -14,6 +14,7 @@ from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options
 from atompack_torch.conversion.remote_ends import RemoteEnds
+from atompack_torch.errors import printable
 from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
@@ -51,9 +52,9 @@ class FieldDifference:
         return not (self.n_different or self.n_only_a or self.n_only_b)
 
 
-@dataclass
+@dataclass(repr=False)
 class Difference:
-    """Result of ``diff``; ``print`` shows it.
+    """Result of ``diff``; its ``repr`` is a readable summary.
 
     Attributes:
         n_structures: number of molecules in both datasets.
@@ -81,11 +82,11 @@ class Difference:
         }
         return {"equal": self.equal, "n_structures": [*self.n_structures], "fields": fields}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         a, b = self.n_structures
         lines = [f"{a:,} structures" if a == b else f"{a:,} structures in A, {b:,} in B"]
         for name, found in self.fields.items():
-            lines += [f"{name}: {text}" for text in _texts(found)]
+            lines += [f"{printable(name)}: {text}" for text in _texts(found)]
         return "\n".join([*lines, "equal" if self.equal else "different"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from dataclasses import fields as fields_of
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
@@ -155,6 +156,10 @@ class MoleculeOptions:
         for name, now in cls.former.items():
             if name in options:
                 raise TypeError(f"{name}: unknown option: use {now}")
+        known = [option.name for option in fields_of(cls)][1:]
+        for name in options:
+            if name not in known:
+                raise TypeError(f"{name}: unknown option: expected one of {', '.join(known)}")
         return cls(path, **options)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from atompack_torch.batch.elements import symbol
 from atompack_torch.datasets.html import statistics_html
+from atompack_torch.errors import printable
 from atompack_torch.fields import with_usual_unit
 
 _MOST_LABELS = 30  # in repr
@@ -189,7 +190,7 @@ class Statistics:
             lines.append(f"feature {column}: {_described(one)}")
         lines += self._elements_table() if self.elements else []
         lines += [
-            f"{name}: {count:,} of {self.n_molecules:,} molecules"
+            f"{printable(name)}: {count:,} of {self.n_molecules:,} molecules"
             for name, count in islice(self.coverage.items(), _MOST_LABELS)
         ]
         if (more := len(self.coverage) - _MOST_LABELS) > 0:

@@ -55,18 +55,33 @@ def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | Atl
         ds = apt.open("profiles.atlas", arrays=["temperature", "salinity"])
 
     Args:
-        path: one of these, of which those marked * may be URLs: an ``.atp`` file *, a list or a
-            folder of them; an extended XYZ file (``.xyz``, ``.extxyz``; also compressed: ``.gz``,
-            ``.xz``, ``.bz2``), a list or a folder of them; an ``.aselmdb`` database, a list or a
-            folder of them; a feature cache (HDF5) *; a folder of Atlas shards *; an ATLAS store *.
-            Also the bytes of an ``.atp`` file, or a mapping from relative paths to the bytes of
-            the files of a store, as their classes accept them.
-        **options: options of the class, in the same order: ``AtpDataset``, ``ExtxyzDataset``,
-            ``AseLmdbDataset``, ``TorchCacheDataset``, ``ShardDataset``, or ``AtlasDataset``, which
-            requires ``arrays=``. For URLs ``storage_options``.
+        path: the data; those marked * may be URLs. The class that opens it has its documentation:
+
+            - ``.atp`` files *: ``AtpDataset``; also the bytes of one
+            - extended XYZ (``.xyz``, ``.extxyz``, also ``.gz``, ``.xz``, ``.bz2``):
+              ``ExtxyzDataset``
+            - ``.aselmdb`` databases: ``AseLmdbDataset``
+            - a feature cache * (HDF5): ``TorchCacheDataset``
+            - a folder of Atlas shards *: ``ShardDataset``
+            - an ATLAS store *: ``AtlasDataset``; also a mapping from relative paths to the bytes
+              of its files
+
+            The first three may be a file, a list of files or a folder.
+        **options: options of that class:
+
+            - of all molecules: ``fields``, ``exclude``, ``dtype``, ``missing``,
+              ``nan_is_missing``, ``augment``, ``neighbors``, ``features``, ``force_subset``,
+              ``transform``, ``access``, ``num_threads``, ``storage_options``
+            - of extended XYZ and ``.aselmdb`` also: ``key_map``, ``index``; of extended XYZ
+              ``max_unpacked_bytes``
+            - of Atlas shards: ``allow_pickle``, ``cache_blocks``, ``layout``, ``levels``,
+              ``dtype``, ``missing``, ``transform``, ``num_threads``, ``storage_options``,
+              ``missing_shards``
+            - of ATLAS stores: ``arrays`` (required), ``start``, ``shape``, ``layout``, ``dtype``,
+              ``missing``, ``transform``, ``num_threads``, ``cache_bytes``, ``storage_options``
 
     Returns:
-        An object of that class. Type checkers see a dataset of molecules, or with ``arrays=`` an
+        An object of the class. Type checkers see a dataset of molecules, or with ``arrays=`` an
         ``AtlasDataset``; for them, open shards of other examples by ``ShardDataset``.
 
     Raises:

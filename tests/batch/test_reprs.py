@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import atompack_torch as apt
-from atompack_torch.conversion import Report
+from atompack_torch.conversion import Report, diff
 from atompack_torch.formats.atlas_store.columns import ColumnScan
 from atompack_torch.formats.verification import Fault, Verification
 
@@ -95,6 +95,58 @@ def test_control_characters_of_files_are_escaped() -> None:
     for text in (*shown, str(error.value), str(apt.CorruptFileError(key))):
         assert all(c.isprintable() or c == "\n" for c in text)
     assert all("\\x1b[31m\\x9b\\u202e" in text for text in shown)
+
+
+def test_everything_public_shows_itself_on_printable_lines(tmp_path: Path) -> None:
+    """Whatever the names of files, datasets and keys: in text, and in the HTML of notebooks."""
+    key = "k\x1b[2J\u202e<b>"
+    folder = tmp_path / "f\x1b[31m\x9b"
+    folder.mkdir()
+    file, store_path, shards = folder / "a.atp", folder / "a.atlas", folder / "shards"
+    with apt.AtpWriter(file) as writer:
+        writer.write(_molecule(key))
+    with apt.AtlasStore(store_path, "x") as store:
+        store.create_dataset(key)
+        store.define_array(key, "t", "float64", (3,))
+        store.write(key, "t", np.arange(3.0))
+    with apt.ShardWriter(shards, 20, 5) as shard_writer:
+        shard_writer.write({"x": 1.0, key: 2.0})
+    array_file = next(store_path.rglob("*.af"))
+    dataset = apt.open(file)
+    loader = apt.Loader(dataset, batch_size=1)
+    descriptor = apt.ChebyshevDescriptor(["H"], 2, 3.0, 1, 2.0)
+    apt.build_cache(dataset, descriptor, folder / "c.h5", progress=False)
+    stored = apt.AtlasStore(store_path)
+    values = [
+        *(dataset, dataset.subset([0]), dataset[:], dataset[0], dataset.column("n_atoms")),
+        *(dataset.statistics(), apt.verify(file), apt.report(file), writer, shard_writer),
+        *(apt.MixtureDataset([dataset]), apt.ResidentDataset(dataset), loader),
+        *(stored, stored.scan("t"), apt.open(store_path, arrays=["t"]), apt.open(shards)),
+        *(
+            apt.ArrayFile(array_file),
+            apt.BlockCache(1),
+            descriptor,
+            apt.TorchCache(folder / "c.h5"),
+        ),
+        *(apt.TorchCacheDataset(folder / "c.h5"), apt.NeighborList(3.0), apt.Augment()),
+        *(apt.Features(), apt.ForceSubset(0.5), apt.AtomBudgetBatchSampler(dataset, 9)),
+        *(apt.BucketBatchSampler(dataset, 9), apt.EqualSizeBatchSampler(dataset, 1)),
+        *(apt.BlockShuffleSampler(dataset, window=1), apt.DistributedMoleculeSampler(dataset)),
+        apt.convert(file, folder / "b.xyz", progress=False),
+        diff(file, folder / "b.xyz"),
+    ]
+    found = []
+    public = [getattr(apt, name) for name in apt.__all__]
+    classes = {
+        kind for kind in public if isinstance(kind, type) and not issubclass(kind, Exception)
+    }
+    assert classes - {type(value) for value in values} == {apt.AseLmdbDataset, apt.ExtxyzDataset}
+    for value in [*values, apt.open(folder / "b.xyz")]:
+        html = value._repr_html_() if hasattr(value, "_repr_html_") else ""
+        shown = repr(value) + str(value) + html
+        if " object at 0x" in shown or not all(c.isprintable() or c == "\n" for c in shown):
+            found.append(shown)
+    assert not found
 
 
 def _molecule(key: str) -> apt.Molecule:

@@ -48,6 +48,20 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert re.search(rf"^ +{name} +\w", text, re.MULTILINE), name
 
 
+@pytest.mark.parametrize("columns", [50, 70, 80, 120])
+def test_help_is_as_wide_as_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in sorted(COMMANDS):
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        long = [line for line in lines if len(line) > columns and " " in line[columns // 2 :]]
+        assert long == [], name
+        assert name != "convert" or columns < 80 or len(lines) <= 60
+
+
 def test_help_of_each_command_shows_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     for name in sorted(COMMANDS):
         with pytest.raises(SystemExit) as stop:
@@ -186,7 +200,7 @@ SHARED = {
     "--json": ("json", None),
     "--threads": ("threads", "N"),
     "--level": ("level", "N"),
-    "--codec": ("codec", None),
+    "--codec": ("codec", "CODEC"),
     "--max-faults": ("max_faults", "N"),
     "--fields": ("fields", "NAME"),
     "--no-resume": ("no_resume", None),

@@ -90,7 +90,7 @@ def test_every_format_is_sampled_and_split(any_source: Path, tmp_path: Path) -> 
     first, second = tmp_path / "a.atp", tmp_path / "b.extxyz"
     assert run("sample", any_source, tmp_path / "s.atp", 7, "--seed", 3, "--quiet") == 0
     assert len(apt.AtpDataset(tmp_path / "s.atp")) == 7
-    fractions = "--fractions", "0.75,0.25", "--quiet"
+    fractions = "--fractions", "75/25", "--quiet"
     assert run("split", any_source, first, second, *fractions) == 0
     parts = [apt.open(first), apt.open(second)]
     assert [len(part) for part in parts] == [45, 15]
@@ -269,7 +269,7 @@ def test_existing_targets_stay(
 
 def test_json(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     targets = [tmp_path / "a.atp", tmp_path / "b.atp"]
-    assert run("split", source, *targets, "--fractions", "0.5,0.5", "--json") == 0
+    assert run("split", "--fractions", 0.5, 0.5, source, *targets, "--json") == 0
     captured = capsys.readouterr()
     reports = json.loads(captured.out)
     assert [report["target"] for report in reports] == [str(path) for path in targets]

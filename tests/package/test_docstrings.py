@@ -160,6 +160,14 @@ def test_no_module_has_the_name_of_a_function() -> None:
             assert path is None or importlib.util.find_spec(name) is None, name
 
 
+def test_open_lists_all_formats_and_options() -> None:
+    listed = inspect.getdoc(apt.open) or ""
+    datasets = {name for name in apt.__all__ if name.endswith("Dataset")}
+    for name in datasets - {"MixtureDataset", "ResidentDataset"}:
+        for option in [name, *inspect.signature(getattr(apt, name)).parameters]:
+            assert option == "path" or f"``{option}``" in listed, (name, option)
+
+
 def test_open_stays_out_of_star_imports() -> None:
     assert "open" not in apt.__all__
     assert callable(apt.open)

@@ -6,6 +6,7 @@ import ast
 import importlib.metadata
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,9 @@ def test_public_names() -> None:
     assert set(apt.__all__) >= PUBLIC
     for name in apt.__all__:
         assert hasattr(apt, name), name
-    assert {n for n in dir(apt) if n in PUBLIC} == PUBLIC
+    shown = {name for name in dir(apt) if not name.startswith("_")}
+    assert shown == {*apt.__all__, "open", "ray"}
+    assert shown == set(re.findall(r"\w+", apt.__doc__ or "")) & set(dir(apt))
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -49,15 +49,34 @@ def test_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reading: 5 frames  0.05/s  1:40" in stream.getvalue()
 
 
-def test_lines_fit_into_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1.0, 2.0])
+@pytest.mark.parametrize(
+    ("columns", "label", "bar", "last"),
+    [
+        (20, "x" * 50, " 25%  0:37 left", ""),
+        (
+            *(40, "verifying", "verifying: [##........]  25%  0:37 left"),
+            "1,234,567 molecules in 13.0 s",
+        ),
+        (
+            *(
+                70,
+                "verifying",
+                "verifying: [##.......]  25%  1,234,567/4,938,268 molecules  0:37 left",
+            ),
+            "verifying: 1,234,567 molecules in 13.0 s (95,179/s)",
+        ),
+    ],
+)
+def test_lines_are_whole_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, label: str, bar: str, last: str
+) -> None:
+    clock = iter([0.0, 12.345, 12.971])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("COLUMNS", str(columns))
     stream = Terminal()
-    with Progress(4, "molecules", label="x" * 50, stream=stream) as progress:
-        progress.update(1)
-    lines = stream.getvalue().rstrip("\n").split("\r\x1b[K")
-    assert all(len(line) < 20 for line in lines)
+    with Progress(4_938_268, "molecules", label=label, stream=stream) as progress:
+        progress.update(1_234_567)
+    assert stream.getvalue() == f"\r\x1b[K{bar}\r\x1b[K{last}\n"
 
 
 def test_silent() -> None:
