@@ -333,7 +333,7 @@ def utf8(what: str, text: object) -> str:
             text.encode()
         except UnicodeEncodeError:
             raise FieldError(
-                f"{what}: expected characters that UTF-8 has bytes for, got {text!r}"
+                f"{what}: expected text that can be encoded in UTF-8, got {text!r}"
             ) from None
     return text
 

@@ -16,7 +16,7 @@ _DEFAULT_LEVEL = 3
 _LEVELS_AT = 64  # examples per block
 _SAMPLE_BYTES = 16 << 20  # as stored
 _MOST_EXAMPLES = 16_384
-_RUN = 2048  # consecutive examples of the sample, so that blocks hold what they would hold
+_RUN = 2048  # consecutive examples of the sample, so that its blocks resemble those of the dataset
 _BATCH = 64
 
 Row = dict[str, Any]

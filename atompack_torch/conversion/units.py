@@ -29,7 +29,7 @@ _UNITS: dict[str, dict[str, dict[str, int]]] = {
 }
 _SCALES = {"meV": (1e-3, "eV"), "mHa": (1e-3, "Ha"), "MPa": (1e6, "Pa"), "kbar": (1e3, "bar")}
 _QUANTITIES = {"positions": "length", "cell": "length", "forces": "force"}
-# Names in statements of sources, in lower case, that options do not have.
+# Names that only sources use for units, in lower case.
 _ALIASES = {
     **dict.fromkeys(("a", "angstroms", "ångström", "ångstrom"), "Ang"),
     **dict.fromkeys(("eh", "hartrees"), "Ha"),

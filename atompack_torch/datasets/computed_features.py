@@ -325,7 +325,7 @@ def _dtype_of(descriptor: ChebyshevDescriptor) -> torch.dtype:
 def _in_dtype_of(
     descriptor: ChebyshevDescriptor, request: Request, features: bool, derivatives: bool
 ) -> Request:
-    """Returns a request whose stored values have the dtype of the descriptor that is asked for."""
+    """Returns a request whose stored values have the dtype of the requested descriptor."""
     if isinstance(request.dtype, torch.dtype):
         return request  # of every field
     names = ["features"] * features

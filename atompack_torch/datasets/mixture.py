@@ -328,7 +328,7 @@ def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fr
     if weights is None:
         return [Fraction(length, max(sum(lengths), 1)) for length in lengths]
     if len(weights) != len(lengths):
-        raise ValueError(f"weights: expected {len(lengths)}, one a source, got {len(weights)}")
+        raise ValueError(f"weights: expected {len(lengths)}, one per source, got {len(weights)}")
     for number, (weight, length) in enumerate(zip(weights, lengths, strict=True)):
         if not hasattr(weight, "__float__"):
             raise TypeError(f"weights: expected numbers, got {weight!r}")

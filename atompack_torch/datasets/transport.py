@@ -94,7 +94,7 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Reduces a batch for another process; from a DataLoader worker, to the number of a slot.
+    """Pickles a batch for another process; in a DataLoader worker, as the number of its slot.
 
     Until the receiver has attached to the ring of the worker, each batch is sent as a separate
     memory segment, together with the address of the ring.

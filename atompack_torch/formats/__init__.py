@@ -71,7 +71,7 @@ def unknown(
     found = detect(path, remote)
     unread = _unread(path)
     text = f"expected {expected}; got {unread or 'none of them'}"
-    if not unread and found is not None and not found.entry:  # else it has only the suffix
+    if not unread and found is not None and not found.entry:  # otherwise only its suffix is known
         text = _mismatch(shown, f"one of {expected}", found)
     return UnsupportedFormatError(f"{shown}: {text}")
 

@@ -252,7 +252,7 @@ FORMATS = [
         suffixes=(".xyz", ".extxyz"),
         **_room("extxyz"),
     ),
-    # Distinguished from other JSON files by its molecules: the converter of ASE's formats looks.
+    # The converter of ASE's formats looks into JSON files: ASE's are known by their molecules.
     _foreign("pymatgen-json", "a JSON file of pymatgen structures"),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE

@@ -116,7 +116,7 @@ def _candidates(
         if most <= capacity:
             break
         if most > _MAX_CAPACITY:
-            raise ValueError(f"neighbors: expected at most {_MAX_CAPACITY} of an atom, got {most}")
+            raise ValueError(f"neighbors: expected at most {_MAX_CAPACITY} per atom, got {most}")
         capacity = most
     if len(_capacity_of) >= _MAX_CUTOFFS:
         _capacity_of.clear()

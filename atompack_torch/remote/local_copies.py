@@ -333,7 +333,7 @@ class _Folder:
     def _finish(self, file: int, staged: Path, path: Path, source: RemoteObject, url: str) -> str:
         try:
             os.truncate(file, 0)  # a killed process may have left something
-            os.truncate(file, source.size)  # seen by others that make room
+            os.truncate(file, source.size)  # other processes that make room see it
             self._make_room(source.size, url, staged)
             fetch_into(file, source, url)
             publish(staged, path)

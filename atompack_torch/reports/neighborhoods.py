@@ -27,7 +27,7 @@ from atompack_torch.reports.sampling import Extremes
 _STRUCTURES, _ATOMS = 4096, 100_000
 _ATOMS_AT_ONCE = 4096
 _CLOSEST = 8
-_BONDED = (1, 6, 7, 8, 9)  # elements that hydrogen has at about 1 Å, unlike metals
+_BONDED = (1, 6, 7, 8, 9)  # elements that hydrogen binds to at about 1 Å, unlike metals
 
 
 def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:

@@ -330,7 +330,7 @@ def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None
     for weights in ([1, 0, 1], [1, -1, 1], [1, float("nan"), 1], [1, float("inf"), 1]):
         with pytest.raises(ValueError, match="weights: expected positive numbers"):
             apt.MixtureDataset(parts, weights)
-    with pytest.raises(ValueError, match="weights: expected 3, one a source, got 2"):
+    with pytest.raises(ValueError, match="weights: expected 3, one per source, got 2"):
         apt.MixtureDataset(parts, [1, 1])
     with pytest.raises(ValueError, match="weights: expected shares of at least 1 in 1000000"):
         apt.MixtureDataset(parts, [1, 1e-8, 1])

@@ -42,9 +42,7 @@ def test_every_cell_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
-    )
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
     text = " ".join(o.text for o in outputs if o.output_type == "stream")

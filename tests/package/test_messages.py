@@ -49,7 +49,11 @@ def _of_datasets(folder: Path) -> list[Row]:
         ),
         (lambda: opened(ATP, features=3), TypeError, ("features", "ChebyshevDescriptor")),
         (lambda: opened(ATP, features=cache)[:], apt.FieldError, (str(ATP), "cache", "molecule 1")),
-        (lambda: opened(ATP, batch_size=3), TypeError, ("'batch_size'",)),
+        (
+            lambda: opened(ATP, batch_size=3),
+            TypeError,
+            ("batch_size: unknown option: expected one of fields",),
+        ),
         (lambda: opened(STORE), OSError, ("folder of .atp files", "AtlasStore opens it")),
         (lambda: opened(SHARDS), OSError, ("ShardDataset opens it", "atompack-torch convert")),
         (lambda: opened(FIXTURES / "pickle"), FileNotFoundError, ("no .atp file",)),

@@ -177,7 +177,7 @@ def _system(root: Path, folder: Path) -> _System:
     try:
         types = np.array(words, dtype=np.int64)
     except ValueError:
-        raise CorruptFileError(f"{folder / _TYPES}: expected numbers, got other words") from None
+        raise CorruptFileError(f"{folder / _TYPES}: expected numbers, got other text") from None
     names = folder / "type_map.raw"
     n_types = min(int(types.max(initial=-1)) + 1, len(SYMBOLS))
     symbols = _text(names).split() if names.exists() else [*map(str, range(n_types))]

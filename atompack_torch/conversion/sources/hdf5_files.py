@@ -178,7 +178,7 @@ class _Helper:
                     raise OSError(f"{sys.executable}: the reader of HDF5 files did not start")
                 return int(answer)
             except BaseException:
-                self.stop()  # an interrupted exchange would answer the next one
+                self.stop()  # or the next request would get the reply to this one
                 raise
 
     def _started(self) -> socket.socket:

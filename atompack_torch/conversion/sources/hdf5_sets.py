@@ -113,8 +113,8 @@ def open_source(path: str, options: SourceOptions) -> Source:
     if known is None:
         expected = ", ".join(one.title for one in (ANI_1X, ANI_2X, SPICE, TRANSITION1X))
         raise UnsupportedFormatError(
-            f"{path}: expected the groups of {expected}, got others: --from hdf5 reads arrays of "
-            "any names"
+            f"{path}: expected the groups of {expected}, got other ones; --from hdf5 reads "
+            "arrays of any name"
         )
     given = path, options.keys
     read_blocks = partial(read, *given)

@@ -197,7 +197,7 @@ class Writer:
 
     def _opened(self, schema: Any) -> Any:
         writer = importlib.import_module("pyarrow.parquet").ParquetWriter
-        self._sink = self._path.open("wb")  # its errors keep their numbers
+        self._sink = self._path.open("wb")  # unlike pyarrow's, its errors have an errno
         plain = [f.name for f in schema if not f.type.num_fields]
         words = [f.name for f in schema if f.type == _arrow().string()]
         return writer(

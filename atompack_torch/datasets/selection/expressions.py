@@ -106,7 +106,7 @@ class Expression:
                 raise self._error(node, str(error)) from None
 
     def fields_of(self, known: Collection[str]) -> list[str]:
-        """Returns the names of the fields to read, as a dataset spells them; check first."""
+        """Returns the fields to read, as a dataset spells them; call ``check`` first."""
         names = [_spelled(name, known) for name in {**self._needed, **self._asked}]
         return [name for name in names if name in known or "/" in name]
 

@@ -97,7 +97,9 @@ class Examples:
                 continue
             offsets = f"{key}_offsets"
             if offsets in column[0]:
-                raise FieldError(f"layout: jagged needs the key {offsets!r}, which examples have")
+                raise FieldError(
+                    f"layout: jagged adds {offsets!r}, a key that examples already have"
+                )
             made[key], made[offsets] = value
         return made
 

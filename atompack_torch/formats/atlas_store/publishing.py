@@ -529,7 +529,7 @@ class ArrayFilePublisher:
         for name in changes.statistics:
             try:
                 copy.store(name)
-            except FileExistsError:  # of another writer: then none are right
+            except FileExistsError:  # another writer has some: neither are right
                 self._objects.delete(copy.url_of(name))
 
     def discard(self) -> None:

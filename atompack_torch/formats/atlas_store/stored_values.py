@@ -215,7 +215,7 @@ def _encoded(dtype: str, value: str | bytes) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise FieldError(f"values: a string is no UTF-8: {error.reason}") from None
+            raise FieldError(f"values: a string is not valid UTF-8: {error.reason}") from None
     raise FieldError(f"values: expected {dtype}, got {type(value).__name__}")
 
 

@@ -45,7 +45,7 @@ def plain_path(path: str, max_bytes: int | None = None) -> str:
     copy = kept_place("plain", f"{hidden_name(path)}-{version}.txt")
     if copy is None:
         text = "unpacked copy: expected a cache folder that can be written to, got none"
-        raise OSError(errno.EACCES, f"{text}: XDG_CACHE_HOME names another", path)
+        raise OSError(errno.EACCES, f"{text}: set XDG_CACHE_HOME to another", path)
     if not copy.is_file():
         _remove_older(copy)
         _unpack(path, copy, version, max_bytes)
@@ -83,7 +83,7 @@ def _unpack(path: str, copy: Path, version: str, max_bytes: int | None) -> None:
                 raise OSError(f"{path}: the file was changed while it was unpacked")
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            text = f"unpacked copy in {copy.parent} (XDG_CACHE_HOME names another)"
+            text = f"unpacked copy in {copy.parent} (set XDG_CACHE_HOME to use another folder)"
             raise OSError(error.errno, f"{text}: {error.strerror}", path) from None
         raise
 

@@ -177,7 +177,7 @@ def _plain_pieces(
     """Yields the decompressed content of the source.
 
     Raises:
-        CorruptFileError: compressed data is damaged or cut, or has more content than it may.
+        CorruptFileError: compressed data is damaged or cut, or unpacks to more than the limit.
     """
     if not _is_compressed(head):
         yield from source.pieces()

@@ -327,7 +327,9 @@ def build_cache(
         return build_at_url(build, path, storage_options, progress=progress is True)
     target = Path(absolute_path(path))
     if target.exists():
-        raise file_exists(target, "remove it, or choose another path: caches have no append")
+        raise file_exists(
+            target, "remove it, or choose another path: nothing can be appended to a cache"
+        )
     build(target)
     return TorchCache(target)
 

@@ -99,5 +99,5 @@ def draws_of(source: Any, weights: Any, balance: str | None) -> Draws | None:
     if len(of_each) != n:
         raise ValueError(f"weights: expected one for each of {n} molecules, got {len(of_each)}")
     if n and not of_each.any():
-        raise ValueError("weights: expected some above 0, got none")
+        raise ValueError("weights: expected at least one above 0, got none")
     return Draws(of_each)

@@ -193,7 +193,7 @@ def test_wrong_weights(dataset: apt.AtpDataset) -> None:
         make(dataset, weights=[1, 2, 3])
     with pytest.raises(ValueError, match="weights: expected finite numbers of at least 0"):
         make(3, weights=[1, -2, 3])
-    with pytest.raises(ValueError, match="weights: expected some above 0, got none"):
+    with pytest.raises(ValueError, match="weights: expected at least one above 0, got none"):
         make(3, weights=[0, 0, 0])
     with pytest.raises(ValueError, match="weights: expected a column with a number"):
         make(dataset, weights="config_type")
