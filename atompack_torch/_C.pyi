@@ -5,6 +5,8 @@ Native collation of atompack_torch; use the package, not this module.
 from __future__ import annotations
 import atompack_torch._formats
 import collections.abc
+import numpy
+import numpy.typing
 import os
 import torch
 import typing
@@ -153,6 +155,24 @@ class Featurizer:
     def n_features(self) -> int: ...
     @property
     def typespin(self) -> list[float]: ...
+
+class FarthestPoints:
+    def __init__(self, points: torch.Tensor, first: int) -> None: ...
+    def choose(self, n: int) -> None: ...
+    def chosen(self) -> list[int]: ...
+
+class NativeOrder:
+    def __init__(
+        self,
+        n: int,
+        n_left: int,
+        n_right: int,
+        keys: typing.Annotated[collections.abc.Sequence[int], "FixedSize(8)"],
+    ) -> None: ...
+    def at(
+        self, positions: typing.Annotated[numpy.typing.ArrayLike, numpy.int64]
+    ) -> numpy.typing.NDArray[numpy.int64]: ...
+    def between(self, first: int, last: int) -> numpy.typing.NDArray[numpy.int64]: ...
 
 class PickleReader:
     def __init__(self) -> None: ...

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
     from atompack_torch.conversion.pipeline import convert
     from atompack_torch.conversion.selecting import split
+    from atompack_torch.conversion.structures import from_structures
+    from atompack_torch.datasets.augment import Augment
     from atompack_torch.datasets.collated import collate_identity
     from atompack_torch.datasets.features import Features
     from atompack_torch.datasets.force_subset import ForceSubset
@@ -69,6 +71,7 @@ else:
         "AseLmdbDataset": "formats.aselmdb.dataset",
         "AtlasDataset": "formats.atlas_store.dataset",
         "AtlasStore": "formats.atlas_store.atlas_store",
+        "Augment": "datasets.augment",
         "BlockCache": "formats.atlas_store.block_cache",
         "AtomBudgetBatchSampler": "loading.samplers",
         "AtompackError": "errors",
@@ -103,6 +106,7 @@ else:
         "compact": "formats.dispatch",
         "contract_forces": "ops.contraction",
         "convert": "conversion.pipeline",
+        "from_structures": "conversion.structures",
         "head": "formats.dispatch",
         "info": "formats.dispatch",
         "neighbor_list": "ops.neighbors",
@@ -151,6 +155,7 @@ __all__ = [
     "AtompackError",
     "AtpDataset",
     "AtpWriter",
+    "Augment",
     "BlockCache",
     "BlockShuffleSampler",
     "BucketBatchSampler",
@@ -181,6 +186,7 @@ __all__ = [
     "compact",
     "contract_forces",
     "convert",
+    "from_structures",
     "head",
     "hub",
     "info",

@@ -22,8 +22,13 @@ class MemoryStore(FileStore):
 class AtpSnapshot:
     @staticmethod
     def take(path: str | os.PathLike[str], store: FileStore | None = None) -> AtpSnapshot: ...
-    def __getstate__(self) -> tuple[typing.Any, ...]: ...
-    def __setstate__(self, arg0: tuple[typing.Any, ...]) -> None: ...
+    def __getstate__(
+        self,
+    ) -> tuple[int, int, int, int, int, int, int, int, str, int, int, int, int]: ...
+    def __setstate__(
+        self,
+        arg0: tuple[int, int, int, int, int, int, int, int, str, int, int, int, int],
+    ) -> None: ...
     @property
     def codec(self) -> str: ...
     @property
@@ -246,7 +251,10 @@ class ArrayFileWriter:
     def flush(self) -> None: ...
     def names(self) -> list[str]: ...
     def read(
-        self, arg0: str, arg1: collections.abc.Sequence[int], arg2: collections.abc.Sequence[int]
+        self,
+        arg0: str,
+        arg1: collections.abc.Sequence[int],
+        arg2: collections.abc.Sequence[int],
     ) -> typing.Any: ...
     def remove(self, arg0: str) -> None: ...
     def rewrite_redefined(self) -> bool: ...
@@ -286,11 +294,14 @@ class ArrayFileReader:
     ) -> typing.Any: ...
     def statistics(self) -> dict[str, typing.Any]: ...
     @property
-    def versions(self) -> list[typing.Any]: ...
+    def versions(self) -> list[tuple[int, int, int, int, int]]: ...
 
 class ArrayFileVerification:
     def __init__(
-        self, path: str | os.PathLike[str], max_metadata_bytes: int, store: FileStore | None = None
+        self,
+        path: str | os.PathLike[str],
+        max_metadata_bytes: int,
+        store: FileStore | None = None,
     ) -> None: ...
     def check(self, name: str) -> None: ...
     def names(self) -> list[str]: ...
@@ -302,7 +313,7 @@ class ParsedIndex:
     @staticmethod
     def is_of(head: bytes, file: tuple[int, int, int]) -> bool: ...
     def __len__(self) -> int: ...
-    def copy_counts(self, address: int) -> None: ...
+    def copy_counts(self, counts: numpy.ndarray[typing.Any, typing.Any]) -> None: ...
     def encode(self) -> bytes: ...
     @property
     def ends_open(self) -> bool: ...
@@ -319,7 +330,16 @@ class FieldMap:
     def __init__(
         self,
         targets: collections.abc.Sequence[
-            tuple[str, str, int, str, str, collections.abc.Sequence[int] | None, bool, bool]
+            tuple[
+                str,
+                str,
+                int,
+                str,
+                str,
+                collections.abc.Sequence[int] | None,
+                bool,
+                bool,
+            ]
         ],
         has_cells: bool,
         masses: collections.abc.Sequence[float],
@@ -413,6 +433,17 @@ class BatchRequest:
         casts: collections.abc.Sequence[tuple[tuple[int, str], str]] = [],
         missing: str = "nan",
         neighbors: tuple[float, bool, bool, bool, float | None, int | None] | None = None,
+        augment: tuple[
+            str,
+            float,
+            float,
+            bool,
+            collections.abc.Sequence[tuple[int, str]],
+            collections.abc.Sequence[tuple[int, str]],
+            int,
+            int,
+        ]
+        | None = None,
         outputs: collections.abc.Sequence[
             tuple[
                 str,
@@ -428,6 +459,7 @@ class BatchRequest:
                 float,
             ]
         ] = [],
+        structure: bool = True,
         max_threads: int = 0,
     ) -> None: ...
     def output_fields(self, source: MoleculeSource) -> list[typing.Any]: ...
@@ -458,7 +490,9 @@ class Verifier:
 class AtpSpaceUse:
     @staticmethod
     def measure(
-        path: str | os.PathLike[str], snapshot: AtpSnapshot, store: FileStore | None = None
+        path: str | os.PathLike[str],
+        snapshot: AtpSnapshot,
+        store: FileStore | None = None,
     ) -> AtpSpaceUse: ...
     @property
     def dead_bytes(self) -> int | None: ...
@@ -503,7 +537,7 @@ class TorchCacheReader:
     ) -> None: ...
     def __len__(self) -> int: ...
     def atom_counts(self) -> numpy.ndarray[typing.Any, typing.Any]: ...
-    def derivative_sizes(self, entry: int) -> typing.Any: ...
+    def derivative_sizes(self, entry: int) -> tuple[int, int] | None: ...
     def energy(self, arg0: int) -> float: ...
     def force_entries(self) -> list[int]: ...
     def has_forces(self, arg0: int) -> bool: ...
@@ -511,7 +545,6 @@ class TorchCacheReader:
     def load_features(self, entry: int) -> typing.Any: ...
     def load_force_derivatives(self, entry: int) -> typing.Any: ...
     def n_atoms(self, arg0: int) -> int: ...
-    def require_descriptor(self, compat_json: str) -> None: ...
     def structure(self, entry: int) -> bytes: ...
     @property
     def has_features(self) -> bool: ...
@@ -543,7 +576,10 @@ def array_layer_digest(path: str | os.PathLike[str]) -> str: ...
 def block_cache_usage(folder: str | os.PathLike[str]) -> dict[str, typing.Any]: ...
 def check_regular_file(path: str | os.PathLike[str]) -> None: ...
 def check_same_records(
-    original: AtpReader, indices: numpy.ndarray[typing.Any, typing.Any], copy: AtpReader, first: int
+    original: AtpReader,
+    indices: numpy.ndarray[typing.Any, typing.Any],
+    copy: AtpReader,
+    first: int,
 ) -> None: ...
 def decode_flush_record(
     file: bytes,
@@ -585,15 +621,17 @@ def format_extxyz(
         tuple[str, str, typing.Any, numpy.ndarray[typing.Any, typing.Any]]
     ],
 ) -> bytes: ...
+def has_own_shape(row_shape: collections.abc.Sequence[int], level: str, dtype: str) -> bool: ...
 def is_uring_available() -> bool: ...
 def read_array_statistics(path: str | os.PathLike[str]) -> dict[str, typing.Any]: ...
 def read_atom_counts(
     path: str | os.PathLike[str],
     snapshot: AtpSnapshot,
-    address: int,
+    counts: numpy.ndarray[typing.Any, typing.Any],
     store: FileStore | None = None,
 ) -> None: ...
 def stamp_metadata(name: str, file: bytes, stamp: str) -> bytes: ...
+def stored_dtype(dtype: str, is_scalar: bool) -> str: ...
 def write_collection(
     store: AtlasReader,
     datasets: collections.abc.Sequence[int],
@@ -603,28 +641,7 @@ def write_collection(
     n_threads: int,
 ) -> None: ...
 
-BUILTIN_FIELDS: list[typing.Any] = [
-    ("energy", "molecule", "float64", tuple[typing.Any, ...](), "eV"),
-    ("forces", "atom", "float32", (3), "eV/Å"),
-    ("charges", "atom", "float64", tuple[typing.Any, ...](), "e"),
-    ("velocities", "atom", "float32", (3), ""),
-    ("cell", "molecule", "float64", (3, 3), "Å, lattice vectors as rows"),
-    ("stress", "molecule", "float64", (3, 3), "eV/Å³, sign as written"),
-    ("pbc", "molecule", "bool", (3), ""),
-    ("name", "molecule", "string", tuple[typing.Any, ...](), ""),
-]
-DERIVATIVE_FIELDS: list[typing.Any] = [
-    ("radial_center_idx", "edge", True),
-    ("radial_neighbor_idx", "edge", True),
-    ("radial_dG_drij", "edge", False),
-    ("radial_neighbor_typespin", "edge", False),
-    ("angular_center_idx", "triplet", True),
-    ("angular_neighbor_j_idx", "triplet", True),
-    ("angular_neighbor_k_idx", "triplet", True),
-    ("angular_grads_i", "triplet", False),
-    ("angular_grads_j", "triplet", False),
-    ("angular_grads_k", "triplet", False),
-    ("angular_triplet_typespin", "triplet", False),
-]
+BUILTIN_FIELDS: list[typing.Any]
+DERIVATIVE_FIELDS: list[typing.Any]
 LZ4_LEVELS: tuple[typing.Any, ...] = (0, 12)
 ZSTD_LEVELS: tuple[typing.Any, ...] = (-131072, 22)

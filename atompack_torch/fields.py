@@ -55,18 +55,47 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Builtin:
-    """A field defined by the format. ``unit`` is the conventional one; files do not store units."""
+    """A field that every format has by name, as the table csrc/model/fields.def describes it.
+
+    Attributes:
+        level: one row per molecule or per atom.
+        dtype: of a missing field that was requested by name.
+        shape: shape of a row.
+        unit: the conventional one; files do not store units.
+        rotation: how a row turns with its molecule: not at all, as vectors along its last axis, or
+            in both axes.
+        owns_key: values under its key are always this field; False: values of another type or
+            shape are custom properties, as which ``.atp`` stores the label too.
+        origin: ``"result"``: ASE's calculators have it under this key.
+        names: keys of extended XYZ, separated by spaces, of which the first is written.
+    """
 
     level: FileLevel
-    dtype: str  # of a missing field that was requested by name
+    dtype: str
     shape: tuple[int, ...]
     unit: str
+    rotation: Literal["scalar", "vector", "tensor"]
+    owns_key: bool
+    origin: Literal["result", "other"]
+    names: str
 
 
-# Labels and state that every format has by name; the table is csrc/model/fields.def.
-BUILTINS = {
-    key: Builtin(level, dtype, shape, unit) for key, level, dtype, shape, unit in BUILTIN_FIELDS
-}
+BUILTINS = {key: Builtin(*spec) for key, *spec in BUILTIN_FIELDS}
+RESULTS = tuple(key for key, builtin in BUILTINS.items() if builtin.origin == "result")
+
+
+def is_value_of(key: str, shape: tuple[int, ...] | None, *, is_number: bool) -> bool:
+    """Returns True if a value under the key of a label is that label, not a custom property.
+
+    Args:
+        key: the key of a label.
+        shape: of the value for a molecule, or of the row of an atom; None: it varies.
+        is_number: True for integers and floats.
+
+    Returns:
+        True, except for labels that do not own their key.
+    """
+    return BUILTINS[key].owns_key or (is_number and shape == BUILTINS[key].shape)
 
 
 def usual_unit(name: str) -> str:
@@ -119,7 +148,7 @@ ATOM_INDICES = frozenset(
 
 DERIVED = frozenset(("features", *NEIGHBORS, "source", *DERIVATIVES))
 
-# Fields of padded batches, by level: False for the rows of the dummy structure. They yield to
+# Fields of padded batches, by level: False for the rows of the dummy molecule. They yield to
 # custom properties of the same name.
 MASKS: dict[Level, str] = {"molecule": "molecule_mask", "atom": "atom_mask", "edge": "edge_mask"}
 
@@ -232,7 +261,7 @@ def check_target(key: str, name: str) -> None:
         name: name that ``key_map`` gives it.
 
     Raises:
-        ValueError: the name is that of a part of every structure, such as ``positions``.
+        ValueError: the name is that of a part of every molecule, such as ``positions``.
     """
     if name in STRUCTURE:
         raise ValueError(
@@ -248,7 +277,7 @@ def check_targets(key_map: Mapping[str, str]) -> None:
         key_map: name in the source → name of a field.
 
     Raises:
-        ValueError: a name is that of a part of every structure, or two keys have one name.
+        ValueError: a name is that of a part of every molecule, or two keys have one name.
     """
     for key, name in key_map.items():
         check_target(key, name)

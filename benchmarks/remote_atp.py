@@ -9,7 +9,8 @@ process, which opens the file by its URL and reads the same random molecules in 
 * ``filling``: the same with a block cache on disk, which is empty at the start;
 * ``cached``: a shuffled epoch from a block cache on disk that has the whole file;
 * ``ranges``: the native client alone, one request a record;
-* ``obstore`` and ``fsspec``: the records of a batch by ``get_ranges`` and ``cat_ranges``, as bytes.
+* ``obstore`` and ``fsspec``: the records of a batch by ``get_ranges`` and ``cat_ranges``, as bytes;
+* ``obstores``: the same as ``obstore`` with the calls of 64 batches in flight, on as many threads.
 
 Printed are records per second after the first batches, the time from opening to the first batch,
 processor time of a record, memory at a quarter and at the end, and the server's processor time.
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +35,7 @@ from larger_than_memory import BATCH, make_file, record_ranges
 from latency_server import LatencyServer
 
 WARM_UP = 64  # batches before the clock starts
-SIDES = ("cold", "filling", "cached", "ranges", "obstore", "fsspec")
+SIDES = ("cold", "filling", "cached", "ranges", "obstore", "obstores", "fsspec")
 SLOW = ("obstore", "fsspec")  # read a tenth of the batches
 
 
@@ -105,8 +107,6 @@ def run_dataset(arguments: argparse.Namespace) -> Result:
 
 
 def run_ranges(arguments: argparse.Namespace) -> Result:
-    from concurrent.futures import ThreadPoolExecutor
-
     from atompack_torch.remote.client import open_store
     from atompack_torch.remote.urls import StorageOptions
 
@@ -121,17 +121,21 @@ def run_ranges(arguments: argparse.Namespace) -> Result:
 
 
 def run_by_ranges(
-    arguments: argparse.Namespace, open_reader: Callable[[], Callable[[list[int], list[int]], Any]]
+    arguments: argparse.Namespace,
+    open_reader: Callable[[], Callable[[list[int], list[int]], Any]],
+    n_threads: int = 1,
 ) -> Result:
     ranges = record_ranges(arguments.file, arguments.batches)
     start = time.perf_counter()
     read = open_reader()
     starts, ends = ranges[:, 0], ranges.sum(1)
     parts = [slice(i, i + BATCH) for i in range(0, len(ranges), BATCH)]
-    return measure(len(parts), start, (read(starts[p].tolist(), ends[p].tolist()) for p in parts))
+    with ThreadPoolExecutor(n_threads) as threads:
+        batches = threads.map(lambda p: read(starts[p].tolist(), ends[p].tolist()), parts)
+        return measure(len(parts), start, batches)
 
 
-def run_obstore(arguments: argparse.Namespace) -> Result:
+def run_obstore(arguments: argparse.Namespace, n_threads: int = 1) -> Result:
     import obstore
     from obstore.store import HTTPStore
 
@@ -141,7 +145,11 @@ def run_obstore(arguments: argparse.Namespace) -> Result:
         store = HTTPStore(root, client_options={"allow_http": True})
         return lambda starts, ends: obstore.get_ranges(store, name, starts=starts, ends=ends)
 
-    return run_by_ranges(arguments, opened)
+    return run_by_ranges(arguments, opened, n_threads)
+
+
+def run_obstores(arguments: argparse.Namespace) -> Result:
+    return run_obstore(arguments, 64)
 
 
 def run_fsspec(arguments: argparse.Namespace) -> Result:
@@ -154,7 +162,12 @@ def run_fsspec(arguments: argparse.Namespace) -> Result:
     return run_by_ranges(arguments, opened)
 
 
-RUN = {"ranges": run_ranges, "obstore": run_obstore, "fsspec": run_fsspec}
+RUN = {
+    "ranges": run_ranges,
+    "obstore": run_obstore,
+    "obstores": run_obstores,
+    "fsspec": run_fsspec,
+}
 
 
 def run_side(side: str, arguments: argparse.Namespace) -> None:

@@ -115,8 +115,8 @@ class Contents(NamedTuple):
 
     fields: dict[str, Value]
     infos: dict[str, FieldInfo]
-    masks: Tensor | None = None
-    mask_rows: dict[str, int] | None = None
+    masks: Tensor | None
+    mask_rows: dict[str, int]
     arena: Tensor | None = None
 
 
@@ -275,20 +275,6 @@ class CollatedFields(FieldMapping[Value]):
             return torch.ones(len(self), dtype=torch.bool, device=self.ptr.device)
         return self._masks[row]
 
-    def _first_rows(self, name: str) -> Tensor:
-        """Returns the first row of each molecule in a field, and the end: (B + 1,) int64."""
-        level = self._infos[name].level
-        if level == "atom":
-            return self._fields["ptr"]  # type: ignore[return-value]
-        numbers = torch.arange(len(self) + 1, device=self.ptr.device)
-        if level == "molecule":
-            return numbers
-        centers_name = centers_of(name)
-        centers = self._fields[centers_name]
-        assert isinstance(centers, Tensor)
-        centers = centers[0] if centers_name in COLUMNS else centers
-        return torch.searchsorted(self.batch[centers], numbers)
-
     def _first_targets(self, name: str) -> Tensor | None:
         """Returns what the numbers in a field start from, for each molecule: (B,) int64.
 
@@ -296,7 +282,7 @@ class CollatedFields(FieldMapping[Value]):
         fields of other values.
         """
         if name == "triplet_edges":
-            return self._first_rows("edge_index")[:-1]
+            return first_rows(self, "edge_index")[:-1]
         return self.ptr[:-1] if name in ATOM_INDICES else None
 
     def __setattr__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
@@ -460,6 +446,26 @@ class CollatedFields(FieldMapping[Value]):
         """
         for tensor in self._storage_owners():
             tensor.record_stream(stream)
+
+
+def contents_of(batch: CollatedFields) -> Contents:
+    """Returns everything that a batch consists of, for other packages; nothing is copied."""
+    return Contents(batch._fields, batch._infos, batch._masks, batch._mask_rows, batch._arena)
+
+
+def first_rows(batch: CollatedFields, name: str) -> Tensor:
+    """Returns the first row of each molecule in a field, and the end: (B + 1,) int64."""
+    level = batch._infos[name].level
+    if level == "atom":
+        return batch.ptr
+    numbers = torch.arange(len(batch) + 1, device=batch.ptr.device)
+    if level == "molecule":
+        return numbers
+    centers_name = centers_of(name)
+    centers = batch._fields[centers_name]
+    assert isinstance(centers, Tensor)
+    centers = centers[0] if centers_name in COLUMNS else centers
+    return torch.searchsorted(batch.batch[centers], numbers)
 
 
 _set_fields, set_infos, _set_masks, _set_mask_rows, _set_arena = (

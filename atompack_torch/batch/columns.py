@@ -44,6 +44,10 @@ class Column(NamedTuple):
     values: Array | Sequence[Array | str | None]
     mask: Array | None = None
 
+    def with_values(self, values: Array | Sequence[Array | str | None]) -> Column:
+        """Returns the field with other values."""
+        return self._replace(values=values)
+
 
 class Columns(NamedTuple):
     """A run of B molecules with N atoms in all.
@@ -59,6 +63,10 @@ class Columns(NamedTuple):
     atomic_numbers: Array
     ptr: Array
     fields: list[Column]
+
+    def with_fields(self, fields: list[Column]) -> Columns:
+        """Returns the molecules with other labels and properties."""
+        return self._replace(fields=fields)
 
 
 def of_batch(batch: MoleculeBatch, written: Sequence[int] | None = None) -> Columns:

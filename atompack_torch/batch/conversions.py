@@ -11,10 +11,10 @@ from torch import Tensor
 
 from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import FieldInfo
+from atompack_torch.fields import BUILTINS, RESULTS, FieldInfo, is_value_of
 
-# Results of an ASE calculator that are builtin fields.
-_RESULTS = ("energy", "forces", "stress", "charges")
+# Labels for which ase.Atoms itself has a place.
+OF_ATOMS = frozenset(("cell", "pbc", "velocities", "name"))
 # Velocities that differ by less than this relative error count as equal.
 _ROUNDING = 1e-9
 # Arrays that every ase.Atoms has.
@@ -22,13 +22,13 @@ _OWN_ARRAYS = {"positions", "numbers", "momenta"}
 
 
 class Parts(NamedTuple):
-    """A structure as NumPy arrays, numbers and strings; absent values have no entry.
+    """A molecule as NumPy arrays, numbers and strings; absent values have no entry.
 
     Attributes:
         positions: (n, 3), floating.
         atomic_numbers: (n,), integers.
         labels: ``energy``, ``forces`` and the other builtins, in the shapes of ``fields.BUILTINS``.
-        properties: custom values of the structure.
+        properties: custom values of the molecule.
         atom_properties: custom arrays with n rows.
     """
 
@@ -50,7 +50,7 @@ def to_parts(
         values: present fields other than these two.
 
     Returns:
-        The structure; floats are float64.
+        The molecule; floats are float64.
     """
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
     for info, value in values.items():
@@ -62,16 +62,17 @@ def to_parts(
 def atoms_of(parts: Parts) -> Any:
     """Builds an ``ase.Atoms``.
 
-    Results go to a ``SinglePointCalculator``, properties to ``info`` and ``arrays``.
+    Results go to a ``SinglePointCalculator``; properties, and labels that are neither results nor
+    parts of ``ase.Atoms``, to ``info`` and ``arrays``.
 
     Args:
-        parts: the structure.
+        parts: the molecule.
 
     Returns:
-        The structure, as ``ase.Atoms``.
+        The molecule, as ``ase.Atoms``.
 
     Raises:
-        FieldError: the structure has velocities and an atom whose mass is unknown.
+        FieldError: the molecule has velocities and an atom whose mass is unknown.
     """
     import ase
     from ase.calculators.singlepoint import SinglePointCalculator
@@ -85,6 +86,9 @@ def atoms_of(parts: Parts) -> Any:
     )
     if "name" in labels:
         atoms.info["name"] = labels["name"]
+    for key, value in labels.items():
+        if key not in RESULTS and key not in OF_ATOMS:
+            (atoms.arrays if BUILTINS[key].level == "atom" else atoms.info)[key] = value
     for key, value in parts.atom_properties.items():
         atoms.set_array(key, value)
     if "velocities" in labels:  # after the arrays, which include custom masses
@@ -96,7 +100,7 @@ def atoms_of(parts: Parts) -> Any:
         velocities = np.asarray(labels["velocities"], dtype=np.float64)
         atoms.set_momenta(momenta_of(velocities, masses), apply_constraint=False)
     atoms.info |= parts.properties
-    results = {key: labels[key] for key in _RESULTS if key in labels}
+    results = {key: labels[key] for key in RESULTS if key in labels}
     if results:
         if "energy" in results:
             results["energy"] = float(results["energy"])
@@ -111,7 +115,7 @@ def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
 
     Args:
         atomic_numbers: (n,) integers.
-        own: array ``masses`` (n,) of the structure, in dalton; None, or a different shape, for the
+        own: array ``masses`` (n,) of the molecule, in dalton; None, or a different shape, for the
             masses of the elements.
 
     Returns:
@@ -176,12 +180,12 @@ def parts_of(atoms: Any, drop: Callable[[str, str], None] = _warn_of_drop) -> Pa
     """Collects the contents of an ``ase.Atoms``.
 
     Args:
-        atoms: the structure.
+        atoms: the molecule.
         drop: called with the name of each value that has no place, and the reason; warns by
             default.
 
     Returns:
-        The structure; absent labels have no entry.
+        The molecule; absent labels have no entry.
     """
     labels: dict[str, Any] = {"pbc": np.array(atoms.pbc, dtype=bool)}
     if atoms.cell.array.any():
@@ -243,7 +247,7 @@ def _take_results(
     for key, value in atoms.calc.results.items():
         if value is None:
             continue
-        if key in _RESULTS:
+        if key in RESULTS and is_value_of(key, getattr(value, "shape", None), is_number=True):
             result = converted(key, as_array(key, value), np.float64)
             labels[key] = full_stress(result) if key == "stress" else result
             continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.collated_fields import CollatedFields
+from atompack_torch.batch.collated_fields import CollatedFields, first_rows
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
@@ -15,7 +15,7 @@ from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 if TYPE_CHECKING:
     import jraph
 
-# Fields of a batch's structure that a jraph.GraphsTuple holds in other ways.
+# Fields of a batch's molecule that a jraph.GraphsTuple holds in other ways.
 _STRUCTURE = ("ptr", "batch", "n_atoms", "edge_index")
 
 # Field -> name in the other library, where they differ.
@@ -64,7 +64,7 @@ def _to_fairchem(batch: CollatedFields) -> dict[str, Value]:
     if "edge_index" in batch:
         # fairchem: pos[row 0] - pos[row 1] + offsets cell; here: r_j - r_i + S cell.
         made["edge_index"] = batch.edge_index.flip(0)
-        made["nedges"] = batch._first_rows("edge_index").diff()
+        made["nedges"] = first_rows(batch, "edge_index").diff()
     else:  # fairchem builds the graph itself
         made["edge_index"] = torch.zeros((2, 0), dtype=torch.int64, device=device)
         made["nedges"] = torch.zeros(n_molecules, dtype=torch.int64, device=device)
@@ -145,7 +145,7 @@ def to_pyg(batch: CollatedFields) -> Any:
     data._num_graphs = len(batch)
     data._slice_dict, data._inc_dict = {}, {}
     for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
-        data._slice_dict[name] = batch._first_rows(listed)
+        data._slice_dict[name] = first_rows(batch, listed)
         first_targets = batch._first_targets(listed)
         none = torch.zeros(len(batch), dtype=torch.int64)
         data._inc_dict[name] = none if first_targets is None else first_targets

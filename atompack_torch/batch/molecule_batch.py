@@ -13,7 +13,7 @@ from atompack_torch._core import view_arena
 from atompack_torch.batch import conversions, html, interop, joining, padding, storage
 from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.molecule_fields import fields_from_values
-from atompack_torch.batch.molecule_view import MoleculeView, contents_of, set_row
+from atompack_torch.batch.molecule_view import MoleculeView, contents_of_molecule, set_row
 from atompack_torch.batch.storage import Place, Structure, Value
 from atompack_torch.errors import CorruptFileError, FieldError, printable
 from atompack_torch.fields import (
@@ -77,14 +77,6 @@ class Molecule(MoleculeView):
         set_row(self, MoleculeBatch(*contents), 0, {})
 
     @classmethod
-    def _view(
-        cls, batch: MoleculeBatch, row: int, faults: Mapping[str, str] | None = None
-    ) -> Molecule:
-        molecule = cls.__new__(cls)
-        set_row(molecule, batch, row, faults or {})
-        return molecule
-
-    @classmethod
     def from_ase(cls, atoms: ase.Atoms, arrays: ArrayLevel = "atom") -> Molecule:
         """Builds a molecule from an ``ase.Atoms``; see ``MoleculeBatch.from_ase``.
 
@@ -116,7 +108,7 @@ class Molecule(MoleculeView):
         return html.molecule_html(self)
 
     def __reduce__(self) -> tuple[Callable[..., Molecule], tuple[Any, ...]]:
-        return Molecule._view, (batch_of_one(self), 0, dict(self._faults))
+        return molecule_at, (batch_of_one(self), 0, dict(self._faults))
 
 
 class MoleculeBatch(CollatedFields):
@@ -164,7 +156,7 @@ class MoleculeBatch(CollatedFields):
         number = item.__index__()
         if not -len(self) <= number < len(self):
             raise IndexError(f"molecule {number} is out of range for a batch of {len(self)}")
-        return Molecule._view(self, number % len(self))
+        return molecule_at(self, number % len(self), {})
 
     def __iter__(self) -> Iterator[Molecule]:
         return (self[i] for i in range(len(self)))
@@ -301,7 +293,7 @@ class MoleculeBatch(CollatedFields):
             The batch.
 
         Raises:
-            ValueError: there are no structures, or there is no such level.
+            ValueError: there are no molecules, or there is no such level.
             FieldError: values of a property cannot share a batch, or with ``arrays="molecule"`` an
                 array and ``info`` share a key.
         """
@@ -376,15 +368,38 @@ def _join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
 
 
 def _undamaged_batch(molecule: Molecule) -> MoleculeBatch:
+    row_of(molecule)
+    return batch_of_one(molecule)
+
+
+def molecule_at(batch: MoleculeBatch, row: int, faults: Mapping[str, str]) -> Molecule:
+    """Returns a molecule of a batch; ``faults``: its damaged values, and their errors."""
+    molecule = Molecule.__new__(Molecule)
+    set_row(molecule, batch, row, faults)
+    return molecule
+
+
+def row_of(molecule: Molecule) -> tuple[MoleculeBatch, int]:
+    """Returns the batch that a molecule is a view of, and its row there.
+
+    Args:
+        molecule: the molecule.
+
+    Returns:
+        The batch and the number.
+
+    Raises:
+        CorruptFileError: a value of the molecule is damaged.
+    """
     for fault in molecule._faults.values():
         raise CorruptFileError(fault)
-    return batch_of_one(molecule)
+    return molecule._batch, molecule._row
 
 
 def batch_of_one(molecule: Molecule) -> MoleculeBatch:
     """Copies the present, undamaged fields of a molecule into a batch of its own."""
     # A copy, so that keeping or sending it does not keep or send the whole batch.
-    return MoleculeBatch(*contents_of(molecule)).clone()
+    return MoleculeBatch(*contents_of_molecule(molecule)).clone()
 
 
 def _parts_of(molecule: Molecule) -> conversions.Parts:
@@ -453,13 +468,14 @@ class EntryKey(pytree.MappingKey[tuple[str, int], Any]):
         return mapping[name][entry]
 
 
-def _flatten(batch: MoleculeBatch) -> tuple[list[Tensor], Context]:
+def flatten_batch(batch: MoleculeBatch) -> tuple[list[Tensor], Context]:
+    """Returns the tensors of a batch, and what else it consists of."""
     structure, tensors = batch._disassemble()
     return tensors, (structure, tuple(batch._mask_rows.values()))
 
 
 def _flatten_with_keys(batch: MoleculeBatch) -> tuple[list[tuple[Any, Tensor]], Context]:
-    tensors, context = _flatten(batch)
+    tensors, context = flatten_batch(batch)
     keys: list[Any] = []
     for name, value in batch._fields.items():
         if isinstance(value, Tensor):
@@ -471,9 +487,12 @@ def _flatten_with_keys(batch: MoleculeBatch) -> tuple[list[tuple[Any, Tensor]], 
     return list(zip(keys, tensors, strict=True)), context
 
 
-def _unflatten(leaves: Iterable[Any], context: Context) -> MoleculeBatch:
+def unflatten_batch(
+    tensors: Iterable[Any], context: Context, arena: Tensor | None = None
+) -> MoleculeBatch:
+    """Rebuilds a batch with other tensors, which may be views of an arena."""
     structure, rows = context
-    return MoleculeBatch._assemble(structure, list(leaves), rows, None)
+    return MoleculeBatch._assemble(structure, list(tensors), rows, arena)
 
 
 def _to_plain(context: Context) -> dict[str, Any]:
@@ -506,8 +525,8 @@ def _from_plain(plain: dict[str, Any]) -> Context:
 
 pytree.register_pytree_node(
     MoleculeBatch,
-    _flatten,
-    _unflatten,
+    flatten_batch,
+    unflatten_batch,
     serialized_type_name="atompack_torch.MoleculeBatch",
     to_dumpable_context=_to_plain,
     from_dumpable_context=_from_plain,

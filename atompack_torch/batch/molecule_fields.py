@@ -81,7 +81,7 @@ def fields_from_values(
         level = _level_of(field)
         fields[name] = _value_of_one(name, field, level, value, n)
         infos[name] = FieldInfo(*field, level)
-    return Contents(fields, infos)
+    return Contents(fields, infos, None, {})
 
 
 def checked_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Value:
@@ -89,7 +89,7 @@ def checked_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Value
 
     Args:
         name: name of the field, for errors.
-        info: the field: structure, label, or property of the molecule or its atoms.
+        info: the field: molecule, label, or property of the molecule or its atoms.
         value: the value of the molecule.
         n_atoms: its number n of atoms.
 

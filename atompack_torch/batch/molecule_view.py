@@ -13,6 +13,7 @@ from atompack_torch.batch.collated_fields import (
     CollatedFields,
     Contents,
     FieldMapping,
+    first_rows,
     unknown_field,
 )
 from atompack_torch.batch.field_setting import check_name
@@ -148,7 +149,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
             return value[row : row + 2]
         if info.level == "molecule" or not isinstance(value, Tensor):
             return value[row]
-        first, last = batch._first_rows(name)[row : row + 2].tolist()
+        first, last = first_rows(batch, name)[row : row + 2].tolist()
         rows = value[:, first:last] if name in COLUMNS else value[first:last]
         first_targets = batch._first_targets(name)
         return rows if first_targets is None else rows - first_targets[row]
@@ -232,7 +233,7 @@ class MoleculeView(FieldMapping[Tensor | str]):
             raise FieldError(f"field {name!r}: the name belongs to the molecule itself")
         if info.level in ("edge", "triplet"):
             raise FieldError(f"field {name!r}: edges and triplets are made by datasets, not set")
-        contents = contents_of(self)
+        contents = contents_of_molecule(self)
         if value is not None or name in STRUCTURE:
             contents.fields[name] = checked_value(name, info, value, len(self))
             contents.infos[name] = info
@@ -276,7 +277,7 @@ def set_row(
     _set_faults(molecule, faults)
 
 
-def contents_of(molecule: MoleculeView) -> Contents:
+def contents_of_molecule(molecule: MoleculeView) -> Contents:
     """Returns views of the present, undamaged fields of a molecule, as those of a batch."""
     batch, row = molecule._batch, molecule._row
     fields: dict[str, Value] = {name: molecule._value(name) for name in STRUCTURE}
@@ -297,4 +298,4 @@ def contents_of(molecule: MoleculeView) -> Contents:
             fields[name] = value.unsqueeze(0) if per_molecule else value
         else:
             fields[name] = [value]
-    return Contents(fields, infos)
+    return Contents(fields, infos, None, {})

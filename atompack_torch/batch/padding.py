@@ -12,7 +12,7 @@ from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, EDGES, MASKS, STRUCTURE, FieldInfo, Level
 
-# The dummy structure needs two atoms, so that an edge between them has a length.
+# The dummy molecule needs two atoms, so that an edge between them has a length.
 _MIN_ATOMS = 2
 
 
@@ -115,7 +115,7 @@ class _Padding:
         padded: Tensor = special(value) if special else self._pad(value, 0, level)
         return padded
 
-    # Values of the dummy structure.
+    # Values of the dummy molecule.
 
     def _pad_positions(self, positions: Tensor) -> Tensor:
         """Atoms of the dummy structure lie on a line, 1 apart."""
@@ -147,7 +147,7 @@ class _Padding:
         more = torch.eye(3, dtype=cell.dtype, device=cell.device)
         return torch.cat([cell, more.expand(self._more("molecule"), 3, 3)])
 
-    # Edges of the dummy structure lead from its first atom to its second.
+    # Edges of the dummy molecule lead from its first atom to its second.
 
     def _pad_edge_index(self, edge_index: Tensor) -> Tensor:
         first = self._sizes["atom"]

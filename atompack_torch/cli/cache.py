@@ -260,7 +260,7 @@ def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
     found = TorchCache(options.like).descriptor
     if found is None:
         raise UsageError(f"--like: expected a file that names its descriptor, got {options.like}")
-    return found._of_dtype(options.dtype or found.dtype)
+    return found.with_dtype(options.dtype or found.dtype)
 
 
 def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
@@ -357,7 +357,7 @@ class Verify(Command):
       atompack-torch cache verify --quick --json water.h5
 
     Faults are violations of the format. Differences are features or derivatives that the file's own
-    descriptor does not give for their structures; derivatives are compared as forces for fixed weights,
+    descriptor does not give for their molecules; derivatives are compared as forces for fixed weights,
     because rows may be in any order. aenet-python computes periodic entries with forces wrongly if an
     atom is outside of its cell: messages say so, and `cache build` recomputes such entries. The exit
     status is 1 if there is any fault or difference.

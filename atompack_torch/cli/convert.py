@@ -67,7 +67,7 @@ class Convert(Command):
     store becomes one of them, its datasets groups, or a copy: a store that can be written to, also of a
     collection, or with --to atlas-collection a collection of atlas-python 0.17. TARGET appears when it is complete. With --part
     TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
-    structures; a part that is there already is left alone, so that a job array can be submitted again.
+    molecules; a part that is there already is left alone, so that a job array can be submitted again.
     Values, units and signs are preserved unless an option changes them, but labels that are all NaN
     become missing, and units that the source states, virials, gradients and stresses in VASP's unit are
     converted where a dataset is known to have them (--keep-units keeps units); a report lists what was

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 
 class Diff(Command):
-    """Compares two datasets, structure by structure.
+    """Compares two datasets, molecule by molecule.
 
       atompack-torch diff before.atp after.atp
       atompack-torch diff run.extxyz run.atp --atol 1e-6 --exclude name
       atompack-torch diff --json a.atp b.atp | jq .fields.energy.first
 
-    The datasets may be of different formats. For each field: how many structures have it in one of
+    The datasets may be of different formats. For each field: how many molecules have it in one of
     them only, in how many the values differ, by how much at most, and the numbers of the first. NaN
     equals NaN. The exit status is 1 if there is any difference.
     """
@@ -201,10 +201,10 @@ class Report(Command):
       atompack-torch report train.xyz test.xyz -o report.html --cutoff 6
       atompack-torch report --json alloys.atp -o report.html | jq .datasets[0].notes
 
-    Sizes, elements, which structures have which label, energies per atom before and after reference
-    energies, force norms with the structures of the largest forces, cells, neighbors, structures with
+    Sizes, elements, which molecules have which label, energies per atom before and after reference
+    energies, force norms with the molecules of the largest forces, cells, neighbors, molecules with
     equal geometry, values that are not finite, notes on units. The page needs nothing outside it.
-    """  # noqa: E501
+    """
 
     name = "report"
     help = "write a page about a dataset: elements, labels, energies, forces, duplicates"
@@ -249,7 +249,7 @@ class Report(Command):
 
 
 class Show(Command):
-    """Shows one structure with all its labels, or one dataset with all its arrays.
+    """Shows one molecule with all its labels, or one dataset with all its arrays.
 
       atompack-torch show alloys.atp 17
       atompack-torch show train.extxyz -1 --atoms 100

@@ -23,10 +23,10 @@ _SOURCE_AND_TARGET = source_and_target(
 
 
 class Drop(Command):
-    """Writes all structures to a new file, without some fields.
+    """Writes all molecules to a new file, without some fields.
 
       atompack-torch drop all.atp small.atp charges velocities
-      atompack-torch drop all.atp small.atp properties/dipole
+      atompack-torch drop all.atp small.atp properties/gap
 
     Keys are names of labels and properties, as `atompack-torch info` lists them.
     """
@@ -48,18 +48,18 @@ class Drop(Command):
 
 
 class Filter(Command):
-    """Writes the structures for which an expression is true to a new file.
+    """Writes the molecules for which an expression is true to a new file.
 
       atompack-torch filter all.atp good.atp "energy / n_atoms < -3 and max_force < 10"
       atompack-torch filter md.extxyz iron.atp "'Fe' in elements and n_atoms <= 200"
       atompack-torch filter all.atp runs.atp "startswith(name, 'run 1') and has(forces)"
 
     Expressions have the syntax of Python: numbers, strings, comparisons, and, or, not, in, arithmetic.
-    They know the fields with one value per structure by name (field('any name') if it is no
+    They know the fields with one value per molecule by name (field('any name') if it is no
     identifier), n_atoms, elements (elements <= {'C', 'H'}, count('Fe')), n_elements, formula, volume,
     periodic, max_force, rms_force, index; max, min, mean, sum, any, all and norm of values of atoms and
     vectors, as in max(norm(forces)); abs, sqrt, exp, log, isnan, startswith, endswith. Every comparison
-    with a missing or NaN value is false; has(energy) says which structures have a label.
+    with a missing or NaN value is false; has(energy) says which molecules have a label.
     """  # noqa: E501
 
     name = "filter"
@@ -79,7 +79,7 @@ class Filter(Command):
 
 
 class Rename(Command):
-    """Writes all structures to a new file, with other names for fields.
+    """Writes all molecules to a new file, with other names for fields.
 
       atompack-torch rename dft.extxyz dft.atp REF_energy=energy REF_forces=forces
       atompack-torch rename all.atp new.atp energy=energy_pbe energy_r2scan=energy
@@ -103,7 +103,7 @@ class Rename(Command):
 
 
 class Sample(Command):
-    """Writes some structures, drawn at random without repeats, to a new file.
+    """Writes some molecules, drawn at random without repeats, to a new file.
 
       atompack-torch sample all.atp some.atp 1000 --seed 3
       atompack-torch sample all.atp look.extxyz 10
@@ -135,10 +135,10 @@ class Split(Command):
       atompack-torch split md.extxyz train.atp test.atp --fractions 0.9,0.1 --by trajectory
       atompack-torch split all.atp train.extxyz test.extxyz --fractions 0.9,0.1 --by formula
 
-    With --by, structures with equal values stay together, so that frames of one trajectory are not in
+    With --by, molecules with equal values stay together, so that frames of one trajectory are not in
     the training and in the test set; sizes are then as near to the fractions as whole groups permit.
-    Sources and targets are of any format that `atompack-torch convert` reads and writes. Each target
-    appears when it is complete. The same seed gives the same files.
+    With --stratify, each target gets its share of the structures of every value. Sources and targets
+    are of any format that `atompack-torch convert` reads and writes. Each target appears when it is complete. The same seed gives the same files.
     """  # noqa: E501
 
     name = "split"
@@ -157,6 +157,11 @@ class Split(Command):
             "--by",
             metavar="FIELD",
             help="keep structures with the same value together: name, a property, or formula",
+        ),
+        argument(
+            "--stratify",
+            metavar="FIELD",
+            help="distribute the values of a field, or formulas, alike over all targets",
         ),
         KEYS,
         *TARGET_OPTIONS,
@@ -179,6 +184,7 @@ class Split(Command):
                 fractions,
                 options.seed,
                 options.by,
+                options.stratify,
                 **target_options(options),
             )
         pairs = zip(options.target, reports, strict=True)

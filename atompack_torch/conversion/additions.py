@@ -36,7 +36,7 @@ class Add(Stage):
         replace: replace fields that exist already.
 
     Raises:
-        ValueError: a name occurs twice, or is that of a part of every structure; or no name is
+        ValueError: a name occurs twice, or is that of a part of every molecule; or no name is
             given.
         FieldError: an array has a type or shape that a field cannot have.
         CorruptFileError: a file is no ``.npz``.
@@ -77,7 +77,7 @@ class Add(Stage):
                 self._refuse(name, f"at least {atoms:,}")
             kept.append(Column(*field, _column_values(self._rows[name].read(first, last))))
         self._structures, self._atoms = structures, atoms
-        return columns._replace(fields=kept)
+        return columns.with_fields(kept)
 
     def _is_replaced(self, column: Column) -> bool:
         new = [

@@ -46,7 +46,7 @@ class Changes(ChangeOptions):
         force_sign: ``"flip"`` changes the sign of ``forces``: a gradient dE/dr becomes -dE/dr.
         stress_from: ``"virial"``: what ``key_map`` maps to ``stress``, or without that the field
             ``virial`` or ``virials``, is an energy; -virial / volume becomes the stress. A stress
-            that the structure also has is dropped. See ``virials``.
+            that the molecule also has is dropped. See ``virials``.
         stress_order: order of six numbers that are a stress: ``"voigt"``, xx yy zz yz xz xy, which
             is assumed by default, or ``"vasp"``, xx yy zz xy yz zx.
         keep_units: keep values in a unit that the source states, or that a known dataset is
@@ -143,7 +143,7 @@ class Changes(ChangeOptions):
 
         Args:
             changed: label (including ``positions``, and ``virial`` for stresses made of one) →
-                number of structures that have it, and ``"dtype LABEL"`` → number of those whose
+                number of molecules that have it, and ``"dtype LABEL"`` → number of those whose
                 dtype changed; only changes actually made are described. None: all of them.
             asked: the changes that the user asked for; units of others are those that the source
                 states. None: these are.
@@ -179,7 +179,7 @@ class Changes(ChangeOptions):
         """Describes each option without effect in one line, for a report.
 
         Args:
-            changed: label (including ``positions``) → number of structures that have it.
+            changed: label (including ``positions``) → number of molecules that have it.
 
         Returns:
             A line for each option.
@@ -261,12 +261,12 @@ class Changes(ChangeOptions):
         if column.scope != BUILTIN:
             return column
         if isinstance(column.values, np.ndarray):
-            return column._replace(values=self._changed(column.key, column.values, factors))
+            return column.with_values(self._changed(column.key, column.values, factors))
         values = [
             self._changed(column.key, value, factors) if isinstance(value, np.ndarray) else value
             for value in column.values
         ]
-        return column._replace(values=values)
+        return column.with_values(values)
 
     def _changed(self, label: str, values: Array, factors: dict[str, float]) -> Array:
         dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)

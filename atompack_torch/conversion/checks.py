@@ -61,16 +61,16 @@ class MaskNan(Stage):
         fields = [_without_nan(column, columns.ptr, report) for column in columns.fields]
         if all(new is old for new, old in zip(fields, columns.fields, strict=True)):
             return columns
-        return columns._replace(fields=[column for column in fields if column is not None])
+        return columns.with_fields([column for column in fields if column is not None])
 
 
 def checked(columns: Columns, source: str, first: int, report: Report) -> Columns:
-    """Selects the structures of a block whose labels have the shapes required by the format.
+    """Selects the molecules of a block whose labels have the shapes required by the format.
 
     Args:
         columns: a block.
         source: path of the source, for messages.
-        first: index of its first structure in the source.
+        first: index of its first molecule in the source.
         report: handles the others (raises, or counts them).
 
     Returns:
@@ -125,7 +125,7 @@ def with_periodicity(columns: Columns, source: str, first: int, report: Report) 
         report.note("pbc: T T T where it was absent next to a cell")
         made = Column(BUILTIN, "pbc", pbc | bare[:, None], has_pbc | bare)
         fields = [column for column in columns.fields if column[:2] != made[:2]]
-        columns = columns._replace(fields=[*fields, made])
+        columns = columns.with_fields([*fields, made])
     return select(columns, ~wrong) if wrong.any() else columns
 
 

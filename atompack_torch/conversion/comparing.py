@@ -28,12 +28,12 @@ class FieldDifference:
     """Difference of one field.
 
     Attributes:
-        n_compared: number of structures that have it in both datasets.
+        n_compared: number of molecules that have it in both datasets.
         n_different: number of those whose values differ.
-        n_only_a: number of structures that have it in the first only.
-        n_only_b: number of structures that have it in the second only.
+        n_only_a: number of molecules that have it in the first only.
+        n_only_b: number of molecules that have it in the second only.
         max_difference: largest absolute difference of two finite numbers.
-        first: indices of the first structures that differ in any of these ways, from 0.
+        first: indices of the first molecules that differ in any of these ways, from 0.
         dtypes: dtypes in both, where they differ; values are compared in float64.
     """
 
@@ -56,7 +56,7 @@ class Difference:
     """Result of ``diff``; ``print`` shows it.
 
     Attributes:
-        n_structures: number of structures in both datasets.
+        n_structures: number of molecules in both datasets.
         fields: field → how it differs, for all fields of either.
     """
 
@@ -116,7 +116,7 @@ def diff(
     progress: bool = False,
     storage_options: Mapping[str, object] | None = None,
 ) -> Difference:
-    """Compares two datasets, structure by structure in their order.
+    """Compares two datasets, molecule by molecule in their order.
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
     most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
@@ -129,7 +129,7 @@ def diff(
         atol: absolute tolerance, in the unit of the field.
         fields: compare these only; None: all, with ``positions`` and ``atomic_numbers``.
         exclude: fields to omit.
-        max_numbers: list the numbers of at most this many structures for each field.
+        max_numbers: list the numbers of at most this many molecules for each field.
         progress: show a progress bar on stderr.
         storage_options: options of the store of URLs; see ``AtpDataset``.
 
@@ -139,7 +139,7 @@ def diff(
     Raises:
         ValueError: a tolerance is negative or NaN.
         FileNotFoundError: there is no such file.
-        CorruptFileError: a structure cannot be read.
+        CorruptFileError: a molecule cannot be read.
     """
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:

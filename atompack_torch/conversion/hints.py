@@ -93,7 +93,7 @@ def no_labels_warning(
         fields: fields of the source, properties with their scope.
         skipped: (what, why) of values that were dropped.
         is_arrays: True for NPZ and HDF5, where labels may have any name; in other sources,
-            structures without any fields are normal.
+            molecules without any fields are normal.
 
     Returns:
         The warning; None if there are labels, or nothing at all.

@@ -1,4 +1,4 @@
-"""Renaming of fields: mapping from keys of a source to labels."""
+"""Labels by name: mapping from keys of a source, and properties that are labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from atompack_torch.fields import (
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import is_per_atom, stress_of_six
+from atompack_torch.formats.records import filled, is_per_atom, present, stress_of_six
 
 # Symbol → atomic number.
 ELEMENTS = {symbol: z for z, symbol in enumerate(SYMBOLS) if z}
@@ -145,7 +145,7 @@ class KeyMap:
         if not self._keys:
             return columns
         fields = [self._rename(column, columns.ptr, report) for column in columns.fields]
-        return columns._replace(fields=[column for column in fields if column is not None])
+        return columns.with_fields([column for column in fields if column is not None])
 
     @property
     def missing(self) -> list[str]:
@@ -200,9 +200,79 @@ class MapKeys(Stage):
             run.report.miss_key(key, error)
 
 
+class FindLabels(Stage):
+    """Makes labels of the properties that ``with_labels`` describes."""
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Returns the block with those labels."""
+        return with_labels(columns)
+
+
+# Labels that share their key with custom properties → scope of those.
+_SHARED = {
+    key: ATOM_PROPERTY if builtin.level == "atom" else MOLECULE_PROPERTY
+    for key, builtin in BUILTINS.items()
+    if not builtin.owns_key
+}
+
+
+def with_labels(columns: Columns) -> Columns:
+    """Makes labels of properties with the key of a label that shares it, and with its form.
+
+    Args:
+        columns: a block.
+
+    Returns:
+        The block; values of other types and shapes stay properties.
+    """
+    for key, scope in _SHARED.items():
+        fields = {column[:2]: column for column in columns.fields}
+        held, label = fields.get((scope, key)), fields.get((BUILTIN, key))
+        if held is None:
+            continue
+        there = present(held, len(columns.ptr) - 1)
+        fits = there & _have_form(held, BUILTINS[key].shape)
+        if label is not None:
+            fits &= ~present(label, len(there))
+        if not fits.any():
+            continue
+        made = filled(label, held._replace(scope=BUILTIN, mask=fits), np.diff(columns.ptr))
+        rest = [] if (there == fits).all() else [held._replace(mask=there & ~fits)]
+        kept = [column for column in columns.fields if column is not label]
+        at = next(i for i, column in enumerate(kept) if column is held)
+        columns = columns._replace(fields=[*kept[:at], made, *rest, *kept[at + 1 :]])
+    return columns
+
+
+def stored_field(field: Column | FieldId) -> FieldId:
+    """Returns the field as which ``.atp`` stores a field: some labels are properties there."""
+    scope = _SHARED.get(field.key, BUILTIN) if field.scope == BUILTIN else field.scope
+    return FieldId(scope, field.key)
+
+
+def _have_form(column: Column, shape: tuple[int, ...]) -> Array:
+    """Returns (B,) bool, True for molecules whose values are floats in rows of a shape."""
+    if isinstance(column.values, np.ndarray):
+        return np.array(column.values.dtype.kind == "f" and column.values.shape[1:] == shape)
+    start = int(is_per_atom(column))
+    return np.array(
+        [
+            isinstance(value, np.ndarray)
+            and value.dtype.kind == "f"
+            and value.shape[start:] == shape
+            for value in column.values
+        ],
+        dtype=bool,
+    )
+
+
 def field_of(name: str, scope: int) -> FieldId:
-    """Returns the field that a name denotes; ``scope`` is that of custom ones without a prefix."""
-    return FieldId(BUILTIN, name) if name in BUILTINS else prefixed_id(name) or FieldId(scope, name)
+    """Returns the field that a name denotes; ``scope`` is that of custom ones without a prefix.
+
+    A label that shares its key with properties is one until ``FindLabels`` has seen its values.
+    """
+    is_label = name in BUILTINS and BUILTINS[name].owns_key
+    return FieldId(BUILTIN, name) if is_label else prefixed_id(name) or FieldId(scope, name)
 
 
 def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
@@ -221,7 +291,7 @@ def _of_the_atoms(source: str, column: Column, ptr: Array) -> Column:
             raise FieldError(
                 f"key_map: {source!r}: expected {counts[i]} rows, one an atom, got {got}"
             )
-    return column._replace(values=values)
+    return column.with_values(values)
 
 
 def shaped(column: Column, report: Report) -> Column:
@@ -242,5 +312,5 @@ def shaped(column: Column, report: Report) -> Column:
     if isinstance(column.values, np.ndarray):
         whole = fitting(column.values)
         assert isinstance(whole, np.ndarray)
-        return column._replace(values=whole)
-    return column._replace(values=[fitting(value) for value in column.values])
+        return column.with_values(whole)
+    return column.with_values([fitting(value) for value in column.values])

@@ -9,13 +9,16 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.spans import Span
+from atompack_torch.formats.records import select
 from atompack_torch.options import checked_part, files_in, is_url, part_range
 from atompack_torch.publishing import published
 
@@ -31,11 +34,11 @@ def spans(part: Part, counts: list[int]) -> list[Span]:
 
     Args:
         part: number of the part and number of parts.
-        counts: number of structures of each source.
+        counts: number of molecules of each source.
 
     Returns:
-        The ranges. The one with the last structure of a source has no end, so that nothing is lost
-        if there are more structures than counted.
+        The ranges. The one with the last molecule of a source has no end, so that nothing is lost
+        if there are more molecules than counted.
     """
     whole = part_range(part, sum(counts))
     found, start = [], 0
@@ -100,7 +103,7 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
     Args:
         folder: the folder, which is created.
         part: number of the part and number of parts.
-        plan: plain values: the number of parts, the numbers of structures, and options.
+        plan: plain values: the number of parts, the numbers of molecules, and options.
         replace: replace another plan, which always happens while there are no parts.
 
     Raises:
@@ -229,3 +232,58 @@ def whole_report(folder: Path, n_parts: int) -> Report | None:
 
 def _place_of(part_file: Path) -> Path:
     return part_file.parent / _REPORTS / f"{part_file.stem}.json"
+
+
+class Piece(NamedTuple):
+    """Molecules of a source in order.
+
+    Attributes:
+        columns: the molecules.
+        first: number of the first one in its source.
+        is_inside: True if they belong to the part; otherwise only their types count.
+        n_read: number of molecules that were read for it; edits may leave some out.
+    """
+
+    columns: Columns
+    first: int
+    is_inside: bool
+    n_read: int = 0
+
+
+class Span(NamedTuple):
+    """Range of molecules of one source that belong to a part.
+
+    Attributes:
+        first: number of the first molecule.
+        last: one past the last molecule; None: up to the end of the source.
+    """
+
+    first: int = 0
+    last: int | None = None
+
+    def length(self, count: int) -> int:
+        """Returns the number of structures in the range, given that of the source."""
+        return (count if self.last is None else self.last) - self.first
+
+    def cut(self, blocks: Iterator[Columns], start: int = 0) -> Iterator[Piece]:
+        """Splits the blocks of a source at the bounds of the range.
+
+        Args:
+            blocks: the blocks of the source, in order.
+            start: number of the first molecule in them.
+
+        Yields:
+            The same structures in the same order.
+        """
+        for columns in blocks:
+            n = len(columns.ptr) - 1
+            end = n if self.last is None else min(max(self.last - start, 0), n)
+            begin = min(max(self.first - start, 0), end)
+            for low, high, is_inside in ((0, begin, False), (begin, end, True), (end, n, False)):
+                if high - low == n:
+                    yield Piece(columns, start, is_inside)
+                elif high > low:
+                    numbers = np.arange(n)
+                    piece = select(columns, (numbers >= low) & (numbers < high))
+                    yield Piece(piece, start + low, is_inside)
+            start += n

@@ -13,7 +13,7 @@ import numpy as np
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.formats import open_target
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.parts import Part, spans
+from atompack_torch.conversion.parts import Part, Piece, Span, spans
 from atompack_torch.conversion.schema_unification import FitTypes
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import CorruptFileError
@@ -21,7 +21,6 @@ from atompack_torch.formats import Format
 from atompack_torch.formats.conversion_report import OnError, Report, pass_on
 from atompack_torch.formats.converter import Source, TargetOptions
 from atompack_torch.formats.paths import STDIN
-from atompack_torch.formats.spans import Block, Span
 from atompack_torch.options import ChangeOptions, bytes_at
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import naming_errors
@@ -70,7 +69,7 @@ class Reading(NamedTuple):
 
     def blocks(
         self, number: int, span: Span, reports: Sequence[Report]
-    ) -> Generator[Block, None, None]:
+    ) -> Generator[Piece, None, None]:
         """Reads one source: the range alone if it can be read from the middle, otherwise all.
 
         Args:
@@ -147,7 +146,7 @@ class Pipe:
         for stage in self._stages:
             stage.begin_source(self._run)
 
-    def push(self, block: Block) -> None:
+    def push(self, block: Piece) -> None:
         """Sends a block through all stages and writes it, unless it is outside of the part."""
         columns, report = block.columns, self.report
         self._run.begin_block(block.first, len(columns.ptr) - 1, is_inside=block.is_inside)

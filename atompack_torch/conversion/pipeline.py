@@ -14,7 +14,7 @@ from atompack_torch.conversion.changes import Changes, ChangeValues
 from atompack_torch.conversion.checks import CheckCells, CheckLabels, MaskNan
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
 from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
-from atompack_torch.conversion.keys import KeyMap, MapKeys
+from atompack_torch.conversion.keys import FindLabels, KeyMap, MapKeys
 from atompack_torch.conversion.parts import (
     agree_on_plan,
     check_folder,
@@ -113,6 +113,7 @@ def stages_of(options: Options, edits: Sequence[Stage]) -> list[Stage]:
     names: dict[str, None] = {}
     return [
         MapKeys(options.keys),
+        FindLabels(),
         CheckLabels(),
         *([MaskNan()] if options.nan_is_missing else []),
         CheckOrder(),
@@ -149,7 +150,7 @@ def convert(
 ) -> Report:
     """Converts atomistic data to ``.atp``, or from it to the formats of other programs.
 
-    Structures are streamed in blocks, so memory does not grow with the files (unless ASE's own
+    Molecules are streamed in blocks, so memory does not grow with the files (unless ASE's own
     reader loads a file whole). The output appears under its name when it is complete; after an
     error or an interrupt ``dst`` is unchanged. Values, units and signs are preserved, apart from
     ``changes``, all-NaN labels, which become missing, units that the source states or its dataset
@@ -158,12 +159,12 @@ def convert(
     values that the target cannot represent are dropped and counted in it, and it warns of likely
     mistakes.
 
-    The types of a property must agree within an ``.atp`` file: if they differ between structures
+    The types of a property must agree within an ``.atp`` file: if they differ between molecules
     and a wider type holds all of them, that type is used (the sources are then read a second
     time).
 
     With ``part=(i, n)`` this is one of n calls that share the work, on any machines that see the
-    same folder: it converts the i-th of n equal ranges of all structures, in the order of the
+    same folder: it converts the i-th of n equal ranges of all molecules, in the order of the
     sources, to ``dst/part-0000i-of-0000n.atp``. The calls may run in any order, in parallel and
     repeatedly; a part that already exists is complete, and left alone; once none is missing,
     ``whole`` of the report is the sum of all. ``AtpDataset(dst)`` reads the parts in order as one
@@ -176,7 +177,7 @@ def convert(
             ``.atp`` files are read where they are, all others are downloaded first.
         dst: the file to create, with ``part`` the folder; for a URL it is made in the temporary
             folder and then uploaded. ``"-"`` is standard output, to which ``target="extxyz"``
-            writes structures as they are read.
+            writes molecules as they are read.
         format: format of the sources: ``"atp"``, ``"shards"``, ``"extxyz"``, ``"ase-db"``,
             ``"aselmdb"``, ``"parquet"``, ``"npz"``, ``"hdf5"``, ``"mace-hdf5"``, ``"hdf5-set"``,
             ``"pymatgen-json"``, ``"deepmd"``, ``"deepmd-lmdb"``, ``"metatrain"``, ``"mtp-cfg"``,
@@ -195,15 +196,15 @@ def convert(
         key_map: name in the source → label or property here, e.g. ``{"REF_energy": "energy"}``.
         padding: atomic number of padding rows in NPZ and HDF5 files.
         changes: changes of units, signs and dtypes; or give them one by one.
-        nan_is_missing: labels that are all NaN in a structure become missing, and are counted;
+        nan_is_missing: labels that are all NaN in a molecule become missing, and are counted;
             False: they stay NaN.
-        on_error: ``"skip"`` drops structures that cannot be read, and counts them.
+        on_error: ``"skip"`` drops molecules that cannot be read, and counts them.
         progress: show a progress bar on stderr.
         storage_options: options of the store of URLs; see ``AtpDataset``.
         part: number of this part, from 0, and number of parts; None: everything is converted to
             one file.
         add: an ``.npz`` file, a list of them, or a dict of arrays or tensors, whose arrays become
-            fields of the structures, in the order of the sources: (M, ...) for M structures, or
+            fields of the molecules, in the order of the sources: (M, ...) for M molecules, or
             (N, ...) for N atoms in all. Names are those of new fields (``energy_pred``); where the
             lengths are equal, ``atom_properties/NAME`` is a property of atoms.
         replace_labels: let ``add`` replace fields that the sources have already.
@@ -214,10 +215,10 @@ def convert(
 
     Raises:
         FileExistsError: ``mode="x"`` and ``dst`` exists.
-        CorruptFileError: a structure cannot be read.
+        CorruptFileError: a molecule cannot be read.
         UnsupportedFormatError: a source is a socket or a device, or a pipe with a different format
             than extended XYZ.
-        FieldError: a label has the wrong shape, a name in ``key_map`` occurs in no structure, or an
+        FieldError: a label has the wrong shape, a name in ``key_map`` occurs in no molecule, or an
             array of ``add`` has a different length or the name of a field that exists.
         TypeError: an option is unknown, or given next to ``changes``.
         WriterLockedError: another process is converting the same part.

@@ -1,6 +1,6 @@
 """Unification of types for an ``.atp`` file, where they must agree between all molecules.
 
-In other formats a property may be an integer in one structure and a float in another, or vary in
+In other formats a property may be an integer in one molecule and a float in another, or vary in
 length. A ``SchemaUnifier`` learns the types of all fields; values that can share a type without
 loss are widened to it, arrays of various lengths that have a row for each atom become properties of
 atoms, the rest is omitted and reported.
@@ -16,9 +16,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from atompack_torch._native import has_own_shape, stored_dtype
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.exact_values import converted
-from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.keys import label_of, stored_field, with_labels
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -27,6 +28,7 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     STRUCTURE,
+    FieldId,
     FieldSpec,
 )
 from atompack_torch.formats.atp.dataset import AtpDataset
@@ -90,8 +92,8 @@ class SchemaUnifier:
             if len(dataset):
                 fit._positions = _dtype(schema["positions"].dtype)
             specs = [spec for name, spec in schema.items() if name not in STRUCTURE]
-            for field, spec in zip(dataset._declared_fields(), specs, strict=True):
-                fit._kinds[field] = _kind_of_spec(spec)
+            for field, spec in zip(dataset.declared_fields(), specs, strict=True):
+                fit._kinds[stored_field(field)] = _kind_of_spec(spec)
         fit._of_atoms = {
             key
             for scope, key in fit._kinds
@@ -113,7 +115,7 @@ class SchemaUnifier:
             FieldError: a type of the file being appended to would have to change.
         """
         before = dict(self._kinds)
-        positions = stored(columns.positions.dtype, scalar=False)
+        positions = stored(columns.positions.dtype, is_scalar=False)
         old, self._positions = self._positions, widest(self._positions, positions)
         for column in columns.fields:
             if _refusal(column) is not None:
@@ -131,8 +133,8 @@ class SchemaUnifier:
         return bool(changed) or (old is not None and old != self._positions)
 
     def _learn(self, column: Column, ptr: Array) -> None:
-        field = scope, key = column[:2]
-        if scope == MOLECULE_PROPERTY and (lengths := _lengths(column)) is not None:
+        field, key = stored_field(column), column.key
+        if column.scope == MOLECULE_PROPERTY and (lengths := _lengths(column)) is not None:
             there = present(column, len(ptr) - 1)
             self._n_arrays[key] += int(there.sum())
             self._n_with_rows[key] += int((there & (lengths == np.diff(ptr))).sum())
@@ -144,7 +146,7 @@ class SchemaUnifier:
             both = joined(known, kind, column)
             are_numbers = known.form == kind.form == "number"
             clash = are_numbers and both.shape not in (None, kind.shape)
-            if clash and scope == MOLECULE_PROPERTY and self._is_of_atoms(key):
+            if clash and column.scope == MOLECULE_PROPERTY and self._is_of_atoms(key):
                 del self._kinds[field]
                 self._of_atoms.add(key)
                 self._learn(self._parts_of(column, ptr)[0], ptr)
@@ -195,8 +197,8 @@ class SchemaUnifier:
         if positions.dtype != self._positions:
             report.note(f"positions: {positions.dtype} stored as {self._positions}")
             positions = converted("positions", positions, self._positions, rounds=True)
-        there = _without_doubles([field for field in fields if field], report)
-        return Columns(positions, numbers, columns.ptr, there)
+        fitted = with_labels(Columns(positions, numbers, columns.ptr, [f for f in fields if f]))
+        return fitted._replace(fields=_without_doubles(fitted, report))
 
     def _placed(self, column: Column, columns: Columns, report: Report) -> list[Column]:
         """Returns the parts of a column, and reports rows that became those of atoms."""
@@ -220,7 +222,7 @@ class SchemaUnifier:
         if refusal is not None:
             report.skip(label_of(column), refusal, int(mask.sum()))
             return None
-        kind = self._kinds.get(column[:2])
+        kind = self._kinds.get(stored_field(column))
         if kind is None:
             why = f"the format has no place for {_described(column, mask)}"
             report.skip(label_of(column), why, int(mask.sum()))
@@ -230,18 +232,25 @@ class SchemaUnifier:
         return Column(column.scope, column.key, values, mask) if mask.any() else None
 
 
-def _without_doubles(fields: list[Column], report: Report) -> list[Column]:
-    """Drops molecule properties where the same molecule has an atom property of that key."""
-    of_atoms = {field.key: field.mask for field in fields if field.scope == ATOM_PROPERTY}
-    for field in fields:
-        if field.scope != MOLECULE_PROPERTY or field.key not in of_atoms:
-            continue
-        assert field.mask is not None
-        both = field.mask & of_atoms[field.key]
-        if both.any():
-            report.skip(label_of(field), "the atoms have a property of this key", int(both.sum()))
-            field.mask[both] = False
-    return [field for field in fields if field.mask is None or field.mask.any()]
+def _without_doubles(columns: Columns, report: Report) -> list[Column]:
+    """Drops values of molecules that have another one which is stored under the same key."""
+    n, kept = len(columns.ptr) - 1, []
+    there = {column[:2]: present(column, n) for column in columns.fields}
+    for field in columns.fields:
+        mask = there[field[:2]]
+        if stored_field(field).scope == MOLECULE_PROPERTY:
+            others = {ATOM_PROPERTY: "the atoms have a property of this key"}
+            is_shared = stored_field(FieldId(BUILTIN, field.key)) == stored_field(field)
+            if is_shared and field.scope != BUILTIN:
+                others[BUILTIN] = "the molecule has the label of this key"
+            for scope, why in others.items():
+                both = mask & there.get((scope, field.key), False)
+                if both.any():
+                    report.skip(label_of(field), why, int(both.sum()))
+                    mask = mask & ~both
+        if mask.any():
+            kept.append(field._replace(mask=mask))
+    return kept
 
 
 class _Fitting:
@@ -443,18 +452,16 @@ def kind_of_array(column: Column, dtype: np.dtype[Any], shape: tuple[int, ...]) 
         return f"{dtype} values" + (" for each atom" if is_per_atom(column) else "")
     if column.scope == BUILTIN and BUILTINS[column.key].dtype == "bool":
         return Kind("number", np.dtype(bool), shape)
-    known = stored(dtype, scalar=shape == () and not is_per_atom(column))
+    known = stored(dtype, is_scalar=shape == () and not is_per_atom(column))
     if column.scope == BUILTIN and known.kind == "i":
         known = np.dtype(np.float64)
     return Kind("number", known, shape)
 
 
-def stored(dtype: np.dtype[Any], *, scalar: bool) -> np.dtype[Any]:
-    """Returns the narrowest type of the format for a dtype; lossless except for uint64."""
-    if dtype.kind == "f":
-        return np.dtype(np.float64 if scalar or dtype.itemsize == 8 else np.float32)
-    wide = scalar or dtype.itemsize == 8 or (dtype.kind == "u" and dtype.itemsize == 4)
-    return np.dtype(np.int64 if wide else np.int32)
+def stored(dtype: np.dtype[Any], *, is_scalar: bool) -> np.dtype[Any]:
+    """Returns the narrowest type of the format; lossless except for uint64 and long doubles."""
+    name = "float64" if dtype.kind == "f" and dtype.itemsize > 8 else dtype.name
+    return np.dtype(stored_dtype(name, is_scalar))
 
 
 def widest(a: np.dtype[Any] | None, b: np.dtype[Any]) -> np.dtype[Any]:
@@ -476,7 +483,7 @@ def joined(known: Kind, new: Kind, column: Column) -> Kind:
     if known.shape == new.shape:
         return Kind("number", dtype, known.shape)
     shapes = [shape for shape in (known.shape, new.shape) if shape is not None]
-    if all(_is_tensor(shape, dtype, is_per_atom(column)) for shape in shapes):
+    if all(_is_tensor(shape, dtype, column) for shape in shapes):
         return Kind("number", dtype, None)
     return known
 
@@ -487,11 +494,10 @@ def holds(kind: Kind, own: Kind | str, column: Column) -> bool:
         return False
     if kind.shape is None and own.shape is not None and own.dtype is not None:
         dtype = widest(kind.dtype, own.dtype)
-        return dtype == kind.dtype and _is_tensor(own.shape, dtype, is_per_atom(column))
+        return dtype == kind.dtype and _is_tensor(own.shape, dtype, column)
     return own.shape == kind.shape and joined(kind, own, column) == kind
 
 
-def _is_tensor(shape: tuple[int, ...], dtype: np.dtype[Any], per_atom: bool) -> bool:
+def _is_tensor(shape: tuple[int, ...], dtype: np.dtype[Any], column: Column) -> bool:
     """True for tensors, whose shape may vary between molecules, unlike arrays and rows of three."""
-    rank = len(shape) + per_atom
-    return rank >= 2 and not (rank == 2 and shape[-1] == 3 and dtype.kind == "f")
+    return has_own_shape(shape, "atom" if is_per_atom(column) else "molecule", dtype.name)

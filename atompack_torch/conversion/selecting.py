@@ -14,17 +14,25 @@ import torch
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.formats import target_format, traits_of
-from atompack_torch.conversion.keys import KeyMap, field_of, label_of
+from atompack_torch.conversion.keys import KeyMap, field_of, label_of, with_labels
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options, Output, convert_edited, paths_of
 from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.stages import Run, Stage
-from atompack_torch.datasets.selection.blocks import Field, check_known, deal, one_of, sizes_of
+from atompack_torch.datasets.selection.blocks import (
+    Field,
+    check_known,
+    deal,
+    deal_strata,
+    one_of,
+    sizes_of,
+)
 from atompack_torch.datasets.selection.expressions import Expression
-from atompack_torch.datasets.selection.grouping import GroupBy
+from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.errors import FieldError, UnsupportedFormatError, file_exists
 from atompack_torch.fields import (
     ATOM_PROPERTY,
+    BUILTIN,
     MOLECULE_PROPERTY,
     STRUCTURE,
     FieldId,
@@ -53,25 +61,28 @@ def split(
     fractions: Sequence[float],
     seed: int = 0,
     by: str | None = None,
+    stratify: str | None = None,
     **options: Any,
 ) -> list[Report]:
     """Splits files at random into several files.
 
         apt.split("all.extxyz", ["train.atp", "test.atp"], [0.9, 0.1], seed=1, by="trajectory")
 
-    The structures are those of ``split`` of datasets for the same seed, in their order here. The
-    sources are read once for all files, and once before that for ``by``, or to count structures
-    where the format does not tell their number. Each file appears when it is complete; after an
-    error those that were not complete do not appear.
+    The molecules are those of ``split`` of datasets for the same seed, in their order here. The
+    sources are read once for all files, and once before that for ``by`` or ``stratify``, or to
+    count molecules where the format does not tell their number. Each file appears when it is
+    complete; after an error those that were not complete do not appear.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
         dst: the files to create, of any format that ``convert`` writes.
         fractions: sizes of the files, which add up to 1.
         seed: the same seed gives the same files.
-        by: None; or the name of a field (``"name"``, a property), or ``"formula"``: structures with
+        by: None; or the name of a field (``"name"``, a property), or ``"formula"``: molecules with
             the same value get into the same file, and the sizes are as near to the fractions as
             whole groups permit.
+        stratify: None; or such a name: each file gets its share of the molecules of every value.
+            Reals, such as ``"energy"``, are grouped by up to 100 quantiles.
         **options: ``format``, ``target``, ``codec``, ``level``, ``shards``, ``mode`` ("x" or "w"),
             ``key_map``, ``progress``, ``storage_options`` and ``keep_units`` of ``convert``.
 
@@ -80,8 +91,9 @@ def split(
 
     Raises:
         ValueError: there are not as many files as fractions, a fraction is negative, they do not
-            add up to 1, or a file would be empty, as there are too few structures or groups.
-        FieldError: a structure lacks the value of ``by``.
+            add up to 1, or a file would be empty, as there are too few molecules or groups; or
+            ``by`` and ``stratify`` are combined.
+        FieldError: a molecule lacks the value of ``by`` or ``stratify``.
         FileExistsError: a file exists already.
     """
     if isinstance(dst, (str, os.PathLike)) or len(dst) != len(fractions):
@@ -89,12 +101,18 @@ def split(
     if len({os.fspath(path) for path in dst}) < len(dst):
         raise ValueError("dst: expected each path once, got one twice")
     sizes_of(0, fractions)  # checks them
+    if by is not None and stratify is not None:
+        raise ValueError("stratify: excludes by")
     groups = None if by is None else GroupBy(by)
+    strata = None if stratify is None else Strata(stratify)
     own = _options_of(options)
     for path in dst:
         _check_target(path, own)
     with _readable_again(src, own) as paths:
-        if groups is None:
+        if strata is not None:
+            found = _groups(paths, strata, own)
+            parts = deal_strata(found, fractions, seed, are_ordered=strata.are_ordered)
+        elif groups is None:
             n = _count(paths, own)
             shuffled = torch.split(_shuffled(n, seed), sizes_of(n, fractions))
             parts = [part.sort().values for part in shuffled]
@@ -109,7 +127,7 @@ def split(
 def filter(  # noqa: A001  (the word users look for)
     src: _Path | Sequence[_Path], dst: _Path, expression: str, **options: Any
 ) -> Report:
-    """Writes the structures for which an expression is true to a new file.
+    """Writes the molecules for which an expression is true to a new file.
 
         conversion.filter("all.atp", "iron.extxyz", "'Fe' in elements and max_force < 10")
 
@@ -123,7 +141,7 @@ def filter(  # noqa: A001  (the word users look for)
         The report.
 
     Raises:
-        FieldError: the expression is wrong, or no structure has one of its fields.
+        FieldError: the expression is wrong, or no molecule has one of its fields.
         FileExistsError: ``dst`` exists already.
     """
     parsed = Expression(expression)
@@ -136,12 +154,12 @@ def filter(  # noqa: A001  (the word users look for)
 def sample(
     src: _Path | Sequence[_Path], dst: _Path, n: int, seed: int = 0, **options: Any
 ) -> Report:
-    """Writes ``n`` structures, drawn at random without repeats, to a new file, in their order.
+    """Writes ``n`` molecules, drawn at random without repeats, to a new file, in their order.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
         dst: the file to create, of any format that ``convert`` writes.
-        n: number of structures.
+        n: number of molecules.
         seed: the same seed gives the same structures.
         **options: as for ``split``.
 
@@ -167,7 +185,7 @@ def sample(
 def rename(
     src: _Path | Sequence[_Path], dst: _Path, key_map: Mapping[str, str], **options: Any
 ) -> Report:
-    """Writes all structures to a new file, with other names for fields.
+    """Writes all molecules to a new file, with other names for fields.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
@@ -179,7 +197,7 @@ def rename(
         The report.
 
     Raises:
-        FieldError: no structure has an old name, a new one exists already, or values do not have
+        FieldError: no molecule has an old name, a new one exists already, or values do not have
             the shape of their label.
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
@@ -190,7 +208,7 @@ def rename(
 def drop(
     src: _Path | Sequence[_Path], dst: _Path, fields: Collection[str], **options: Any
 ) -> Report:
-    """Writes all structures to a new file, without some fields.
+    """Writes all molecules to a new file, without some fields.
 
     Args:
         src: a file or folder of any format that ``convert`` reads, or several of them.
@@ -202,7 +220,7 @@ def drop(
         The report.
 
     Raises:
-        FieldError: no structure has one of them.
+        FieldError: no molecule has one of them.
         ValueError: a name is wrong.
         FileExistsError: ``dst`` exists already.
     """
@@ -321,7 +339,7 @@ class ColumnsBlock:
     """Columns as a block for expressions and groups.
 
     Args:
-        columns: the structures.
+        columns: the molecules.
         first: number of the first one in all sources.
     """
 
@@ -363,7 +381,7 @@ def column_named(name: str, columns: Columns) -> Column | None:
         The column; None if missing.
 
     Raises:
-        FieldError: atoms and structures both have a property of that key.
+        FieldError: atoms and molecules both have a property of that key.
     """
     by_label = {label_of(column): column for column in columns.fields}
     ids = [FieldId(column.scope, column.key) for column in columns.fields]
@@ -383,7 +401,7 @@ def names_of(labels: Iterable[str]) -> set[str]:
         labels: names of the fields, as ``label_of`` gives them.
 
     Returns:
-        The names, with and without scopes, and those of parts of every structure.
+        The names, with and without scopes, and those of parts of every molecule.
     """
     labels = [*labels]
     keys = {scoped.key for label in labels if (scoped := prefixed_id(label)) is not None}
@@ -473,11 +491,12 @@ class Rename(Stage):
         """Renames the fields of a block."""
         for new in self._keys.values():
             targets = {field_of(new, scope) for scope in (ATOM_PROPERTY, MOLECULE_PROPERTY)}
+            targets.add(FieldId(BUILTIN, new))
             for column in columns.fields:
                 is_renamed = {column.key, label_of(column)} & self._keys.keys()
                 if FieldId(column.scope, column.key) in targets and not is_renamed:
                     raise FieldError(f"{new!r}: exists already: drop it first, or rename it too")
-        return self._map.apply(columns, run.block_report)
+        return with_labels(self._map.apply(columns, run.block_report))
 
     def finish(self, run: Run) -> None:
         """Checks that every old name occurred."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from atompack_torch.fields import BUILTINS
+
 # Dimension → name of a unit → its names in ase.units, as a product of powers.
 _UNITS: dict[str, dict[str, dict[str, int]]] = {
     "energy": {
@@ -44,9 +46,8 @@ _WITH_UNIT = re.compile(
 def has_unit(field: str) -> bool:
     """True if a field is named like an energy, a force, a stress or a dipole."""
     scope, _, key = field.rpartition("/")
-    return field in ("velocities", "energy", "forces", "stress") or bool(
-        scope and _WITH_UNIT.search(key)
-    )
+    is_named = bool(scope or field in BUILTINS)
+    return field == "velocities" or (is_named and _WITH_UNIT.search(key) is not None)
 
 
 def known_unit(label: str, text: str) -> str | None:

@@ -57,7 +57,7 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
         report.note(f"{column.key!r} became 'stress'")
         report.origin("stress", column.key)
         fields.append(virial)
-    return columns._replace(fields=fields), own
+    return columns.with_fields(fields), own
 
 
 def count_stresses(columns: Columns) -> int:
@@ -74,7 +74,7 @@ def _are_matrices(value: Any, is_stacked: bool) -> bool:
 
 
 def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Columns:
-    """Gives structures without a virial the stress that they had.
+    """Gives molecules without a virial the stress that they had.
 
     Args:
         columns: the block, whose stresses were made of virials.
@@ -98,7 +98,7 @@ def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Col
         )
     fields = [column for column in columns.fields if column is not made]
     stress = own if made is None else filled(made, own, np.diff(columns.ptr))
-    return columns._replace(fields=[*fields, stress])
+    return columns.with_fields([*fields, stress])
 
 
 def with_stress(columns: Columns, report: Report, source: str | None = None) -> Columns:
@@ -137,7 +137,7 @@ def with_stress(columns: Columns, report: Report, source: str | None = None) -> 
         ]
     stress = [Column(BUILTIN, "stress", made, kept)] if kept.any() else []
     fields = [column for column in columns.fields if column is not virial]
-    return columns._replace(fields=[*fields, *stress])
+    return columns.with_fields([*fields, *stress])
 
 
 def _over(virial: Array, volume: Any) -> Array:

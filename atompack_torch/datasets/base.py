@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -13,17 +14,21 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.collated import as_items
+from atompack_torch.datasets.columns import Column, read_column, to_pandas
 from atompack_torch.datasets.computed_features import (
     FeatureComputer,
     FeatureKeeper,
     plan_features,
 )
 from atompack_torch.datasets.digest import samples_of
+from atompack_torch.datasets.diversity import farthest_points, mean_features
 from atompack_torch.datasets.dropping import warn_of_batch
+from atompack_torch.datasets.duplicates import duplicate_pairs
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.force_subset import ForceSubset, flags_of
@@ -32,8 +37,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.outputs import infos_of
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
-from atompack_torch.datasets.selecting import molecule_blocks
-from atompack_torch.datasets.selection.blocks import Block
+from atompack_torch.datasets.selection.blocks import Block, molecule_blocks
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting
 from atompack_torch.datasets.transforms import transformed
@@ -50,6 +54,9 @@ from atompack_torch.fields import (
     public_names,
 )
 from atompack_torch.options import epoch_number
+
+if TYPE_CHECKING:
+    import pandas
 
 Self = TypeVar("Self", bound="MoleculeDataset")
 
@@ -70,7 +77,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceSubset | None = None
     _clock: SharedEpoch | None = None  # None: nothing depends on the epoch
-    _native_epoch = 0  # of the choice of forces in _native
+    _native_epoch = 0  # of the augmentation and the choice of forces in _native
     _has_warned = False  # of items that missing="drop" drops
     _structures: Any = None  # a dataset of the same class: input of the computed features
 
@@ -83,8 +90,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             stored: sections of the feature cache, if any.
         """
         self._forces = options.force_subset if options.samples_forces else None
-        self._clock = SharedEpoch() if self._resamples else None
         self._request, self._computer = plan_features(Request.of(options), stored, features)
+        self._clock = SharedEpoch() if self._changes else None
         self._keeps_features = features.keep != "none"
 
     def _open_source(self) -> MoleculeSource:
@@ -93,7 +100,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
         """Builds a batcher with the options of this dataset over any source."""
-        return self._request.batcher(source, self._path)
+        return self._request.batcher(source, self._path, self.current_epoch)
 
     def _identity(self) -> Any:
         """Returns plain data that identifies the molecules, for work that is resumed later."""
@@ -101,7 +108,21 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _options(self) -> dict[str, Any]:
         """Returns all options by name."""
-        return self._request._asdict()
+        return vars(self._request)
+
+    def identity(self) -> Mapping[str, object]:
+        """Returns what work that is resumed later must find again: molecules and options.
+
+        Returns:
+            Plain data by name: ``source``, ``options``, ``force_subset`` and ``selection``.
+        """
+        forces = self._forces and [*astuple(self._forces), self.current_epoch]
+        return {
+            "source": self._identity(),
+            "options": self._options(),
+            "force_subset": forces,
+            "selection": self._selection,
+        }
 
     def _atom_counts(self) -> Tensor:
         """Returns atoms per molecule: (number of molecules in the whole dataset,) int64."""
@@ -111,11 +132,14 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Returns the numbers, in the whole dataset, of the molecules with forces, in order."""
         raise NotImplementedError
 
-    def _without_mapping(self: Self) -> Self:
+    def without_mapping(self: Self) -> Self:
         """Returns a copy that reads files without mapping them, for passes over whole files.
 
         If a file is truncated in the meantime, it raises an error where a mapping would cause
         SIGBUS.
+
+        Returns:
+            The copy.
         """
         return self
 
@@ -125,7 +149,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         Returns:
             The copy, which reads files without mapping them.
         """
-        part = copy.copy(self._without_mapping())
+        part = copy.copy(self.without_mapping())
         part._request = self._request.of_stored_values()
         part._computer, part._native, part._table = None, None, None
         return part
@@ -133,7 +157,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _contents(self, n: int) -> list[object]:
         part = self.stored_values()
         derived = ("features", FORCE_DERIVATIVES)
-        part._request = part._request._replace(fields=None, exclude=derived, nan_is_missing=False)
+        part._request = replace(part._request, fields=None, exclude=derived, nan_is_missing=False)
         part._forces = None
         n_atoms = part.n_atoms[:n]
         try:
@@ -151,8 +175,13 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         if self._selection is not None:
             candidates = candidates[torch.isin(candidates, self._selection)]
         return ForceSubsetSource(
-            source, flags_of(self._forces, candidates, self._size(), self._epoch)
+            source, flags_of(self._forces, candidates, self._size(), self.current_epoch)
         )
+
+    @property
+    def given_path(self) -> object:
+        """Path as it was given, of any type; None for molecules in memory."""
+        return self._path
 
     @property
     def request(self) -> Request:
@@ -174,7 +203,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             FieldError: there is no field of a name.
             OSError: a file cannot be opened.
         """
-        return self._batcher().source
+        return self.batcher().source
 
     def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
         """Makes a copy that reads other things.
@@ -194,21 +223,33 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return part
 
     @property
-    def _epoch(self) -> int:
+    def current_epoch(self) -> int:
+        """Number of the epoch on which the molecules or their forces depend; 0 if none does."""
         return 0 if self._clock is None else self._clock.number
 
     @property
-    def _draws_change(self) -> bool:
+    def draws_change(self) -> bool:
         """True if the same number denotes another molecule in another epoch."""
         return False
 
-    def _epoch_for(self, epoch: int) -> int:
-        """Returns the epoch whose molecules a pass gets in this epoch of its sampler."""
-        clock = self._clock
-        return epoch if clock is not None and not clock.is_chosen else self._epoch
+    def epoch_for(self, epoch: int) -> int:
+        """Returns the epoch whose molecules a pass gets in this epoch of its sampler.
 
-    def _follow_epoch(self, epoch: int) -> None:
-        """Enters the epoch of a loader or sampler, unless the user has chosen another."""
+        Args:
+            epoch: number of the epoch of the sampler.
+
+        Returns:
+            The number of that epoch.
+        """
+        clock = self._clock
+        return epoch if clock is not None and not clock.is_chosen else self.current_epoch
+
+    def follow_epoch(self, epoch: int) -> None:
+        """Enters the epoch of a loader or sampler, unless the user has chosen another.
+
+        Args:
+            epoch: number of the epoch.
+        """
         if self._clock is not None and not self._clock.is_chosen:
             self._enter_epoch(epoch)
 
@@ -216,31 +257,54 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         assert self._clock is not None
         self._clock.number = epoch
 
-    def _counts_in(self, epoch: int) -> Tensor:
-        """Returns ``n_atoms`` in an epoch, without entering it."""
+    def counts_in(self, epoch: int) -> Tensor:
+        """Returns ``n_atoms`` in an epoch, without entering it.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            (len,) int64.
+        """
         return self.n_atoms
 
     @property
     def _resamples(self) -> bool:
         return self._forces is not None and self._forces.resample
 
+    @property
+    def _changes(self) -> bool:
+        """True if the values of molecules depend on the epoch."""
+        return self._resamples or self._request.augment is not None
+
     def _open(self) -> MoleculeBatcher:
         return self._batcher_over(self._source())
 
-    def _declared_fields(self) -> Iterable[FieldId]:
-        """Lists every field of the source, requested or not."""
-        return declared_fields(self._batcher().source)
+    def declared_fields(self) -> Iterable[FieldId]:
+        """Lists every field of the source, requested or not.
 
-    def _batcher(self) -> MoleculeBatcher:
+        Returns:
+            Scope and key of each.
+        """
+        return declared_fields(self.batcher().source)
+
+    def batcher(self) -> MoleculeBatcher:
+        """Returns the native batcher of the whole dataset, opened on first use in a process.
+
+        Returns:
+            The batcher.
+        """
         # No lock, which a fork could inherit in the locked state; opening twice is harmless.
         native, needs_process = self._native, self._needs_process
         if needs_process is not None and needs_process != os.getpid():
             self.close()
             native = None
-        if self._resamples and self._native_epoch != self._epoch:
-            self._native_epoch, self._structures, native = self._epoch, None, None
-        if native is None:
-            native = self._open()
+        if native is None or (self._changes and self._native_epoch != self.current_epoch):
+            self._native_epoch, self._structures = self.current_epoch, None
+            if native is None or self._resamples:
+                native = self._open()
+            else:  # only the draws of the augmentation change
+                native = self._batcher_over(native.source)
             self._native, self._table = native, native.table
         return native
 
@@ -268,42 +332,49 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         string in another has the dtype of the first, and no batch can hold both. A file without a
         stored schema (of release 0.2) is scanned once for it.
         """
-        batcher = self._batcher()
+        batcher = self.batcher()
         specs = specs_of(batcher.source, batcher.request)
+        if self._request.augment is not None and self._request.augment.keep_noise:
+            specs["noise"] = specs["positions"]
         if self._computer is None:
             return specs
         return specs | self._computer.specs(lambda: self._feature_input().schema)
 
     @overload
+    def __getitem__(self, item: str) -> Tensor | list[Any]: ...
+    @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | slice | Indices) -> Molecule | MoleculeBatch:
-        """Returns one molecule, or a batch for a slice, integers or a mask.
+    def __getitem__(self, item: int | str | slice | Indices) -> Any:
+        """Returns a molecule, a batch for a slice, integers or a mask, or a column for a name.
 
         A damaged custom value of a single molecule raises an error when it is accessed;
         ``transform`` is only applied to batches.
 
         Args:
-            item: a number, negative ones from the end, or as for ``batch``.
+            item: a number, negative ones from the end; the name of a field, as for ``column``; or
+                as for ``batch``.
 
         Returns:
-            A ``Molecule`` or the result of ``batch``.
+            A ``Molecule``, the values of ``column``, or the result of ``batch``.
 
         Raises:
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             CorruptFileError: the record is damaged.
-            FieldError: a value is missing and ``missing="error"``.
+            FieldError: a value is missing and ``missing="error"``, or there is no such field.
         """
+        if isinstance(item, str):
+            return self.column(item).values
         if isinstance(item, slice):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
-        made = self._batcher().collate_one(item, self._selection)
+        made = self.batcher().collate_one(item, self._selection)
         batch, faults = self._assemble(made), made[4]
-        names = list(batch._mask_rows) if faults else []
-        return Molecule._view(batch, 0, {names[field]: fault for field, fault in faults})
+        names = list(contents_of(batch).mask_rows) if faults else []
+        return molecule_at(batch, 0, {names[field]: fault for field, fault in faults})
 
     def batch(self, indices: Indices) -> MoleculeBatch:
         """Reads molecules into one batch.
@@ -322,28 +393,37 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             CorruptFileError: a record or a requested value is damaged.
             FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.
         """
-        return self._apply_transform(self._make(indices))
+        return self.apply_transform(self._make(indices))
 
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         made = self._never_empty(indices, self._make(indices))
-        return as_items(self._apply_transform(made))
+        return as_items(self.apply_transform(made))
 
     def _make(self, indices: Indices) -> MoleculeBatch:
         in_worker = get_worker_info() is not None
-        batch = self._assemble(self._batcher().collate(indices, self._selection, in_worker))
-        if self._drops_items and not self._has_warned:
+        batch = self._assemble(self.batcher().collate(indices, self._selection, in_worker))
+        if self.drops_items and not self._has_warned:
             self._has_warned = warn_of_batch(indices, batch)
         return batch
 
     @property
-    def _drops_items(self) -> bool:
+    def drops_items(self) -> bool:
+        """True if batches omit items that lack a label."""
         return self._request.missing == "drop"
 
     def _assemble(self, made: Made, indices: Indices | None = None) -> MoleculeBatch:
         return self._add_features(self._to_batch(made))
 
-    def _apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
+    def apply_transform(self, batch: MoleculeBatch) -> MoleculeBatch:
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         made: MoleculeBatch = transformed(self._request.transform, batch)
         return made
 
@@ -352,7 +432,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         try:
             described: Described = table.described
         except AttributeError:  # the first batch of these fields
-            described = table.described = _describe(table, self._declared_fields(), self._request)
+            described = table.described = _describe(table, self.declared_fields(), self._request)
         names, infos, rows = described
         return MoleculeBatch(dict(zip(names, values, strict=True)), infos, masks, rows, arena)
 
@@ -376,7 +456,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return structures
 
     def set_epoch(self, epoch: int) -> None:
-        """Resamples the molecules that keep their forces, with ``ForceSubset(resample=True)``.
+        """Chooses the draws of ``augment``, and of ``ForceSubset(resample=True)``.
 
         Applies to passes that begin later, in worker processes too. ``Loader`` and the samplers of
         this package choose the epoch by themselves until this is called.
@@ -436,9 +516,128 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             source, request = batcher.source, batcher.request
             return gather(source, request, selection, threads, report, cutoff, features=features)
 
+    def column(self, key: str) -> Column:
+        """Reads one field of all molecules, without their positions.
+
+            energy, is_known = ds.column("energy")
+
+        Memory holds little but the column. ``dtype`` applies; ``missing``, ``augment``,
+        ``force_subset`` and ``transform`` do not.
+
+        Args:
+            key: a label or a property, with its scope (``properties/KEY``) where the key is not
+                unique; ``"n_atoms"``, ``"index"``, ``"positions"``, ``"atomic_numbers"``, or
+                ``"features"``.
+
+        Returns:
+            ``values`` and ``mask``, in the order of the molecules here.
+
+        Raises:
+            FieldError: there is no field of this name, or its rows are edges or triplets.
+            CorruptFileError: a record or a value is damaged.
+        """
+        return read_column(self._on_host(), key)[0]
+
+    def to_pandas(self, keys: Sequence[str]) -> pandas.DataFrame:
+        """Makes a data frame with a row for each molecule.
+
+            ds.to_pandas(["energy", "config_type", "n_atoms"])
+
+        Numbers become columns of numbers; integers and booleans that some molecules lack become
+        nullable ones. Strings are those of pandas, and arrays and values of atoms objects. ``isna``
+        is True where there is no value.
+
+        Args:
+            keys: names of fields, as for ``column``.
+
+        Returns:
+            A ``pandas.DataFrame``.
+
+        Raises:
+            TypeError: the keys are a single string.
+            ImportError: pandas is not installed.
+            FieldError: there is no field of a name.
+        """
+        return to_pandas(self._on_host(), keys)
+
+    def duplicates(self, tolerance: float = 0.0) -> Tensor:
+        """Finds molecules that repeat the geometry of earlier ones, whatever their labels.
+
+        Elements, in order, and periodic directions are equal, and coordinates of atoms and cell
+        vectors, as stored, differ by no more than the tolerance. Molecules that were moved as a
+        whole, or whose atoms are in another order, are not found.
+
+        Args:
+            tolerance: largest difference of a coordinate, in the unit of the positions (Å); 0:
+                equal bit for bit.
+
+        Returns:
+            (m, 2) int64: in each row a molecule that repeats none, and a later one that repeats it.
+            A molecule is in the second column at most once.
+
+        Raises:
+            ValueError: the tolerance is negative or not finite.
+            CorruptFileError: a record is damaged.
+        """
+        return duplicate_pairs(self._geometries(), tolerance)
+
+    def deduplicate(self: Self, tolerance: float = 0.0) -> Self:
+        """Returns the molecules that do not repeat earlier ones, in the same order.
+
+        Args:
+            tolerance: as for ``duplicates``, which lists those that are dropped.
+
+        Returns:
+            The subset.
+
+        Raises:
+            ValueError: the tolerance is negative or not finite.
+            CorruptFileError: a record is damaged.
+        """
+        keep = torch.ones(len(self), dtype=torch.bool)
+        keep[self.duplicates(tolerance)[:, 1]] = False
+        return self.subset(keep)
+
+    def select_diverse(self: Self, n: int, by: Any = "features") -> Self:
+        """Selects molecules whose mean features are far from each other.
+
+        Farthest-point sampling: the first molecule is the one nearest to the mean of all, and each
+        further one is that which is farthest from those before it. Features are averaged over the
+        atoms of a molecule, and each is scaled to unit variance. The time is that of the features
+        and n products of a matrix (molecules, features) with a vector.
+
+        Args:
+            n: number of molecules.
+            by: ``"features"`` for those of this dataset, stored or computed; or a
+                ``ChebyshevDescriptor``, or anything whose ``compute`` adds ``features`` to a batch.
+
+        Returns:
+            The subset, in the order of the selection, so that its first molecules are the best
+            smaller one.
+
+        Raises:
+            ValueError: n is negative, or more than there are.
+            FieldError: there are no features, or a molecule lacks them.
+            TypeError: ``by`` is neither.
+        """
+        if not 0 <= n <= len(self):
+            raise ValueError(f"n: expected a number from 0 to {len(self)}, got {n}")
+        source = self._on_host() if by == "features" else self._geometries()
+        return self.subset(farthest_points(mean_features(source, by), n))
+
+    def _geometries(self) -> MoleculeDataset:
+        """Returns a copy with positions and cells as stored, and nothing else."""
+        part = self._on_host()
+        request = replace(part.request.of_stored_values(), fields=(), optional=True)
+        return part.with_request(request.with_geometry(), computes_features=False)
+
+    def _on_host(self) -> MoleculeDataset:
+        """Returns a dataset of the same molecules whose batches are in host memory."""
+        return self
+
     def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
         """Returns a batcher that reads without mappings; checks that there are features."""
-        batcher = self._without_mapping()._batcher()
+        batcher = self.without_mapping().batcher()
         stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
         is_computed = self._computer is not None and "features" in self._computer.names()
         if features and (is_computed or (BUILTIN, "features") not in stored):
@@ -454,7 +653,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _copy_for_subset(self: Self) -> Self:
         part = copy.copy(self)
         if self._clock is not None:
-            part._clock = SharedEpoch(self._epoch)
+            part._clock = SharedEpoch(self.current_epoch)
         if self._forces is None:  # otherwise they depend on the selection
             part._native, part._table = self._native, self._table
             part._needs_process = self._needs_process

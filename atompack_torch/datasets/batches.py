@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -21,12 +22,13 @@ from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.digest import digest_of, samples_of
 from atompack_torch.datasets.dropping import n_dropped
 from atompack_torch.datasets.html import dataset_html
-from atompack_torch.datasets.selection.blocks import Array, Block, deal, sizes_of
+from atompack_torch.datasets.selection.blocks import Array, Block, deal, deal_strata, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
-from atompack_torch.datasets.selection.grouping import GroupBy
+from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec
+from atompack_torch.random_order import shuffled
 
 _AT_ONCE = 1024  # items in which another is looked for
 
@@ -59,7 +61,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     replaces the batch.
     """
 
-    _item: ClassVar[str] = "molecule"  # name of an item in errors
+    item_name: ClassVar[str] = "molecule"  # name of an item in errors
     _has_parts: ClassVar[bool] = False  # made of other datasets
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
     _has_full_schema = True  # False: it is that of some items
@@ -94,6 +96,11 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def selection(self) -> Tensor | None:
+        """(len,) int64: numbers in the whole dataset of the items of a subset; None: all."""
+        return self._selection
+
     def _size(self) -> int:
         """Returns the number of items in the whole dataset."""
         raise NotImplementedError
@@ -118,10 +125,17 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 
     def _repr_html_(self) -> str:
         n_atoms: Tensor | None = getattr(self, "n_atoms", None)
-        return dataset_html(repr(self), len(self), self._item, self.schema, n_atoms)
+        return dataset_html(repr(self), len(self), self.item_name, self.schema, n_atoms)
 
-    def _digest(self, n: int | None = None) -> str:
-        """Returns a digest of the first ``n`` items (None: all) and their order, for states."""
+    def digest(self, n: int | None = None) -> str:
+        """Returns a digest of the first ``n`` items (None: all) and their order, for states.
+
+        Args:
+            n: number of items; None: all.
+
+        Returns:
+            16 hexadecimal digits.
+        """
         n = len(self) if n is None else n
         if self._digests is None:
             self._digests = {}
@@ -132,7 +146,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
     def _contents(self, n: int) -> list[object]:
         """Returns values that the digest of the first ``n`` items is made of."""
         part = self.subset(range(n))
-        return [n, self._item, [part[number] for number in samples_of(n)]]
+        return [n, self.item_name, [part[number] for number in samples_of(n)]]
 
     def __len__(self) -> int:
         return self._size() if self._selection is None else len(self._selection)
@@ -145,18 +159,21 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         return as_items(self.batch(indices))
 
-    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches, to which ``_apply_transform`` is still to be applied.
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches, to which ``apply_transform`` is still to be applied.
 
         Args:
             num_threads: number of threads; each makes one batch at a time.
             max_ready: number of batches to make ahead.
             pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
         """
         return NativePrefetcher(self, num_threads, max_ready, pinned)
 
     @property
-    def _drops_items(self) -> bool:
+    def drops_items(self) -> bool:
         """True if batches omit items that lack a label."""
         return False
 
@@ -180,37 +197,56 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Raises:
             FieldError: no item has all labels.
         """
-        if not self._drops_items or self._n_items(batch) or not len(indices):
+        if not self.drops_items or self.count_items(batch) or not len(indices):
             return batch
         seed = int(indices[0]) % len(self)
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        order = shuffled(seed, len(self))
         first, n = 0, 1
-        while first < len(order):
-            chosen = order[first : first + n]
-            if self._n_items(self._make(chosen)):
+        while first < len(self):
+            chosen = torch.from_numpy(order.between(first, min(first + n, len(self))))
+            if self.count_items(self._make(chosen)):
                 while len(chosen) > 1:
                     half = chosen[: len(chosen) // 2]
-                    chosen = half if self._n_items(self._make(half)) else chosen[len(half) :]
+                    chosen = half if self.count_items(self._make(half)) else chosen[len(half) :]
                 return self._make(chosen)
             first, n = first + n, min(2 * n, _AT_ONCE)
         raise FieldError(
-            f"{self.path}: expected a {self._item} that has all labels (missing='drop'), got none"
+            f"{self.path}: expected a {self.item_name} that has all labels (missing='drop'), "
+            "got none"
         )
 
-    def _n_items(self, batch: Any) -> int:
-        """Returns the number of items in a batch, before any ``transform``."""
+    def count_items(self, batch: Any) -> int:
+        """Returns the number of items in a batch, before any ``transform``.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            The number.
+        """
         return len(batch)
 
-    def _batcher(self) -> Batcher:
-        """Returns the native batcher of the whole dataset, opened on first use in a process."""
+    def batcher(self) -> Batcher:
+        """Returns the native batcher of the whole dataset, opened on first use in a process.
+
+        Returns:
+            The batcher.
+        """
         raise NotImplementedError
 
     def _assemble(self, made: Any, indices: Indices) -> Any:
         """Builds the batch of these indices from the result of the native batcher."""
         raise NotImplementedError
 
-    def _apply_transform(self, batch: Any) -> Batch:
-        """Applies the user's ``transform`` to a batch that is on its target device."""
+    def apply_transform(self, batch: Any) -> Batch:
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         raise NotImplementedError
 
     def _copy_for_subset(self: Self) -> Self:
@@ -231,20 +267,27 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
         """
-        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
+        return self._select(resolve_indices(indices, self._size(), self._selection, self.item_name))
+
+    def _select(self: Self, numbers: Tensor) -> Self:
         part = self._copy_for_subset()
         part._selection, part._digests = numbers, None
         return part
 
     def split(
-        self: Self, fractions: Sequence[float], seed: int, by: str | None = None
+        self: Self,
+        fractions: Sequence[float],
+        seed: int,
+        by: str | None = None,
+        *,
+        stratify: str | None = None,
     ) -> list[Self]:
         """Splits the dataset at random.
 
         With ``by`` all items of a group get into the same part, so that frames of one trajectory,
         say, are not in the training and in the test set. The sizes are then as near to the
-        fractions as whole groups permit. The values are read in blocks; memory grows by a few
-        bytes per item.
+        fractions as whole groups permit. With ``stratify`` each part gets its share of the items of
+        every group instead. The values are read in blocks; memory grows by a few bytes per item.
 
         Args:
             fractions: sizes of the parts, which add up to 1; 0 for an empty part.
@@ -252,26 +295,49 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             by: None; ``"name"`` or the name of another field with one string or number per
                 molecule, equal in a group; or ``"formula"`` for groups of equal composition (a
                 property of that name is ``"properties/formula"``).
+            stratify: None; or as ``by``, the name of a field whose values are to be distributed
+                alike in all parts. Reals, such as ``"energy"``, are grouped by up to 100 quantiles.
 
         Returns:
-            One subset per fraction; together they have every item exactly once, with ``by`` in
-            their order here, else in random order.
+            One subset per fraction; together they have every item exactly once, with ``by`` and
+            ``stratify`` in their order here, else in random order.
 
         Raises:
             ValueError: a fraction is negative, they do not add up to 1, or a part would be empty,
-                as there are too few items or groups.
-            FieldError: there is no field ``by``, or an item lacks it, or it is NaN.
+                as there are too few items or groups; or ``by`` and ``stratify`` are combined.
+            FieldError: there is no field of this name, or an item lacks it, or it is NaN.
             TypeError: items have no fields to group by.
         """
         if by is not None:
-            return self._split(deal(self._groups(by), fractions, seed))
+            if stratify is not None:
+                raise ValueError("stratify: excludes by")
+            return self._split(deal(self._groups(GroupBy(by)), fractions, seed))
+        if stratify is not None:
+            strata = Strata(stratify)
+            groups = self._groups(strata)
+            return self._split(deal_strata(groups, fractions, seed, are_ordered=strata.are_ordered))
         sizes = sizes_of(len(self), fractions)
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
-        return self._split(list(torch.split(order, sizes)))
+        order = shuffled(seed, len(self))
+        ends = np.cumsum([0, *sizes]).tolist()
+        return self._split([torch.from_numpy(order.between(*part)) for part in pairwise(ends)])
 
-    def _groups(self, by: str) -> Array:
+    def group_numbers(self, by: str, option: str) -> Array:
+        """Numbers the groups of items that have the same value of a field.
+
+        Args:
+            by: name of the field, or ``"formula"``.
+            option: the option that names the field, for errors.
+
+        Returns:
+            (len,) int64, the group of each item.
+
+        Raises:
+            FieldError: there is no such field, or an item lacks a value.
+        """
+        return self._groups(GroupBy(by, option))
+
+    def _groups(self, groups: GroupBy) -> Array:
         """Returns the number of the group of each item, (len(self),) uint64."""
-        groups = GroupBy(by)
         if not len(self):
             return np.zeros(0, np.uint64)
         if self._has_full_schema:
@@ -322,7 +388,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             parsed.check(known)
         fields = parsed.fields_of(known) if parsed.needs_structures else None
         keep = np.zeros(len(self), bool)
-        with reporting(progress, len(self), "filter", f"{self._item}s") as report:
+        with reporting(progress, len(self), "filter", f"{self.item_name}s") as report:
             for block, first in self._blocks(fields):
                 known |= block.names
                 found = parsed.evaluate(block)
@@ -345,8 +411,14 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         raise TypeError(f"expected a dataset of molecules, got {kind}, which has no labels")
 
     def _split(self: Self, numbers: Sequence[Tensor]) -> list[Self]:
-        """Returns subsets, of which the first is for training."""
-        return [self.subset(part) for part in numbers]
+        """Returns subsets, of which the first is for training.
+
+        Args:
+            numbers: int64 tensors or arrays, which the subsets keep; items of this dataset.
+        """
+        whole = self._selection
+        parts = [torch.as_tensor(part, dtype=torch.int64) for part in numbers]
+        return [self._select(part if whole is None else whole[part]) for part in parts]
 
     def _check_selection(self, n_items: int) -> None:
         """Raises an error if a subset would have items beyond the end after a refresh."""
@@ -355,7 +427,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         needed = int(self._selection.max()) + 1
         if needed > n_items:
             raise IndexError(
-                f"subset: expected at least {needed} {self._item}s, got {n_items} after refresh"
+                f"subset: expected at least {needed} {self.item_name}s, got {n_items} after refresh"
             )
 
 
@@ -376,10 +448,10 @@ class NativePrefetcher:
         self, dataset: BatchDataset[Any, Any], num_threads: int, max_ready: int, pinned: bool
     ) -> None:
         self._dataset = dataset
-        self._native = Prefetcher(dataset._batcher(), num_threads, max_ready, pinned)
+        self._native = Prefetcher(dataset.batcher(), num_threads, max_ready, pinned)
         self._selection = dataset._selection  # of the epoch in which the pass begins
         self._asked: deque[Indices] = deque()
-        self._counts_drops = dataset._drops_items
+        self._counts_drops = dataset.drops_items
         self._is_shared = n_ranks() > 1  # so that no batch can be skipped
         self.n_dropped = 0
 

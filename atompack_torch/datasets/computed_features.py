@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.options import DTypes
@@ -179,7 +180,7 @@ class FeatureKeeper:
         """Returns the request for the stored features, and for what others are computed from."""
         plain: dict[str, Any] = {"neighbors": None, "transform": None, "exclude": ()}
         fields = ("features",) if self._descriptor is None else ("features", "cell", "pbc")
-        return request._replace(fields=fields, dtype=self._dtype, missing="nan", **plain)
+        return replace(request, fields=fields, dtype=self._dtype, missing="nan", **plain)
 
     def names(self) -> list[str]:
         """Returns the names of the fields that are computed: none."""
@@ -223,14 +224,15 @@ def _add_fields(
 ) -> MoleculeBatch:
     """Returns the batch with additional fields at the end."""
     infos = {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
-    old = [] if batch._masks is None else list(batch._masks)
+    fields, old_infos, old_masks, mask_rows, arena = contents_of(batch)
+    old = [] if old_masks is None else list(old_masks)
     places = {name: len(old) + place for place, name in enumerate(made)}
     return MoleculeBatch(
-        {**batch._fields, **made},
-        {**batch._infos, **infos},
+        {**fields, **made},
+        {**old_infos, **infos},
         torch.stack([*old, *(masks[name] for name in made)]),
-        {**batch._mask_rows, **places},
-        batch._arena,
+        {**mask_rows, **places},
+        arena,
     )
 
 
@@ -251,8 +253,10 @@ def plan_features(
 
     Raises:
         FieldError: features should be kept, but no descriptor is known, or stored ones cannot be
-            kept with the other options.
+            kept with the other options; or they are of molecules that ``augment`` changes.
     """
+    if request.augment is not None:
+        _check_augmented(request, stored, options)
     named = request.fields or ()
     descriptor = options.descriptor or stored.descriptor
     keeps = options.keep != "none"
@@ -288,13 +292,30 @@ def plan_features(
     features |= wanted.features and completes
     others = ("features",) * (stored.features and (features or not reads_features))
     others += (FORCE_DERIVATIVES,) * (stored.derivatives and not reads_derivatives)
-    request = request._replace(exclude=request.exclude + others)
+    request = replace(request, exclude=request.exclude + others)
     if descriptor is None or not (features or derivatives):
         return request, None
     computer = FeatureComputer(
         replace(options, descriptor=descriptor), features, derivatives, request.dtype
     )
     return _stored_request(request, computer), computer
+
+
+def _check_augmented(request: Request, stored: Stored, options: Features) -> None:
+    """Raises an error if features of the molecules as stored would get into batches."""
+    groups = {"features": stored.features, FORCE_DERIVATIVES: stored.derivatives}
+    for name, is_stored in groups.items():
+        is_named = request.fields is None or name in request.fields
+        if is_stored and is_named and name not in request.exclude:
+            raise FieldError(
+                "augment: expected features that are computed after it, got stored ones: give "
+                f"features=descriptor, or exclude=[{name!r}] (field {name!r})"
+            )
+    if options.keep != "none":
+        raise FieldError(
+            f"keep: expected 'none' with augment=, got {options.keep!r}, as molecules change in "
+            "each epoch (field 'features')"
+        )
 
 
 def _dtype_of(descriptor: ChebyshevDescriptor) -> torch.dtype:
@@ -313,8 +334,8 @@ def _in_dtype_of(
             names.append(name)
     if not names:
         return request
-    return request._replace(
-        dtype={**dict.fromkeys(names, _dtype_of(descriptor)), **(request.dtype or {})}
+    return replace(
+        request, dtype={**dict.fromkeys(names, _dtype_of(descriptor)), **(request.dtype or {})}
     )
 
 
@@ -340,7 +361,7 @@ def _keep_stored(
     if isinstance(dtype, Mapping):
         dtype = {name: wanted for name, wanted in dtype.items() if name != "features"}
     exclude = request.exclude if fields is not None else (*request.exclude, "features")
-    kept = request._replace(fields=fields, dtype=dtype, exclude=exclude)
+    kept = replace(request, fields=fields, dtype=dtype, exclude=exclude)
     return kept, FeatureKeeper(options, request.dtype, options.descriptor if completes else None)
 
 
@@ -366,10 +387,10 @@ def _stored_request(request: Request, computer: FeatureComputer) -> Request:
                 kind = str(dtype[name]).removeprefix("torch.")
                 raise FieldError(f"dtype: floats cannot be cast to {kind} (field {name!r})")
         dtype = {name: wanted for name, wanted in dtype.items() if name not in casts}
-    return request._replace(fields=fields, dtype=dtype)
+    return replace(request, fields=fields, dtype=dtype)
 
 
 def structure_request(request: Request) -> Request:
     """Returns a request for the input of the descriptor, as stored."""
     plain: dict[str, Any] = {"dtype": None, "neighbors": None, "transform": None, "exclude": ()}
-    return request._replace(fields=STRUCTURE_FIELDS, missing="nan", optional=True, **plain)
+    return replace(request, fields=STRUCTURE_FIELDS, missing="nan", optional=True, **plain)

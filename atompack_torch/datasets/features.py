@@ -30,7 +30,8 @@ class RowSource(Protocol):
 
     def _open_rows(self) -> MoleculeSource: ...
 
-    def _without_mapping(self) -> RowSource: ...
+    def without_mapping(self) -> RowSource:
+        """Returns a copy that reads files without mapping them."""
 
     def _stored_features(self) -> Stored: ...
 

@@ -20,7 +20,7 @@ from atompack_torch.display.markup import Markup, number, percent, short, table,
 from atompack_torch.fields import BUILTINS, FieldSpec, with_usual_unit
 
 if TYPE_CHECKING:
-    from atompack_torch.datasets.statistics import Spread, Statistics
+    from atompack_torch.datasets.statistics import Statistics
 
 
 def dataset_html(
@@ -61,14 +61,9 @@ def dataset_html(
 def statistics_html(found: Statistics) -> str:
     """Returns tables of spreads, elements and coverage, and the sizes of the molecules."""
     n = found.n_molecules
-    spreads: dict[str, Spread | None] = {
-        with_usual_unit("energy", "energy"): found.energy,
-        with_usual_unit("energy per atom", "energy"): found.energy_per_atom,
-        with_usual_unit("forces", "forces"): found.forces,
-    }
     rows = [
-        (name, f"{s.count:,}", *map(number, (s.mean, s.std, s.min, s.max)))
-        for name, s in spreads.items()
+        (head.replace("_", " "), f"{s.count:,}", *map(number, (s.mean, s.std, s.min, s.max)))
+        for _, head, s in found.spreads()
         if s is not None
     ]
     head = ("", "values", "mean", "std", "min", "max")

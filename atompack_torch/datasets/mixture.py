@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import heapq
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from atompack_torch._native import MixtureSource, MoleculeSource
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import Made, MoleculeDataset
 from atompack_torch.datasets.epoch import SharedEpoch
+from atompack_torch.datasets.selection.blocks import interleave
 
 _MAX_SHOWN = 4  # datasets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
@@ -80,7 +81,7 @@ class MixtureDataset(MoleculeDataset):
         self._parts = tuple(part._copy_for_subset() for part in datasets)
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
-        self._request = self._parts[0]._request._replace(fields=fields)
+        self._request = replace(self._parts[0]._request, fields=fields)
         self._path = [part._path for part in self._parts]
         self._weights = None if weights is None else tuple(weights)
         self._epoch_length: Literal["min", "max"] | int = epoch
@@ -140,6 +141,19 @@ class MixtureDataset(MoleculeDataset):
         """Datasets, in the order of ``source``."""
         return self._parts
 
+    def with_sources(self, sources: Iterable[MoleculeDataset]) -> MixtureDataset:
+        """Returns a mixture of other copies of its datasets, with the same molecules in them.
+
+        Args:
+            sources: the copies, in the order of ``sources``.
+
+        Returns:
+            The mixture.
+        """
+        part = copy.copy(self)
+        part._parts, part._native = tuple(sources), None
+        return part
+
     @property
     def counts(self) -> tuple[int, ...]:
         """Number of molecules from each source in an epoch."""
@@ -158,42 +172,53 @@ class MixtureDataset(MoleculeDataset):
             TypeError: the number is not an integer.
             ValueError: the number is negative, or this is a subset, whose molecules are fixed.
         """
-        if self._chosen is not None:
+        if self._clock is None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
         super().set_epoch(epoch)
 
     def _enter_epoch(self, epoch: int) -> None:
         super()._enter_epoch(epoch)
         for part in self._parts:
-            part._follow_epoch(epoch)
+            part.follow_epoch(epoch)
 
     @property
     def _resamples(self) -> bool:
         return any(part._resamples for part in self._parts)
 
     @property
-    def _draws_change(self) -> bool:
+    def draws_change(self) -> bool:
+        """True if the same number denotes another molecule in another epoch."""
         pairs = zip(self._counts, self._parts, strict=True)
         return self._chosen is None and any(count % max(len(part), 1) for count, part in pairs)
 
-    def _counts_in(self, epoch: int) -> Tensor:
-        if not self._draws_change:
+    def counts_in(self, epoch: int) -> Tensor:
+        """Returns ``n_atoms`` in an epoch, without entering it.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            (len,) int64.
+        """
+        if not self.draws_change:
             return self.n_atoms
         return self._atom_counts()[self._numbers_in(epoch)]
 
     def _contents(self, n: int) -> list[object]:
-        parts = [part._digest() for part in self._parts]
+        parts = [part.digest() for part in self._parts]
         chosen = None if self._chosen is None else self._chosen[:n]
         return [parts, self._counts, n if chosen is None else chosen]
 
     @property
     def _selection(self) -> Tensor:
         """Indices of the molecules in the concatenation of all parts."""
-        return self._numbers_in(self._epoch) if self._chosen is None else self._chosen
+        return self._numbers_in(self.current_epoch) if self._chosen is None else self._chosen
 
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
-        self._chosen, self._numbers, self._clock = numbers, None, None
+        self._chosen, self._numbers = numbers, None
+        if self._request.augment is None:
+            self._clock = None
 
     def _numbers_in(self, epoch: int) -> Tensor:
         kept = self._numbers
@@ -210,7 +235,7 @@ class MixtureDataset(MoleculeDataset):
             nth %= max(len(part), 1)
             numbers = nth if part._selection is None else part._selection.numpy()[nth]
             draws.append(numbers + start)
-        return _merge(draws)
+        return interleave(draws)
 
     def __len__(self) -> int:
         return sum(self._counts) if self._chosen is None else len(self._chosen)
@@ -230,10 +255,13 @@ class MixtureDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [part._identity() for part in self._parts]
 
-    def _without_mapping(self) -> MixtureDataset:
-        part = copy.copy(self)
-        part._parts, part._native = tuple(each._without_mapping() for each in self._parts), None
-        return part
+    def without_mapping(self) -> MixtureDataset:
+        """Returns a copy that reads files without mapping them.
+
+        Returns:
+            The copy.
+        """
+        return self.with_sources(each.without_mapping() for each in self._parts)
 
     def _open_source(self) -> MoleculeSource:
         sources = [part._source() for part in self._parts]
@@ -334,18 +362,3 @@ def _counts(
     for source in largest[: n - sum(counts)]:
         counts[source] += 1
     return counts
-
-
-def _merge(draws: Sequence[Numbers]) -> Numbers:
-    """Merges draws two at a time, the shortest first, so that each is spread evenly."""
-    waiting = [(len(draw), number, draw) for number, draw in enumerate(draws)]
-    heapq.heapify(waiting)
-    while len(waiting) > 1:
-        (n_a, _, a), (n_b, _, b) = heapq.heappop(waiting), heapq.heappop(waiting)
-        n = n_a + n_b
-        # The first t items contain t * n_a / n items of a, rounded.
-        of_a = np.diff((np.arange(n + 1) * n_a + n // 2) // max(n, 1)) == 1
-        both = np.empty(n, np.int64)
-        both[of_a], both[~of_a] = a, b
-        heapq.heappush(waiting, (n, len(draws) + len(waiting), both))
-    return waiting[0][2]

@@ -28,7 +28,7 @@ class _CountableDataset(Protocol):
     def __len__(self) -> int: ...
     @property
     def n_atoms(self) -> Tensor: ...
-    def _batcher(self) -> MoleculeBatcher: ...
+    def batcher(self) -> MoleculeBatcher: ...
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class _Counting:
     def __init__(self, neighbors: NeighborList, dataset: _CountableDataset) -> None:
         self._selection = dataset._selection
         request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
-        self._batcher = MoleculeBatcher(dataset._batcher().source, request)
+        self._batcher = MoleculeBatcher(dataset.batcher().source, request)
         n_atoms = dataset.n_atoms.numpy()
         self._parts = runs(n_atoms, _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE)
         self.found = np.zeros(len(n_atoms), np.int64)

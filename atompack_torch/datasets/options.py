@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.augment import Augment
 from atompack_torch.datasets.features import Features, RowSource
 from atompack_torch.datasets.force_subset import ForceSubset
 from atompack_torch.datasets.neighbors import NeighborList
@@ -24,7 +24,6 @@ Transform = Callable[[MoleculeBatch], Any]
 
 _FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
-F = TypeVar("F", bound=Callable[..., Any])
 _Options = TypeVar("_Options", bound="MoleculeOptions")
 
 
@@ -76,6 +75,8 @@ class MoleculeOptions:
             with masked zeros and False.
         nan_is_missing: treat stored labels and custom properties that are NaN throughout as
             missing. Values of a feature cache are not checked.
+        augment: an ``Augment``, random rotation, strain and noise of every molecule; None:
+            molecules as stored.
         neighbors: a ``NeighborList``, whose edges are added to batches, together with ``cell`` and
             ``pbc``, whatever ``fields`` names.
         features: provides the fields ``"features"`` and ``"force_derivatives"``: a ``TorchCache``
@@ -127,6 +128,7 @@ class MoleculeOptions:
     dtype: DTypes | None = None
     missing: Missing = "nan"
     nan_is_missing: bool = False
+    augment: Augment | None = None
     neighbors: NeighborList | None = None
     features: Features | RowSource | ChebyshevDescriptor | PathLike | None = None
     force_subset: ForceSubset | None = None
@@ -171,6 +173,8 @@ class MoleculeOptions:
             hint = f": pass neighbors=NeighborList({float(self.neighbors)!r})" if is_number else ""
             kind = type(self.neighbors).__name__
             raise TypeError(f"neighbors: expected a NeighborList, got {kind}{hint}")
+        if not isinstance(self.augment, Augment | None):
+            raise TypeError(f"augment: expected an Augment, got {type(self.augment).__name__}")
         if not isinstance(self.force_subset, ForceSubset | None):
             kind = type(self.force_subset).__name__
             raise TypeError(f"force_subset: expected a ForceSubset, got {kind}")
@@ -196,28 +200,3 @@ def _check_dtype(dtype: DTypes) -> None:
         is_label = BUILTINS[name].dtype.startswith("float") if name in BUILTINS else False
         if wanted not in _FLOATING and (is_label or not isinstance(dtype, Mapping)):
             raise ValueError(f"dtype: expected a floating dtype for {name}, got {wanted}")
-
-
-def accept_former_name(former: str, name: str) -> Callable[[F], F]:
-    """Makes a method take its first argument by a former name too.
-
-    Args:
-        former: the former name of the argument.
-        name: its name now.
-
-    Returns:
-        The decorator.
-    """
-
-    def decorate(method: F) -> F:
-        @functools.wraps(method)
-        def call(self: object, *args: Any, **kwargs: Any) -> Any:
-            if former in kwargs:
-                if args or name in kwargs:
-                    raise TypeError(f"{former}: expected either {name} or {former}, got both")
-                kwargs[name] = kwargs.pop(former)
-            return method(self, *args, **kwargs)
-
-        return cast(F, call)
-
-    return decorate

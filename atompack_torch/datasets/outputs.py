@@ -11,7 +11,8 @@ from torch import Tensor
 
 from atompack_torch._core import make_outputs
 from atompack_torch._native import BatchRequest
-from atompack_torch.batch.collated_fields import CollatedFields
+from atompack_torch.batch.collated_fields import contents_of
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -166,7 +167,7 @@ def _level(field: str, levels: Mapping[str, Level]) -> Level:
     return STRUCTURE[field] if field in STRUCTURE else BUILTINS[field].level
 
 
-def from_batch(outputs: Sequence[Output], batch: CollatedFields) -> dict[str, Tensor]:
+def from_batch(outputs: Sequence[Output], batch: MoleculeBatch) -> dict[str, Tensor]:
     """Makes outputs of the fields of a batch.
 
     Args:
@@ -193,19 +194,17 @@ def _placeholder(field: str | None) -> FieldId | None:
     return None if field is None else FieldId(BUILTIN, field)
 
 
-def _tensor(batch: CollatedFields, name: str) -> Tensor | None:
-    value = batch._fields.get(name)
+def _tensor(batch: MoleculeBatch, name: str) -> Tensor | None:
+    value = contents_of(batch).fields.get(name)
     return value if isinstance(value, Tensor) else None
 
 
-def _described(batch: CollatedFields, name: str) -> tuple[Level, Any, Tensor | None, Tensor | None]:
+def _described(batch: MoleculeBatch, name: str) -> tuple[Level, Any, Tensor | None, Tensor | None]:
     """Returns level, shape of a row, values and mask of a field."""
-    listed = batch._find(name)
-    if listed is None and name in BUILTINS:
+    if name not in batch and name in BUILTINS:
         return BUILTINS[name].level, BUILTINS[name].shape, None, None
-    value = batch._fields[batch._resolve_name(name)]
+    value = batch[name]
     if not isinstance(value, Tensor):
         raise FieldError(f"expected numbers of one shape in all molecules (field {name!r})")
-    assert listed is not None
-    mask = None if listed in ("cell", "pbc") else batch.mask(listed)
-    return batch.level(listed), tuple(value.shape[1:]), value, mask
+    mask = None if name in ("cell", "pbc") else batch.mask(name)
+    return batch.level(name), tuple(value.shape[1:]), value, mask

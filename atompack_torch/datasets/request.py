@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -14,6 +15,7 @@ from atompack_torch._native import (
     NanIsMissingSource,
     RenamedSource,
 )
+from atompack_torch.datasets.augment import NOISE, Augment, native_of
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import DTypes, Missing, MoleculeOptions, Transform
 from atompack_torch.datasets.outputs import Output
@@ -41,7 +43,8 @@ from atompack_torch.options import utf8
 FORCE_DERIVATIVES = "force_derivatives"
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True)
+class Request:
     """Options that all datasets of molecules share; built by ``of``.
 
     Attributes:
@@ -49,6 +52,7 @@ class Request(NamedTuple):
             requests of the package itself.
         outputs: tensors in the form that a trainer takes.
         renamed: stored field → field here.
+        structure: read positions and atomic numbers; False for columns of labels.
     """
 
     fields: tuple[str, ...] | None
@@ -62,6 +66,11 @@ class Request(NamedTuple):
     optional: bool = False
     outputs: tuple[Output, ...] = ()
     renamed: tuple[tuple[FieldId, FieldId], ...] = ()
+    augment: Augment | None = None
+    structure: bool = True
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without the names: each worker gets one
+        return Request, tuple(vars(self).values())
 
     @classmethod
     def of(cls, options: MoleculeOptions) -> Request:
@@ -78,6 +87,7 @@ class Request(NamedTuple):
             transform=options.transform,
             num_threads=options.num_threads,
             nan_is_missing=options.nan_is_missing,
+            augment=options.augment,
         )
         return request if options.neighbors is None else request.with_neighbors(options.neighbors)
 
@@ -85,17 +95,18 @@ class Request(NamedTuple):
         """Returns a request for the cell and its flags too, whatever ``fields`` names."""
         if self.fields is None:
             return self
-        return self._replace(fields=tuple(dict.fromkeys((*self.fields, *sorted(GEOMETRY)))))
+        return replace(self, fields=tuple(dict.fromkeys((*self.fields, *sorted(GEOMETRY)))))
 
     def with_neighbors(self, neighbors: NeighborList) -> Request:
         """Returns a request for edges too, and for the cell and the flags that belong to them."""
-        return self.with_geometry()._replace(neighbors=neighbors)
+        return replace(self.with_geometry(), neighbors=neighbors)
 
     def of_stored_values(self) -> Request:
         """Returns a request for the same labels as stored, without anything that is derived."""
         derived = (*DERIVED, FORCE_DERIVATIVES)
         fields = None if self.fields is None else tuple(f for f in self.fields if f not in derived)
-        return self._replace(
+        return replace(
+            self,
             fields=fields,
             exclude=(*self.exclude, "features", FORCE_DERIVATIVES),
             dtype=None,
@@ -103,12 +114,14 @@ class Request(NamedTuple):
             neighbors=None,
             transform=None,
             outputs=(),
+            augment=None,
         )
 
     @property
     def names_fields(self) -> bool:
         """True if the request contains names that a source may lack."""
-        return self.fields is not None or bool(self.exclude) or isinstance(self.dtype, Mapping)
+        named = self.fields is not None or bool(self.exclude) or isinstance(self.dtype, Mapping)
+        return named or self.augment is not None
 
     def wrap_source(self, source: MoleculeSource) -> MoleculeSource:
         """Returns a source with the names here, without labels that are NaN if so requested."""
@@ -116,12 +129,13 @@ class Request(NamedTuple):
             source = RenamedSource(source, self.renamed)
         return NanIsMissingSource(source) if self.nan_is_missing else source
 
-    def native(self, source: MoleculeSource, path: Any) -> BatchRequest:
+    def native(self, source: MoleculeSource, path: Any, epoch: int = 0) -> BatchRequest:
         """Converts the request for the native core.
 
         Args:
             source: the molecules.
             path: path of the dataset, for errors.
+            epoch: epoch of the augmentation.
 
         Returns:
             The native request.
@@ -140,6 +154,7 @@ class Request(NamedTuple):
             asked = [field.key for field in fields if field not in declared]
             # The number of the source in a mixture is always included.
             fields += [field for field in declared if field == SOURCE]
+            fields += [NOISE] * (self.augment is not None and self.augment.keep_noise)
         floating, casts = _casts_of(self.dtype, names, path)
         excluded = [field for name in self.exclude for field in _possible_ids(name, names)]
         _check_casts({field for field, _ in casts}.difference(excluded), source, path)
@@ -155,16 +170,25 @@ class Request(NamedTuple):
             casts=casts,
             missing=self.missing,
             neighbors=self.neighbors.as_tuple() if self.neighbors else None,
+            augment=None if self.augment is None else self._moved(names, path, epoch),
             outputs=[output.native(_field_of(output, names, path)) for output in self.outputs],
+            structure=self.structure,
             max_threads=self.num_threads or 0,
         )
 
-    def batcher(self, source: MoleculeSource, path: Any) -> MoleculeBatcher:
+    def _moved(self, names: Mapping[str, FieldId], path: Any, epoch: int) -> Any:
+        assert self.augment is not None
+        chosen = self.augment.vectors, self.augment.tensors
+        vectors, tensors = (_ids_of(each, names, path, BUILTINS) for each in chosen)
+        return native_of(self.augment, vectors, tensors, epoch)
+
+    def batcher(self, source: MoleculeSource, path: Any, epoch: int = 0) -> MoleculeBatcher:
         """Builds a batcher for a source.
 
         Args:
             source: the molecules.
             path: path of the dataset, for errors.
+            epoch: epoch of the augmentation.
 
         Returns:
             The batcher.
@@ -172,7 +196,7 @@ class Request(NamedTuple):
         Raises:
             FieldError: the source has no field of a name.
         """
-        return MoleculeBatcher(source, self.native(source, path))
+        return MoleculeBatcher(source, self.native(source, path, epoch))
 
 
 def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSpec]:

@@ -134,13 +134,20 @@ class Statistics:
         """Mean number of atoms per molecule; NaN in an empty dataset."""
         return ratio(self.n_atoms, self.n_molecules)
 
+    def spreads(self) -> tuple[tuple[str, str, Spread | None], ...]:
+        """Returns name, name with its usual unit, and spread of each label that has one."""
+        names = {"energy": "energy", "energy_per_atom": "energy", "forces": "forces"}
+        return tuple(
+            (name, with_usual_unit(name, label), getattr(self, name))
+            for name, label in names.items()
+        )
+
     def as_dict(self) -> dict[str, object]:
         """Converts the statistics to plain values, for JSON.
 
         Returns:
             Name → value: keys of nested dicts are strings, non-finite numbers are None.
         """
-        spreads = {name: getattr(self, name) for name in ("energy", "energy_per_atom", "forces")}
         plain: dict[str, Any] = {
             "n_molecules": self.n_molecules,
             "n_atoms": self.n_atoms,
@@ -149,7 +156,7 @@ class Statistics:
             "mean_atoms": self.mean_atoms,
             "sizes": self.sizes,
             "elements": {z: vars(count) for z, count in self.elements.items()},
-            **{name: spread and vars(spread) for name, spread in spreads.items()},
+            **{name: spread and vars(spread) for name, _, spread in self.spreads()},
             "max_force": self.max_force,
             "max_force_molecule": self.max_force_molecule,
             "reference_energies": self.reference_energies and vars(self.reference_energies),
@@ -167,10 +174,8 @@ class Statistics:
         if self.n_molecules:
             sizes = f"{self.min_atoms:,} to {self.max_atoms:,} a molecule"
             lines[0] += f" ({sizes}, mean {self.mean_atoms:.4g})"
-        for name in ("energy", "energy_per_atom", "forces"):
-            spread: Spread | None = getattr(self, name)
+        for _, head, spread in self.spreads():
             if spread is not None:
-                head = with_usual_unit(name, name.removesuffix("_per_atom"))
                 lines.append(f"{head}: {_described(spread)}")
         if self.max_force is not None:
             molecule = self.max_force_molecule

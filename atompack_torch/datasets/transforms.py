@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.batches import apply_transform
 from atompack_torch.errors import FieldError
@@ -33,7 +34,7 @@ def transformed(transform: Callable[[MoleculeBatch], Any] | None, batch: Molecul
         TypeError: the result is None.
     """
     is_layout = isinstance(transform, LayoutTransform)
-    if transform is None or is_layout or "edge_index" not in batch._fields:
+    if transform is None or is_layout or "edge_index" not in contents_of(batch).fields:
         return apply_transform(transform, batch)
     searched = _SearchedGeometry(batch)
     made = apply_transform(transform, batch)
@@ -49,7 +50,7 @@ class _SearchedGeometry:
     """
 
     def __init__(self, batch: MoleculeBatch) -> None:
-        fields = batch._fields
+        fields = contents_of(batch).fields
         self._edges = fields["edge_index"]
         names = ("positions", "cell", "pbc")
         self._tensors = {
@@ -78,7 +79,7 @@ class _SearchedGeometry:
 
 def _found(made: object, name: str) -> Tensor | None:
     """Returns a tensor of a batch, a dict, or a batch of torch-geometric; None without it."""
-    fields: Any = made._fields if isinstance(made, MoleculeBatch) else made
+    fields: Any = contents_of(made).fields if isinstance(made, MoleculeBatch) else made
     get = fields.get if isinstance(fields, Mapping) else partial(getattr, fields)
     names = ("positions", "pos") if name == "positions" else (name,)
     found = (get(each, None) for each in names)

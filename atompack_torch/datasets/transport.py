@@ -10,7 +10,13 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena, view_arena
-from atompack_torch.batch.molecule_batch import MoleculeBatch, restore_batch
+from atompack_torch.batch.molecule_batch import (
+    Context,
+    MoleculeBatch,
+    flatten_batch,
+    restore_batch,
+    unflatten_batch,
+)
 from atompack_torch.batch.storage import Place, Structure, place_of
 from atompack_torch.datasets.collated import CollatedDict, as_items
 
@@ -57,18 +63,16 @@ class ArenaPayload:
         if isinstance(batch, (list, tuple)) and not hasattr(batch, "_fields"):
             return type(batch)([self._form(value, places) for value in batch])
         if isinstance(batch, MoleculeBatch):
-            structure, tensors = batch._disassemble()
-            rows = tuple(batch._mask_rows.values())
-            return _MoleculeForm(structure, self._form(tensors, places), rows)
+            tensors, context = flatten_batch(batch)
+            return _MoleculeForm(self._form(tensors, places), context)
         return batch
 
 
 class _MoleculeForm(NamedTuple):
     """A ``MoleculeBatch`` inside a batch, without its tensors."""
 
-    structure: Structure
     tensors: list[Any]
-    rows: tuple[int, ...]
+    context: Context
 
 
 def assemble(arena: Tensor, places: list[Place], form: Any) -> Any:
@@ -81,7 +85,7 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
         return next(tensors)
     if isinstance(form, _MoleculeForm):
         inside = [_fill_form(tensor, tensors, arena) for tensor in form.tensors]
-        return MoleculeBatch._assemble(form.structure, inside, form.rows, arena)
+        return unflatten_batch(inside, form.context, arena)
     if isinstance(form, dict):
         return {key: _fill_form(value, tensors, arena) for key, value in form.items()}
     if isinstance(form, (list, tuple)) and not hasattr(form, "_fields"):

@@ -26,22 +26,22 @@ class Report:
     """Report of one conversion. ``print(report)`` shows it, ``as_dict()`` is for JSON.
 
     Args:
-        on_error: ``"raise"``, or ``"skip"`` to count structures that cannot be converted.
+        on_error: ``"raise"``, or ``"skip"`` to count molecules that cannot be converted.
         options: changes of values that were asked for; readers heed ``stress_order`` and
             ``keep_units``.
         n_sources: number of sources that may have a key of ``key_map``; 0: keys are not checked.
 
     Attributes:
-        structures_read: readable structures in the sources.
-        structures_written: structures in the output.
+        structures_read: readable molecules in the sources.
+        structures_written: molecules in the output.
         atoms_written: atoms in the output.
-        labels: field → number of structures written with it.
+        labels: field → number of molecules written with it.
         skipped: (what, why) → count; everything omitted is listed here.
         notes: other useful information: interpretation of the source, changes of representation.
         warnings: likely mistakes: no labels, names that suggest another quantity, options without
             effect, fields left in another unit.
         changes: changes made to values.
-        changed: ``Changes`` that were made → label → number of structures that had it then.
+        changed: ``Changes`` that were made → label → number of molecules that had it then.
         units: field of the source that is read → its unit, as the source states it.
         missing: key of ``key_map`` → the error of each source that lacks it.
         is_order_assumed: True if six numbers of a stress were taken as Voigt's order, although
@@ -49,8 +49,8 @@ class Report:
         sources: field → its names in the sources, where they differ.
         source_units: fields that look like energies, forces, stresses or dipoles and are still in
             the unit of the source.
-        nan_as_missing: label → number of structures in which it was all NaN and treated as missing.
-        partly_nan: label → number of structures in which some of its values are NaN.
+        nan_as_missing: label → number of molecules in which it was all NaN and treated as missing.
+        partly_nan: label → number of molecules in which some of its values are NaN.
         bytes_read: size of the sources on disk.
         bytes_written: size of the output on disk.
         seconds: duration of the conversion.
@@ -144,11 +144,11 @@ class Report:
         self.note(str(error))
 
     def refuse(self, error: AtompackError, count: int = 1) -> None:
-        """Handles structures that cannot be converted: raises, or counts them if requested.
+        """Handles molecules that cannot be converted: raises, or counts them if requested.
 
         Args:
             error: the error about them.
-            count: number of structures.
+            count: number of molecules.
 
         Raises:
             AtompackError: ``error`` itself, unless ``on_error="skip"``.
@@ -176,7 +176,7 @@ class Report:
         self.seconds = time.monotonic() - self._start
 
     def add(self, other: dict[str, Any]) -> None:
-        """Adds what another process did with other structures of the same sources.
+        """Adds what another process did with other molecules of the same sources.
 
         Args:
             other: ``as_dict()`` of its report.
@@ -315,7 +315,7 @@ def pass_on(recorded: Report, report: Report, *, counts: bool = True) -> None:
     Args:
         recorded: a report that a reader has written to.
         report: receives notes, warnings, units and names of fields.
-        counts: it also receives the numbers of skipped structures.
+        counts: it also receives the numbers of skipped molecules.
     """
     if counts:
         report.skipped.update(recorded.skipped)

@@ -51,21 +51,21 @@ class Source:
 
     Attributes:
         path: path of the file or folder, for messages.
-        read: yields the structures in order, in blocks.
-        count: returns the number of structures; None if unknown before reading.
+        read: yields the molecules in order, in blocks.
+        count: returns the number of molecules; None if unknown before reading.
         measure: returns the size in bytes; None: that of the file, or of all files in the folder.
         close: releases what the source holds.
         maps_keys: True if ``read`` itself maps names of the file to fields, by ``options.keys``.
         own_keys: keys that ``read`` itself uses where it does not map all, such as types of atoms.
         takes_padding: True if ``read`` drops the padding rows of ``options.padding``.
         keeps_open: True if a cell without ``pbc`` means an open molecule, as in ``.atp`` files.
-        is_arrays: True if structures are rows of arrays, whose labels may have any name.
+        is_arrays: True if molecules are rows of arrays, whose labels may have any name.
         note: remark for the report.
-        read_range: yields the structures from a first one to one past a last one, without reading
+        read_range: yields the molecules from a first one to one past a last one, without reading
             those before them; None: the source is read from its beginning.
-        example: returns a block of structures that have every field, in its type; None if the
+        example: returns a block of molecules that have every field, in its type; None if the
             types are unknown before reading.
-        names: returns names of labels and properties, at least all that some structure has; None if
+        names: returns names of labels and properties, at least all that some molecule has; None if
             they are unknown before reading. Sources with an example need none.
     """
 
@@ -133,7 +133,7 @@ class TargetTraits(NamedTuple):
 
     Attributes:
         modes: modes of ``convert`` that it supports.
-        has_schema: True if the types of a field must agree in all structures.
+        has_schema: True if the types of a field must agree in all molecules.
         codecs: codecs that it takes; empty: it is not compressed.
         has_shards: True if it takes ``shards``.
         makes_folder: True if a target is a folder, unless it has a suffix of the format; such a
@@ -273,7 +273,7 @@ def example_of(dataset: MoleculeDataset) -> Columns | None:
         return None
     schema = dataset.schema
     fields = [spec for name, spec in schema.items() if name not in STRUCTURE]
-    declared = zip(dataset._declared_fields(), fields, strict=True)
+    declared = zip(dataset.declared_fields(), fields, strict=True)
     columns = [Column(*field, _values_of(spec)) for field, spec in declared]
     positions = np.zeros((2, 3), _dtype_of(schema["positions"]))
     return Columns(positions, np.ones(2, np.uint8), np.arange(3), columns)

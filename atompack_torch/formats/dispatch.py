@@ -17,7 +17,7 @@ from atompack_torch.formats.entry import (
     SeveralFormatsError,
     Shown,
 )
-from atompack_torch.formats.paths import Place, Source, listed, located
+from atompack_torch.formats.paths import Openable, Place, listed, located
 from atompack_torch.formats.table import ATP_ENTRY, SHARDS_ENTRY, STORES_ENTRY
 from atompack_torch.formats.text import (
     example_document,
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 
 @overload
-def open(path: Source, *, arrays: Sequence[str], **options: Any) -> AtlasDataset: ...  # noqa: A001
+def open(path: Openable, *, arrays: Sequence[str], **options: Any) -> AtlasDataset: ...  # noqa: A001
 @overload
-def open(path: Source, **options: Any) -> MoleculeDataset: ...  # noqa: A001
-def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
+def open(path: Openable, **options: Any) -> MoleculeDataset: ...  # noqa: A001
+def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
     """Opens a path as a dataset; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
@@ -89,7 +89,7 @@ def open(path: Source, **options: Any) -> MoleculeDataset | ShardDataset | Atlas
 
 
 def info(
-    path: Source,
+    path: Openable,
     *,
     full: bool = False,
     storage_options: Mapping[str, object] | None = None,
@@ -143,7 +143,7 @@ def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -
 
 
 def head(
-    path: Source,
+    path: Openable,
     n: int = 5,
     *,
     storage_options: Mapping[str, object] | None = None,
@@ -171,7 +171,7 @@ def head(
 
 
 def verify(
-    path: Source,
+    path: Openable,
     *,
     max_faults: int = 100_000,
     progress: bool | OnProgress = False,
@@ -202,7 +202,7 @@ def verify(
 
 
 def statistics(
-    path: Source,
+    path: Openable,
     *,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor
 
 from atompack_torch._native import ConcatSource, JoinedSource, MoleculeSource
+from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.computed_features import structure_request
 from atompack_torch.datasets.features import RowSource, Stored, features_of
 from atompack_torch.datasets.options import Access, MoleculeOptions
+from atompack_torch.datasets.request import Request, place_of
 from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.options import shown_path
 
@@ -57,7 +60,9 @@ class MoleculeFiles(MoleculeDataset):
         """Raises FieldError if no file has a field that is named, once the files are known."""
         self._with_forces = self._find_forces()
         if self._request.names_fields or self._cache is not None:
-            self._batcher()
+            self.batcher()
+        if self.request.augment is not None:
+            warn_of_fields(self.request.augment, place_of(self), self.schema)
 
     def _reset(self, *, has_changed: bool) -> None:
         """Drops what was made of the former state of the files."""
@@ -74,6 +79,21 @@ class MoleculeFiles(MoleculeDataset):
         """
         return shown_path(self._path)
 
+    def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
+        """Makes a copy that reads other things; see ``MoleculeDataset``.
+
+        Args:
+            request: replaces that of this dataset.
+            computes_features: False for a copy without computed features.
+
+        Returns:
+            The copy, which opens the files again.
+        """
+        part = super().with_request(request, computes_features=computes_features)
+        if request.renamed != self._request.renamed:
+            part._with_forces = part._find_forces()
+        return part
+
     @property
     def _native_access(self) -> tuple[str, bool]:
         """The options of native sources: advice on the mapping, and whether to read it all."""
@@ -84,7 +104,7 @@ class MoleculeFiles(MoleculeDataset):
         if self._forces is None or self._cache is not None:
             return None
         plain = copy.copy(self)  # it reads the same commit
-        plain._request = structure_request(self._request)
+        plain._request = structure_request(replace(self._request, augment=None))
         plain._computer = plain._forces = plain._selection = None
         masks = [plain[k : k + _AT_ONCE].mask("forces") for k in range(0, len(plain), _AT_ONCE)]
         return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
@@ -105,7 +125,7 @@ class MoleculeFiles(MoleculeDataset):
 
     def _options(self) -> dict[str, Any]:
         return {
-            **self._request._asdict(),
+            **vars(self._request),
             "access": self._access,
             "cache": self._cache is not None,
             "force_subset": self._forces,
@@ -116,9 +136,14 @@ class MoleculeFiles(MoleculeDataset):
         source = self._request.wrap_source(parts[0] if len(parts) == 1 else ConcatSource(parts))
         return source if self._cache is None else JoinedSource(source, self._cache._open_rows())
 
-    def _without_mapping(self: Self) -> Self:
+    def without_mapping(self: Self) -> Self:
+        """Returns a copy that reads files without mapping them.
+
+        Returns:
+            The copy.
+        """
         part = copy.copy(self)
         part._access, part._native = "read", None
         if self._cache is not None:
-            part._cache = self._cache._without_mapping()
+            part._cache = self._cache.without_mapping()
         return part

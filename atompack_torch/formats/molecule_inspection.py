@@ -169,7 +169,7 @@ class ParsedEntry:
             files = [{"path": place.path, "error": str(error)} for place in places]
             found = describe_molecules(files, _SUMMED, None, full, progress)
             return Description(found[0], f"{printable(places[0].path)}: cannot be read", found[1])
-        source = dataset._batcher().source
+        source = dataset.source()
         files = dataset._describe_files()
         document, errors = describe_molecules(files, _SUMMED, lambda: source, full, progress)
         return Description(document, _text(document), errors)
@@ -187,7 +187,7 @@ class ParsedEntry:
         try:
             dataset = self._open(places, index=False)
             result.files = list(dataset._files)
-            source = dataset._without_mapping()._batcher().source
+            source = dataset.without_mapping().source()
         except AtompackError as error:
             result.add_fault(Fault(paths[0], None, str(error)), max_faults)
             return result

@@ -90,7 +90,7 @@ def bytes_text(n_bytes: int | None) -> str:
 
 
 Paths = PathLike | Sequence[PathLike]
-Source = Paths | Buffer | Mapping[str, Buffer]
+Openable = Paths | Buffer | Mapping[str, Buffer]
 
 
 def listed(path: Paths) -> list[str]:
@@ -148,7 +148,7 @@ def is_pipe(path: str | os.PathLike[str]) -> bool:
 
 
 def located(
-    source: Source,
+    source: Openable,
     storage_options: Mapping[str, object] | None = None,
 ) -> list[Place]:
     """Checks that all URLs of a source exist, and the options for them.

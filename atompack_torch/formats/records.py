@@ -53,19 +53,19 @@ def blocks(records: Iterable[Parts], size: int = BLOCK_STRUCTURES) -> Iterator[C
 def convert_each(
     path: Any, makes: Iterable[Callable[[], Parts]], report: Report, first: int = 0
 ) -> Iterator[Columns]:
-    """Groups structures that are made one by one into blocks of bounded size.
+    """Groups molecules that are made one by one into blocks of bounded size.
 
     Args:
         path: the file, for messages.
-        makes: functions that make the structures.
+        makes: functions that make the molecules.
         report: receives those that cannot be made.
-        first: number of the first structure.
+        first: number of the first molecule.
 
     Yields:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
-        CorruptFileError: a structure cannot be made, unless such are skipped.
+        CorruptFileError: a molecule cannot be made, unless such are skipped.
     """
     numbered = enumerate(makes, first)
     yield from blocks(parts for i, make in numbered for parts in converted(make, path, i, report))
@@ -151,7 +151,7 @@ def present(column: Column | None, n: int) -> Array:
 
 
 def label_rows(columns: Columns, key: str) -> tuple[Array, Array]:
-    """Returns a label of structures as an array.
+    """Returns a label of molecules as an array.
 
     Args:
         columns: a block whose labels have their standard shapes.
@@ -176,7 +176,7 @@ def stack(column: Column, n_atoms: Array) -> Column:
 
     Args:
         column: the column.
-        n_atoms: (B,) number of atoms of each structure.
+        n_atoms: (B,) number of atoms of each molecule.
 
     Returns:
         The column; missing values in a new array are zeros, and masked.
@@ -197,7 +197,7 @@ def stack(column: Column, n_atoms: Array) -> Column:
     ((dtype, shape),) = forms
     values = np.zeros((int(n_atoms.sum()) if per_atom else len(n_atoms), *shape), dtype=dtype)
     values[np.repeat(mask, n_atoms) if per_atom else mask] = whole
-    return column._replace(values=values)
+    return column.with_values(values)
 
 
 def select(columns: Columns, keep: Array) -> Columns:
@@ -226,7 +226,7 @@ def filled(first: Column | None, second: Column, n_atoms: Array) -> Column:
     Args:
         first: the column; None: it lacks all.
         second: the other column.
-        n_atoms: (B,) number of atoms of each structure.
+        n_atoms: (B,) number of atoms of each molecule.
 
     Returns:
         The filled column.

@@ -104,7 +104,7 @@ def _foreign(name: str, title: str, **known: Any) -> Format:
 
 
 def _room(name: str) -> Any:
-    """Returns the modules of a format that has a room of its own."""
+    """Returns the modules of a format that has a folder in ``formats``."""
     room = f"atompack_torch.formats.{name}"
     return {"entry": f"{room}.inspection", "converter": f"{room}.converter"}
 
@@ -252,7 +252,7 @@ FORMATS = [
         suffixes=(".xyz", ".extxyz"),
         **_room("extxyz"),
     ),
-    # Distinguished from other JSON files by its structures: the converter of ASE's formats looks.
+    # Distinguished from other JSON files by its molecules: the converter of ASE's formats looks.
     _foreign("pymatgen-json", "a JSON file of pymatgen structures"),
     Format(
         "json", "a JSON file", matches=_is_json, source="ase", suffixes=(".json",), converter=_ASE

@@ -159,11 +159,11 @@ def histogram(sizes: dict[int, int]) -> list[str]:
 
 
 def structure_text(number: int, molecule: Molecule, max_atoms: int) -> str:
-    """Formats a structure: its labels with usual units, then a table of atoms.
+    """Formats a molecule: its labels with usual units, then a table of atoms.
 
     Args:
-        number: number of the structure.
-        molecule: the structure.
+        number: number of the molecule.
+        molecule: the molecule.
         max_atoms: show at most this many atoms.
 
     Returns:

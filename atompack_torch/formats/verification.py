@@ -41,7 +41,7 @@ class Fault:
     message: str
 
 
-class CheckReport(NamedTuple):
+class CheckResult(NamedTuple):
     """Result of a check in readable form.
 
     Attributes:
@@ -72,7 +72,7 @@ class Verification:
         faults: the first faults: at most ``max_faults`` in all, and a hundred per molecule.
         warnings: irregularities that readers tolerate.
         n_differences: number of rows of a feature cache that differ from those recomputed from
-            their structure.
+            their molecule.
         differences: the first of them, at most ``max_faults``; None for other formats.
     """
 
@@ -164,7 +164,7 @@ class Verification:
             "mismatched_entries": self.mismatched_entries,
         }
 
-    def report(self) -> CheckReport:
+    def report(self) -> CheckResult:
         """Formats the result.
 
         Returns:
@@ -174,7 +174,7 @@ class Verification:
         if self.differences is not None:
             messages = [one.message for one in self.differences]
             kinds["differences"] = (messages, self.n_differences)
-        return CheckReport(kinds, self.warnings, self._summary())
+        return CheckResult(kinds, self.warnings, self._summary())
 
     def _summary(self) -> str:
         counts = [f"{n:,} {_IN_WORDS.get(name, name)}" for name, n in self.counts.items()]

@@ -18,6 +18,7 @@ from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets.batches import Batch, BatchPrefetcher
 from atompack_torch.loading.accelerate import leave_accelerate
 from atompack_torch.loading.transfer import SideStream, to_device
+from atompack_torch.random_order import shuffled
 
 if TYPE_CHECKING:
     from atompack_torch.loading.loader import Loader
@@ -100,20 +101,33 @@ class OwnOrder(Sampler[int]):
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def numbers(self) -> Tensor:
-        """Returns the items of this epoch in order, (len,) int64."""
+    def numbers(self, first: int, step: int) -> Iterator[Tensor]:
+        """Iterates over the items of this epoch in order.
+
+        Args:
+            first: number of items to skip.
+            step: the number of items in each tensor but the last is a multiple of this.
+
+        Yields:
+            The next items, int64.
+        """
         # A hash of both, so that epoch 1 of seed 0 differs from epoch 0 of seed 1.
-        generator = torch.Generator().manual_seed(_mixed(self.seed, self.epoch))
-        return torch.randperm(len(self), generator=generator)
+        order = shuffled(_mixed(self.seed, self.epoch), len(self))
+        size = step * -(-_AHEAD // step)
+        for begin in range(first, len(self), size):
+            yield torch.from_numpy(order.between(begin, min(begin + size, len(self))))
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.numbers().tolist())
+        for numbers in self.numbers(0, 1):
+            yield from numbers.tolist()
 
     def __repr__(self) -> str:
         return f"OwnOrder({len(self)} items, seed={self.seed}, epoch={self.epoch})"
 
 
-def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) -> Iterator[Tensor]:
+def chunks(
+    order: OwnOrder | None, n: int, size: int, drop_last: bool, skip: int
+) -> Iterator[Tensor]:
     """Splits items into batches.
 
     Args:
@@ -127,9 +141,14 @@ def chunks(order: Tensor | None, n: int, size: int, drop_last: bool, skip: int) 
         The items of a batch, int64.
     """
     end = n - (n - skip) % size if drop_last and skip < n else n
-    for first in range(skip, end, size):
-        last = min(first + size, end)
-        yield torch.arange(first, last) if order is None else order[first:last]
+    if order is None:
+        for first in range(skip, end, size):
+            yield torch.arange(first, min(first + size, end))
+        return
+    for numbers in order.numbers(skip, size):
+        for chunk in torch.split(numbers, size):
+            if len(chunk) == size or not drop_last:
+                yield chunk
 
 
 def _mixed(seed: int, epoch: int) -> int:
@@ -141,6 +160,7 @@ def _mixed(seed: int, epoch: int) -> int:
     return (mix ^ (mix >> 31)) >> 1
 
 
+_AHEAD = 1 << 14  # items of an order that are computed ahead
 _N_ON_DEVICE = 2  # batches on a CUDA device next to those that were delivered
 
 # Their threads must not outlive the interpreter.
@@ -159,12 +179,12 @@ class BatchIterator(Generic[Batch]):
         self._loader = loader
         self.token = object()  # by which the loader knows its last pass
         self._dataset = loader._batches_of
-        self._drops_items = self._dataset._drops_items
+        self._drops_items = self._dataset.drops_items
         self._indices = indices
         self._request: Sequence[int] | Tensor | None = None  # after those that were submitted
         self._has_started = False
         self._broken_by: BaseException | None = None
-        self._native: BatchPrefetcher | None = self._dataset._prefetch(
+        self._native: BatchPrefetcher | None = self._dataset.prefetch(
             loader.num_threads, loader.prefetch, loader.pin_memory
         )
         self._device = loader.device
@@ -197,7 +217,7 @@ class BatchIterator(Generic[Batch]):
                 self._loader.end_of_dataloader = True
                 self._loader._end_pass(self.token)  # with the last batch
             if batch is not None:
-                return self._dataset._apply_transform(to_device(batch, self._device))
+                return self._dataset.apply_transform(to_device(batch, self._device))
 
     def _end(self, native: BatchPrefetcher) -> None:
         if self._broken_by is not None:
@@ -226,7 +246,7 @@ class BatchIterator(Generic[Batch]):
         n, is_delivered = len(native), True
         try:
             batch = native.take()
-            is_delivered = not self._drops_items or self._dataset._n_items(batch) > 0
+            is_delivered = not self._drops_items or self._dataset.count_items(batch) > 0
         finally:
             if len(native) < n:  # Ctrl-C leaves the batch there
                 self._loader._count_request(self.token, is_delivered=is_delivered)

@@ -170,7 +170,7 @@ class Loader(Generic[Batch]):
         self._pass: object | None = None  # the one that counts, if it belongs to this epoch
         self._needs_generator, self._generator = generator_of(self._chosen_sampler)
         self._generator_state: Tensor | None = None  # at the start of this epoch
-        self._drawn = dataset._epoch if isinstance(dataset, MoleculeDataset) else 0
+        self._drawn = dataset.current_epoch if isinstance(dataset, MoleculeDataset) else 0
         self._seen_epoch = getattr(self._chosen_sampler, "epoch", None)  # of the sampler
         self._has_warned = self._has_told_drops = False
 
@@ -295,7 +295,7 @@ class Loader(Generic[Batch]):
             return islice(iterate_batches(self.batch_sampler), skip, None)
         assert self.batch_size is not None
         if self._has_own_order:
-            order = sampler.numbers() if self.shuffle else None
+            order = sampler if self.shuffle else None
             return chunks(order, len(self.dataset), self.batch_size, self.drop_last, skip)
         return self._chunks(islice(sampler, skip, None))
 
@@ -305,15 +305,15 @@ class Loader(Generic[Batch]):
             return
         sampler = self._chosen_sampler
         is_planned = isinstance(sampler, ElasticSampler) and not sampler._draws_change
-        if is_planned and self.dataset._draws_change and self.batch_sampler is not None:
-            drawn = self.dataset._epoch_for(self._epoch)
+        if is_planned and self.dataset.draws_change and self.batch_sampler is not None:
+            drawn = self.dataset.epoch_for(self._epoch)
             if drawn != self._drawn and sampler._depends_on_sizes:
                 raise ValueError(
                     f"batch_sampler: expected one made of this dataset, whose molecules change "
                     f"with the epoch, got one planned for epoch {self._drawn}: "
                     f"{type(sampler).__name__}(dataset, ...)"
                 )
-        self.dataset._follow_epoch(self._epoch)
+        self.dataset.follow_epoch(self._epoch)
 
     def _chunks(self, numbers: Iterator[int]) -> Iterator[list[int]]:
         assert self.batch_size is not None

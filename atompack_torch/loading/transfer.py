@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.batches import BatchPrefetcher
 from atompack_torch.datasets.neighbors import NeighborList
@@ -30,7 +31,7 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
     Raises:
         ValueError: batches would lack the cell or the flags that the search needs later.
     """
-    request = dataset._request.with_neighbors(neighbors)
+    request = dataset.request.with_neighbors(neighbors)
     is_elsewhere = getattr(dataset, "_is_elsewhere", False)  # a ResidentDataset, as it was loaded
     if is_elsewhere and not on_device:
         raise ValueError(
@@ -38,8 +39,8 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
             "neighbors= to the dataset that is made resident"
         )
     if on_device:
-        request = request._replace(neighbors=None)
-        loaded = dataset._request.fields if is_elsewhere else None
+        request = replace(request, neighbors=None)
+        loaded = dataset.request.fields if is_elsewhere else None
         for name in GEOMETRY:
             lacks = name in request.exclude or (loaded is not None and name not in loaded)
             if lacks and name in dataset.schema:
@@ -49,10 +50,7 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
                 )
     if is_elsewhere:
         return dataset
-    part = copy.copy(dataset)
-    part.close()
-    part._request = request
-    return part
+    return dataset.with_request(request)
 
 
 def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
@@ -66,7 +64,7 @@ def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
         A batch with the fields of the given one and the edges.
 
     Raises:
-        FieldError: positions are not finite, or a structure has an absurd number of pairs.
+        FieldError: positions are not finite, or a molecule has an absurd number of pairs.
     """
     positions = batch.positions.detach()
     cell = pbc = None
@@ -82,13 +80,14 @@ def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
         self_interaction=neighbors.self_interaction,
         max_neighbors=neighbors.max_neighbors,
     )
-    made = dict(zip(found._fields, found, strict=True))
-    fields = dict(batch._fields)
+    made = found._asdict()
+    old = contents_of(batch)
+    fields = dict(old.fields)
     for name in neighbors.fields:
         value = made[name]
         fields[name] = value if name == "edge_index" else value.to(positions.dtype)
-    infos = batch._infos | {name: NEIGHBOR_INFO[name] for name in neighbors.fields}
-    return MoleculeBatch(fields, infos, batch._masks, batch._mask_rows, batch._arena)
+    infos = old.infos | {name: NEIGHBOR_INFO[name] for name in neighbors.fields}
+    return MoleculeBatch(fields, infos, old.masks, old.mask_rows, old.arena)
 
 
 def to_device(
@@ -177,7 +176,7 @@ def check_neighbors(dataset: Any, neighbors: Any) -> None:
     """
     if not isinstance(neighbors, NeighborList):
         raise TypeError(f"neighbors: expected a NeighborList, got {type(neighbors).__name__}")
-    request = getattr(dataset, "_request", None)
+    request = getattr(dataset, "request", None)
     if request is None:
         raise TypeError(f"neighbors: expected molecules, got {type(dataset).__name__}")
     if request.neighbors is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch._core import Featurizer
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Value
@@ -200,11 +201,11 @@ class ChebyshevDescriptor:
         Args:
             positions: (N, 3) float32 or float64, in the unit of the cutoffs.
             atomic_numbers: (N,) int64.
-            ptr: (B + 1,) int64, the first atom of each structure, ending with N; None: one
-                structure.
-            cell: (B, 3, 3), or (3, 3) for one structure, rows are the cell vectors; None: all
-                structures are open.
-            pbc: (B, 3) bool, or (3,) for one structure, periodic directions; None: all where there
+            ptr: (B + 1,) int64, the first atom of each molecule, ending with N; None: one
+                molecule.
+            cell: (B, 3, 3), or (3, 3) for one molecule, rows are the cell vectors; None: all
+                molecules are open.
+            pbc: (B, 3) bool, or (3,) for one molecule, periodic directions; None: all where there
                 is a cell.
 
         Returns:
@@ -253,7 +254,15 @@ class ChebyshevDescriptor:
             self.dtype,
         )
 
-    def _of_dtype(self, dtype: str) -> ChebyshevDescriptor:
+    def with_dtype(self, dtype: str) -> ChebyshevDescriptor:
+        """Returns the same descriptor in another dtype, ``"float32"`` or ``"float64"``.
+
+        Args:
+            dtype: ``"float32"`` or ``"float64"``.
+
+        Returns:
+            The descriptor.
+        """
         settings = (*self._settings()[:-1], dtype)
         return ChebyshevDescriptor(*settings)
 
@@ -311,11 +320,12 @@ def _periodic(batch: MoleculeBatch) -> Tensor:
 def _add_fields(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
     """Adds fields to a batch; they are present for all molecules."""
     dropped = replaced | made.keys()
-    fields = {name: value for name, value in batch._fields.items() if name not in dropped}
-    infos = {name: batch._infos[name] for name in fields}
+    old = contents_of(batch)
+    fields = {name: value for name, value in old.fields.items() if name not in dropped}
+    infos = {name: old.infos[name] for name in fields}
     infos |= {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
-    rows = {name: row for name, row in batch._mask_rows.items() if name not in dropped}
-    return MoleculeBatch(fields | made, infos, batch._masks, rows, batch._arena)
+    rows = {name: row for name, row in old.mask_rows.items() if name not in dropped}
+    return MoleculeBatch(fields | made, infos, old.masks, rows, old.arena)
 
 
 def _features_of(given: Structures) -> Tensor:

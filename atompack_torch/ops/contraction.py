@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.exact_values import check_values
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
@@ -63,7 +64,7 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
     """
     rows = _rows_of(batch, dE_dfeatures)
     forces: Tensor = _contract(dE_dfeatures, batch.ptr, rows)
-    if "radial_center_idx" not in batch._mask_rows:
+    if "radial_center_idx" not in contents_of(batch).mask_rows:
         return forces
     is_known = batch.mask("radial_center_idx")[batch.batch]
     return forces.where(is_known.unsqueeze(1), float("nan"))
@@ -86,8 +87,9 @@ def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
     if not weights.is_meta:
         check_values("dE_dfeatures", weights)
     found: dict[str, Tensor | None] = dict.fromkeys(DERIVATIVES)
+    fields = contents_of(batch).fields
     for name in DERIVATIVES:
-        row = batch._fields.get(name)
+        row = fields.get(name)
         if isinstance(row, Tensor):
             found[name] = _checked_row(name, row, weights)
         elif not name.endswith("typespin"):

@@ -8,7 +8,7 @@ load ``library_path()`` before a model that was exported with them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,3 +63,75 @@ def _sizes_of_neighbors(positions: Tensor, *options: Any, **more: Any) -> tuple[
     n_edges = torch.library.get_ctx().new_dynamic_size()
     index = positions.new_empty((2, n_edges), dtype=torch.int64)
     return index, positions.new_empty((n_edges, 3))
+
+
+@torch.library.register_fake(  # type: ignore[untyped-decorator]
+    "atompack_torch::neighbor_list_with_vectors"
+)
+def _sizes_with_vectors(positions: Tensor, *options: Any, **more: Any) -> tuple[Tensor, ...]:
+    index, shift = _sizes_of_neighbors(positions)
+    return index, shift, torch.empty_like(shift)
+
+
+class _Edges(NamedTuple):
+    """The constant arguments of the vectors along edges."""
+
+    ptr: Tensor
+    pairs: Tensor
+    shift: Tensor
+    n_atoms: int
+    has_cell: bool
+
+    def keep(self, ctx: Any) -> None:
+        ctx.save_for_backward(self.ptr, self.pairs, self.shift)
+        ctx.sizes = (self.n_atoms, self.has_cell)
+
+    @classmethod
+    def kept(cls, ctx: Any) -> _Edges:
+        return cls(*ctx.saved_tensors, *ctx.sizes)
+
+    def gradients(self, of_vectors: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Returns the gradients of positions and cell."""
+        made = torch.ops.atompack_torch.edge_vectors_transposed(of_vectors, *self)
+        return made[0], made[1] if self.has_cell else None
+
+
+def _keep_searched(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    positions, cell, _, ptr, *_ = inputs
+    index, shift, _ = output
+    ctx.mark_non_differentiable(index, shift)
+    _Edges(ptr, index, shift, positions.shape[0], cell is not None).keep(ctx)
+
+
+def _keep_vectors(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    positions, cell, ptr, index, shift = inputs
+    _Edges(ptr, index, shift, positions.shape[0], cell is not None).keep(ctx)
+
+
+def _keep_transposed(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    _Edges(*inputs[1:]).keep(ctx)
+
+
+def _back_from_search(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    return *_Edges.kept(ctx).gradients(grads[2]), *(None,) * 6
+
+
+def _back_from_vectors(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return *_Edges.kept(ctx).gradients(grad), *(None,) * 3
+
+
+def _back_from_transposed(
+    ctx: Any, of_positions: Tensor, of_cell: Tensor
+) -> tuple[Tensor | None, ...]:
+    edges = _Edges.kept(ctx)
+    cell = of_cell if edges.has_cell else None
+    grad = torch.ops.atompack_torch.edge_vectors(of_positions, cell, *edges[:3])
+    return grad, *(None,) * 5
+
+
+for _name, _back, _keep in (
+    ("neighbor_list_with_vectors", _back_from_search, _keep_searched),
+    ("edge_vectors", _back_from_vectors, _keep_vectors),
+    ("edge_vectors_transposed", _back_from_transposed, _keep_transposed),
+):
+    torch.library.register_autograd(f"atompack_torch::{_name}", _back, setup_context=_keep)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
 from atompack_torch.ops import library as library  # loads the operators
+from atompack_torch.ops.transforms import is_differentiated
 
 _MARGIN = 1 + 1e-6  # of the cutoff that the kernels get
 _FIRST_CAPACITY = 64  # neighbors of an atom
@@ -166,7 +167,73 @@ def _shortest(order: Tensor, i: Tensor, square: Tensor, max_neighbors: int) -> T
     return order[kept[order]]
 
 
-torch.library.impl("atompack_torch::neighbor_list", "CUDA", neighbors_by_toolkit)
+def edge_vectors_by_torch(
+    positions: Tensor, cell: Tensor | None, ptr: Tensor, index: Tensor, shift: Tensor
+) -> Tensor:
+    """Computes r_j - r_i + S cell with torch's own operators, on any device.
+
+    Args:
+        positions: (N, 3) float32 or float64.
+        cell: (B, 3, 3) of the same dtype; None: the shifts do not count.
+        ptr: (B + 1,) int64.
+        index: (2, E) int64, i ascending.
+        shift: (E, 3) of the same dtype.
+
+    Returns:
+        (E, 3) of the same dtype.
+    """
+    i, j = index.unbind(0)
+    vector = positions.index_select(0, j) - positions.index_select(0, i)
+    if cell is None:
+        return vector
+    structure = torch.searchsorted(ptr.contiguous(), i, right=True) - 1
+    return vector + torch.einsum("ea,eax->ex", shift, cell.index_select(0, structure))
+
+
+def edge_vectors_transposed_by_torch(
+    vectors: Tensor, ptr: Tensor, index: Tensor, shift: Tensor, n_atoms: int, has_cell: bool
+) -> tuple[Tensor, Tensor]:
+    """Computes the transpose of ``edge_vectors_by_torch``.
+
+    ``index_put_`` sorts what it adds up on CUDA devices: the same bits each time.
+
+    Args:
+        vectors: (E, 3) float32 or float64.
+        ptr: (B + 1,) int64.
+        index: (2, E) int64, i ascending.
+        shift: (E, 3) of the same dtype.
+        n_atoms: N.
+        has_cell: False: the second result is empty.
+
+    Returns:
+        (N, 3) for the positions and (B, 3, 3) for the cells.
+    """
+    i, j = index.unbind(0)
+    atoms = vectors.new_zeros((n_atoms, 3))
+    atoms.index_put_((i,), -vectors, accumulate=True)
+    atoms.index_put_((j,), vectors, accumulate=True)
+    if not has_cell:
+        return atoms, vectors.new_empty((0, 3, 3))
+    structure = torch.searchsorted(ptr.contiguous(), i, right=True) - 1
+    cells = vectors.new_zeros((ptr.shape[0] - 1, 3, 3))
+    cells.index_put_((structure,), shift.unsqueeze(2) * vectors.unsqueeze(1), accumulate=True)
+    return atoms, cells
+
+
+def _with_vectors_by_toolkit(
+    positions: Tensor, cell: Tensor | None, pbc: Tensor | None, ptr: Tensor, *options: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    index, shift = neighbors_by_toolkit(positions, cell, pbc, ptr, *options)
+    return index, shift, edge_vectors_by_torch(positions, cell, ptr, index, shift)
+
+
+for _name, _kernel in (
+    ("neighbor_list", neighbors_by_toolkit),
+    ("neighbor_list_with_vectors", _with_vectors_by_toolkit),
+    ("edge_vectors", edge_vectors_by_torch),
+    ("edge_vectors_transposed", edge_vectors_transposed_by_torch),
+):
+    torch.library.impl(f"atompack_torch::{_name}", "CUDA", _kernel)
 
 
 class Neighbors(NamedTuple):
@@ -194,24 +261,25 @@ def neighbor_list(
     self_interaction: bool = False,
     max_neighbors: int | None = None,
 ) -> Neighbors:
-    """Finds all pairs of atoms within a cutoff, in one structure or in a batch of them.
+    """Finds all pairs of atoms within a cutoff, in one molecule or in a batch of them.
 
         index, shift, vector = apt.neighbor_list(batch.positions, batch.cell, batch.pbc, batch.ptr)
         energy = pair_energy(vector.norm(dim=1)).sum()
 
     The search is the native one of ``NeighborList``, with its order and its pairs, on torch's
-    threads, also within one structure. It is the operator
-    ``torch.ops.atompack_torch.neighbor_list``, which ``torch.compile`` and ``torch.export`` take
-    with an unknown number of edges. The pairs are constants for autograd; ``edge_vector`` is
-    computed from positions and cell by torch.
+    threads, also within one molecule. It is the operator
+    ``torch.ops.atompack_torch.neighbor_list_with_vectors``, which ``torch.compile`` and
+    ``torch.export`` accept with an unknown number of edges. The pairs are constants for autograd;
+    ``edge_vector`` is differentiable any number of times, natively, with the same bits on any
+    number of threads.
 
     Args:
         positions: (N, 3) float32 or float64, in the unit of the cutoff, usually Å.
-        cell: (B, 3, 3), or (3, 3) for one structure, rows are the cell vectors; None: all
-            structures are open.
-        pbc: (B, 3) bool, or (3,) for one structure, directions with periodic images; None: all
+        cell: (B, 3, 3), or (3, 3) for one molecule, rows are the cell vectors; None: all
+            molecules are open.
+        pbc: (B, 3) bool, or (3,) for one molecule, directions with periodic images; None: all
             where there is a cell.
-        ptr: (B + 1,) int64, the first atom of each structure, ending with N; None: one structure.
+        ptr: (B + 1,) int64, the first atom of each molecule, ending with N; None: one molecule.
         cutoff: pairs closer than this are found.
         full: return both (i, j, S) and (j, i, -S); else one of them.
         self_interaction: return each atom with itself too.
@@ -222,7 +290,7 @@ def neighbor_list(
         ``edge_index``, ``edge_shift`` and ``edge_vector``.
 
     Raises:
-        FieldError: types or shapes differ from these, positions are not finite, or a structure has
+        FieldError: types or shapes differ from these, positions are not finite, or a molecule has
             an absurd number of pairs.
     """
     if not 0 < cutoff < math.inf:
@@ -231,22 +299,19 @@ def neighbor_list(
         ptr = torch.tensor([0, len(positions)], device=positions.device)
         cell = cell if cell is None else cell.reshape(-1, 3, 3)
         pbc = pbc if pbc is None else pbc.reshape(-1, 3)
+    options = (cutoff, full, self_interaction, max_neighbors)
     try:
-        index, shift = torch.ops.atompack_torch.neighbor_list(
-            positions.detach(),
-            cell if cell is None else cell.detach(),
-            pbc,
-            ptr,
-            cutoff,
-            full,
-            self_interaction,
-            max_neighbors,
+        if is_differentiated():
+            with torch.no_grad():
+                index, shift = torch.ops.atompack_torch.neighbor_list(
+                    positions, cell, pbc, ptr, *options
+                )
+            vector = edge_vectors_by_torch(positions, cell, ptr, index, shift)
+            return Neighbors(index, shift, vector)
+        return Neighbors(
+            *torch.ops.atompack_torch.neighbor_list_with_vectors(
+                positions, cell, pbc, ptr, *options
+            )
         )
     except ValueError as error:
         raise FieldError(str(error)) from None
-    i, j = index.unbind(0)
-    vector = positions.index_select(0, j) - positions.index_select(0, i)
-    if cell is not None:
-        structure = torch.searchsorted(ptr.contiguous(), i, right=True) - 1
-        vector = vector + torch.einsum("ea,eax->ex", shift, cell.index_select(0, structure))
-    return Neighbors(index, shift, vector)

@@ -35,7 +35,7 @@ Source = BatchDataset[Any, Any] | PathLike | Sequence[PathLike]
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class DatasetReport:
     """A page about one or two datasets; notebooks show it in a frame.
 
     Attributes:
@@ -67,13 +67,13 @@ class Report:
 
         Returns:
             ``"datasets"``: a list with one document per dataset, and ``"n_shared"``: the number of
-            structures of the second whose geometry is in the first too (None for one dataset).
+            molecules of the second whose geometry is in the first too (None for one dataset).
         """
         return document_of(self._findings)
 
     def __repr__(self) -> str:
         names = " and ".join(printable(found.name) for found in self._findings)
-        return f"Report({names}: {len(self.html) / 1024:,.0f} KiB of HTML)"
+        return f"DatasetReport({names}: {len(self.html) / 1024:,.0f} KiB of HTML)"
 
     def _repr_html_(self) -> str:
         return tag(
@@ -94,18 +94,18 @@ def report(
     cutoff: float = 5.0,
     progress: bool | OnProgress = False,
     storage_options: Mapping[str, object] | None = None,
-) -> Report:
+) -> DatasetReport:
     """Describes a dataset of molecules, or two side by side, on one page of HTML.
 
         apt.report("train.atp", "test.atp", output="report.html")
 
-    The page shows sizes, elements, which structures have which label, energies per atom before and
-    after reference energies, force norms and the structures with the largest forces, cells,
-    neighbors within a cutoff, structures with equal geometry, values that are not finite, and notes
+    The page shows sizes, elements, which molecules have which label, energies per atom before and
+    after reference energies, force norms and the molecules with the largest forces, cells,
+    neighbors within a cutoff, molecules with equal geometry, values that are not finite, and notes
     on units. It contains styles and drawings itself and requests nothing.
 
-    All structures are read once, in bounded memory. Counts, extremes and force norms are exact;
-    histograms of energies and volumes show at most 32,768 structures at even distances, neighbors
+    All molecules are read once, in bounded memory. Counts, extremes and force norms are exact;
+    histograms of energies and volumes show at most 32,768 molecules at even distances, neighbors
     at most 4,096. Labels are those of the dataset as stored; ``transform``, ``dtype`` and
     ``missing`` are ignored.
 
@@ -115,7 +115,7 @@ def report(
         output: file for the page, usually ``NAME.html``; None: it is only returned.
         cutoff: radius for neighbor counts, in the unit of the positions (Å).
         progress: True for a progress bar, or a function that is called with the number of further
-            structures that are done.
+            molecules that are done.
         storage_options: options of the store of URLs, as for ``AtpDataset``.
 
     Returns:
@@ -140,7 +140,7 @@ def report(
                 _collect(dataset, name, cutoff, step)
                 for dataset, name in zip(datasets, names, strict=True)
             )
-            made = Report(page_of(found), found)
+            made = DatasetReport(page_of(found), found)
     if output is not None:
         made.save(output)
     return made

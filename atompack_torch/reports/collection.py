@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.duplicates import geometry_hashes
 from atompack_torch.datasets.gathering import N_ELEMENTS, fit_reference_energies, solve_normal
 from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
 from atompack_torch.display.markup import short
@@ -26,12 +27,12 @@ from atompack_torch.reports.findings import (
     Neighborhoods,
     log_histogram,
 )
-from atompack_torch.reports.sampling import Extremes, HashSample, ThinnedRows, geometry_hashes
+from atompack_torch.reports.sampling import Extremes, HashSample, ThinnedRows
 
-_SAMPLE = 1 << 15  # structures whose energies and volumes are kept
+_SAMPLE = 1 << 15  # molecules whose energies and volumes are kept
 _HASHES = 1 << 22
 _WORST = 12
-_FIRST = 5  # structures with NaN to name
+_FIRST = 5  # molecules with NaN to name
 
 
 class Collector:
@@ -55,10 +56,10 @@ class Collector:
         self._n_cells = self._n_flat = self._n_left_handed = 0
 
     def add(self, batch: MoleculeBatch) -> None:
-        """Adds the structures of a batch.
+        """Adds the molecules of a batch.
 
         Args:
-            batch: the next structures; they are numbered in the order in which they come.
+            batch: the next molecules; they are numbered in the order in which they come.
 
         Raises:
             FieldError: an atomic number is not in 0 to 255.

@@ -21,8 +21,8 @@ class Label:
         dtype: dtype in a batch.
         level: ``"molecule"`` or ``"atom"``.
         shape: shape of one row as text.
-        n_present: number of structures that have it.
-        n_non_finite: number of structures with values of it that are NaN or infinite.
+        n_present: number of molecules that have it.
+        n_non_finite: number of molecules with values of it that are NaN or infinite.
         first_non_finite: indices of the first of them.
         count: finite values.
         total: sum of these values.
@@ -56,14 +56,14 @@ class Label:
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """Neighbors within a cutoff, of evenly chosen structures.
+    """Neighbors within a cutoff, of evenly chosen molecules.
 
     Attributes:
         cutoff: radius, in the unit of the positions.
-        n_structures: number of structures that were searched.
+        n_structures: number of molecules that were searched.
         counts: number of neighbors → number of atoms.
-        nearest: distance from each atom of these structures to its nearest neighbor.
-        closest: structures with the shortest distances: (minus the distance, number, formula).
+        nearest: distance from each atom of these molecules to its nearest neighbor.
+        closest: molecules with the shortest distances: (minus the distance, number, formula).
         hydrogen: median of that distance for hydrogen atoms next to H, C, N, O or F; None unless
             most of them are.
         fault: why the search failed; None if it did not.
@@ -80,11 +80,11 @@ class Neighborhoods:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Structures with equal stored geometry.
+    """Molecules with equal stored geometry.
 
     Attributes:
-        hashes: sorted hashes of the structures, or of a share of them.
-        numbers: indices of their structures.
+        hashes: sorted hashes of the molecules, or of a share of them.
+        numbers: indices of their molecules.
         share: one in so many possible hashes was kept.
     """
 
@@ -98,7 +98,7 @@ class Duplicates:
         return (len(self.hashes) - len(np.unique(self.hashes))) * self.share
 
     def groups(self, most: int) -> list[list[int]]:
-        """Returns the indices of equal structures, the largest groups first.
+        """Returns the indices of equal molecules, the largest groups first.
 
         Args:
             most: maximum number of groups.
@@ -119,24 +119,24 @@ class Findings:
 
     Attributes:
         name: name of the dataset.
-        n_structures: number of structures.
+        n_structures: number of molecules.
         n_atoms: number of their atoms.
-        sizes: number of atoms → number of structures.
-        elements: atomic number → counts of atoms and structures.
+        sizes: number of atoms → number of molecules.
+        elements: atomic number → counts of atoms and molecules.
         labels: name → occurrence and values.
         reference_energies: fitted energies of the elements, or None.
-        sample: columns of some structures: ``number``, ``n_atoms``, ``energy`` (NaN without one),
+        sample: columns of some molecules: ``number``, ``n_atoms``, ``energy`` (NaN without one),
             ``composition`` (n, 256), ``volume`` (NaN without a cell).
-        stride: distance between the structures of the sample.
+        stride: distance between the molecules of the sample.
         force_norms: logarithmic histogram of the lengths of force vectors.
         n_zero_forces: number of force vectors of length 0.
         n_force_vectors: number of finite force vectors.
         worst_forces: (longest force, number, formula), the largest first.
-        periodicity: flags such as ``"TTF"`` → number of structures.
-        n_cells: number of structures with a cell.
-        n_flat_cells: periodic structures whose cell has no volume.
-        n_left_handed: structures whose cell vectors are left-handed.
-        duplicates: structures with equal geometry.
+        periodicity: flags such as ``"TTF"`` → number of molecules.
+        n_cells: number of molecules with a cell.
+        n_flat_cells: periodic molecules whose cell has no volume.
+        n_left_handed: molecules whose cell vectors are left-handed.
+        duplicates: molecules with equal geometry.
         neighborhoods: neighbors within a cutoff; None if they were not searched.
     """
 
@@ -164,7 +164,7 @@ class Findings:
         """Returns energies per atom of the sample, before and after reference energies.
 
         Returns:
-            (n,) indices of structures, (n,) energies per atom, (n,) what is left of them after the
+            (n,) indices of molecules, (n,) energies per atom, (n,) what is left of them after the
             reference energies are subtracted.
         """
         if not self.sample:
@@ -195,11 +195,11 @@ def log_histogram(values: Array) -> Array:
 
 
 def shared_geometries(first: Duplicates, second: Duplicates) -> tuple[int, int]:
-    """Counts the structures of a dataset whose geometry is in another too.
+    """Counts the molecules of a dataset whose geometry is in another too.
 
     Args:
-        first: structures of the other dataset.
-        second: structures of this dataset.
+        first: molecules of the other dataset.
+        second: molecules of this dataset.
 
     Returns:
         Their number, and one in how many hashes it was estimated from.

@@ -31,14 +31,14 @@ _BONDED = (1, 6, 7, 8, 9)  # elements that hydrogen has at about 1 Å, unlike me
 
 
 def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
-    """Counts neighbors in at most 4,096 structures.
+    """Counts neighbors in at most 4,096 molecules.
 
     Args:
         dataset: a dataset of molecules.
         cutoff: radius, in the unit of the positions.
 
     Returns:
-        What was found; ``fault`` names the first structure whose search failed.
+        What was found; ``fault`` names the first molecule whose search failed.
 
     Raises:
         CorruptFileError: a record is damaged.
@@ -47,7 +47,7 @@ def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
     if isinstance(dataset, MoleculeDataset):
         found.run(dataset, chosen(dataset.n_atoms.numpy()))
         return found.result()
-    # Other datasets have no search of their own: the chosen structures pass through a file.
+    # Other datasets have no search of their own: the chosen molecules pass through a file.
     numbers = np.arange(0, len(dataset), max(1, -(-len(dataset) // _STRUCTURES)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.atp"
@@ -60,13 +60,13 @@ def search(dataset: BatchDataset[Any, Any], cutoff: float) -> Neighborhoods:
 
 
 def chosen(n_atoms: Array) -> Array:
-    """Chooses structures at even distances.
+    """Chooses molecules at even distances.
 
     Args:
-        n_atoms: (n,) atoms of each structure.
+        n_atoms: (n,) atoms of each molecule.
 
     Returns:
-        Ascending numbers, at least one if there are structures.
+        Ascending numbers, at least one if there are molecules.
     """
     mean = max(1.0, float(n_atoms.mean()) if len(n_atoms) else 1.0)
     most = max(1, min(_STRUCTURES, int(_ATOMS / mean)))
@@ -96,7 +96,7 @@ class _Search:
             part = rows[run.start : run.stop]
             shown = part if numbers is None else numbers[part]
             try:
-                self._add(batcher.collate(part, dataset._selection, False)[2], shown)
+                self._add(batcher.collate(part, dataset.selection, False)[2], shown)
             except FieldError:
                 self._add_each(batcher, dataset, part, shown)
 
@@ -105,7 +105,7 @@ class _Search:
     ) -> None:
         for row, number in zip(part, shown, strict=True):
             try:
-                made = batcher.collate([int(row)], dataset._selection, False)[2]
+                made = batcher.collate([int(row)], dataset.selection, False)[2]
             except FieldError as error:
                 self._fault = self._fault or str(error)
             else:

@@ -161,11 +161,11 @@ def lonely_elements(found: Findings) -> list[str]:
 
 
 def energy_outliers(found: Findings, most: int) -> list[tuple[int, float, float]]:
-    """Returns structures of the sample that the reference energies describe worst.
+    """Returns molecules of the sample that the reference energies describe worst.
 
     Args:
         found: the findings.
-        most: maximum number of structures.
+        most: maximum number of molecules.
 
     Returns:
         (number, energy per atom, the same less reference energies), the largest deviation from the

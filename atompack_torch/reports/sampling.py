@@ -9,11 +9,9 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = dict[str, Array]
 
-_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-
 
 class ThinnedRows:
-    """Columns of values of every k-th structure; k doubles whenever there are too many.
+    """Columns of values of every k-th molecule; k doubles whenever there are too many.
 
     Args:
         limit: maximum number of rows.
@@ -29,7 +27,7 @@ class ThinnedRows:
         """Adds rows.
 
         Args:
-            numbers: (m,) number of each structure.
+            numbers: (m,) number of each molecule.
             columns: name → (m, ...) values.
         """
         keep = numbers % self.stride == 0
@@ -56,9 +54,9 @@ class ThinnedRows:
 
 
 class HashSample:
-    """Hashes of structures; beyond a limit only those of a share of all possible hashes.
+    """Hashes of molecules; beyond a limit only those of a share of all possible hashes.
 
-    Equal structures have equal hashes, so that all or none of them are kept.
+    Equal molecules have equal hashes, so that all or none of them are kept.
 
     Args:
         limit: maximum number of hashes.
@@ -94,10 +92,10 @@ class HashSample:
 
 
 class Extremes:
-    """The structures with the largest values.
+    """The molecules with the largest values.
 
     Args:
-        n: number of structures to keep.
+        n: number of molecules to keep.
     """
 
     def __init__(self, n: int) -> None:
@@ -105,11 +103,11 @@ class Extremes:
         self._rows: list[tuple[float, int, str]] = []
 
     def add(self, values: Array, numbers: Array, describe: Any) -> None:
-        """Adds structures.
+        """Adds molecules.
 
         Args:
             values: (m,) values; NaN is ignored.
-            numbers: (m,) indices of the structures.
+            numbers: (m,) indices of the molecules.
             describe: returns a short description of the structure in row i.
         """
         finite = np.flatnonzero(np.isfinite(values))
@@ -122,49 +120,3 @@ class Extremes:
     def rows(self) -> list[tuple[float, int, str]]:
         """Returns (value, number, description), the largest value first."""
         return self._rows
-
-
-def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, ptr: Array) -> Array:
-    """Hashes the stored geometry of each structure: elements, positions, cell, flags, in order.
-
-    Args:
-        numbers: (N,) atomic numbers.
-        positions: (N, 3) floating.
-        cell: (B, 3, 3), zeros without one.
-        pbc: (B, 3) bool.
-        ptr: (B + 1,) first atom of each structure.
-
-    Returns:
-        (B,) uint64; equal for structures whose values are equal bit for bit.
-    """
-    n_atoms = np.diff(ptr)
-    place = np.arange(len(numbers), dtype=np.uint64) - np.repeat(ptr[:-1], n_atoms).astype(
-        np.uint64
-    )
-    words = _bits(positions)
-    mixed = _mixed(place * _MIX[1] + numbers.astype(np.uint64))
-    for k in range(3):
-        mixed = _mixed(mixed ^ words[:, k])
-    sums = np.zeros(len(mixed) + 1, dtype=np.uint64)
-    np.cumsum(mixed, out=sums[1:])
-    hashes = _mixed(sums[ptr[1:]] - sums[ptr[:-1]] + n_atoms.astype(np.uint64))
-    for extra in (cell, pbc):
-        rows = _bits(extra.reshape(len(extra), -1))
-        for k in range(rows.shape[1]):
-            hashes = _mixed(hashes ^ rows[:, k])
-    return hashes
-
-
-def _bits(values: Array) -> Array:
-    # float64 holds float32 exactly; adding 0.0 turns -0.0 into 0.0.
-    return np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64)
-
-
-def _mixed(words: Array) -> Array:
-    """Scrambles 64-bit words, so that sums of them hardly ever agree by chance."""
-    with np.errstate(over="ignore"):
-        words = words + _MIX[0]
-        words = (words ^ (words >> np.uint64(30))) * _MIX[1]
-        words = (words ^ (words >> np.uint64(27))) * _MIX[2]
-        mixed: Array = words ^ (words >> np.uint64(31))
-    return mixed

@@ -136,7 +136,7 @@ class DataHooks:
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
 
         Raises:
-            FieldError: the trainer wants labels that no structure has.
+            FieldError: the trainer wants labels that no molecule has.
             ValueError: there is no data for the stage, or no such stage.
         """
         check_choice("stage", stage, list(NAMES_OF_STAGE))
@@ -279,7 +279,7 @@ class DataHooks:
         if loaded is None or layout != self._layout:
             loaded = ResidentDataset(dataset)
             self._in_memory[name] = (self._layout, loaded)
-        loaded.set_epoch(dataset._epoch)
+        loaded.set_epoch(dataset.current_epoch)
         return loaded
 
     def _device(self) -> torch.device | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
@@ -128,14 +129,14 @@ def count_labels(dataset: MoleculeDataset, names: Sequence[str]) -> dict[str, in
 
 def _blocks(dataset: Dataset, names: Sequence[str]) -> Iterator[MoleculeBatch]:
     """Yields batches in order with these labels, as far as there are any; a NaN is missing."""
-    request = dataset.request._replace(missing="nan", nan_is_missing=True, outputs=())
+    request = replace(dataset.request, missing="nan", nan_is_missing=True, outputs=())
     is_plain = request.transform is None
     if is_plain:
         if not (there := tuple(requested_schema(dataset).keys() & names)):
             return
-        request = request._replace(fields=there, exclude=(), optional=True, neighbors=None)
+        request = replace(request, fields=there, exclude=(), optional=True, neighbors=None)
     elif request.neighbors is None:
-        request = request._replace(neighbors=ANY_EDGES)  # the layout will replace them
+        request = replace(request, neighbors=ANY_EDGES)  # the layout will replace them
     part = dataset.with_request(request, computes_features=not is_plain)
     first, size = 0, _FIRST
     while first < len(part):
@@ -159,8 +160,8 @@ def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
         FieldError: no molecule has all labels.
     """
     require_labels(dataset, [[name] for name in names])
-    request = dataset.request._replace(fields=tuple(names), optional=True, missing="nan")
-    request = request._replace(neighbors=None, transform=None, outputs=())
+    request = replace(dataset.request, fields=tuple(names), optional=True, missing="nan")
+    request = replace(request, neighbors=None, transform=None, outputs=())
     plain = dataset.with_request(request, computes_features=False)
     present = []
     for first in range(0, len(plain), _AT_ONCE):

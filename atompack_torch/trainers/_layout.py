@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
@@ -105,17 +107,21 @@ class Layout:
         Returns:
             The copy, for any loader and sampler.
         """
-        request = dataset.request._replace(neighbors=self.neighbors, dtype=None)
+        request = replace(dataset.request, neighbors=self.neighbors, dtype=None)
         if request.transform is None and not dataset.computes_features:
             named = [output.field for output in self.outputs if output.field is not None]
             absent = _absent_labels(dataset)
             labels = [name for name in (*named, *self.fields) if name not in absent]
             fields = tuple(dict.fromkeys((*labels, "cell", "pbc")))
-            request = request._replace(
-                fields=fields, optional=True, outputs=self.outputs, transform=_Assembling(self)
+            request = replace(
+                request,
+                fields=fields,
+                optional=True,
+                outputs=self.outputs,
+                transform=_Assembling(self),
             )
         else:
-            request = request._replace(transform=_Chained(request.transform, self))
+            request = replace(request, transform=_Chained(request.transform, self))
         return dataset.with_request(request)
 
 
@@ -127,7 +133,7 @@ class _Assembling(LayoutTransform):
         self._names = [(output.name, output.listed_name) for output in layout.outputs]
 
     def __call__(self, batch: MoleculeBatch) -> Any:
-        fields = batch._fields
+        fields = contents_of(batch).fields
         made = {name: fields[listed] for name, listed in self._names}
         return self._layout.assemble(batch, cast("dict[str, Tensor]", made))
 
@@ -211,7 +217,7 @@ def selected_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
 def _first_batch(dataset: MoleculeDataset) -> MoleculeBatch:
     """Returns the first molecule as a batch with all fields, and with edges."""
     edges = dataset.request.neighbors or ANY_EDGES  # layouts replace them
-    return dataset.with_request(dataset.request._replace(missing="nan", neighbors=edges)).batch([0])
+    return dataset.with_request(replace(dataset.request, missing="nan", neighbors=edges)).batch([0])
 
 
 def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
@@ -226,7 +232,7 @@ def requested_schema(dataset: MoleculeDataset) -> dict[str, FieldSpec]:
     schema = dataset.schema
     if not dataset.request.names_fields:
         return schema
-    batcher = dataset._batcher()
+    batcher = dataset.batcher()
     declared = declared_fields(batcher.source)
     names = public_names(declared, RESERVED)
     left_out = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -25,7 +26,6 @@ from atompack_torch.fields import (
     public_names,
     similar_names,
 )
-from atompack_torch.formats.molecule_files import MoleculeFiles
 
 
 def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDataset:
@@ -66,9 +66,10 @@ def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDa
         raise TypeError("key_map: expected a dataset in files, got a ResidentDataset")
     request = dataset.request
     if not isinstance(dataset, MixtureDataset):
-        request = request._replace(renamed=_ids(dataset, key_map))
+        request = replace(request, renamed=_ids(dataset, key_map))
     here = {**{name: name for name in request.fields or ()}, **key_map}
-    request = request._replace(
+    request = replace(
+        request,
         fields=None if request.fields is None else tuple(here[name] for name in request.fields),
         exclude=tuple(key_map.get(name, name) for name in request.exclude),
         dtype={key_map.get(name, name): dtype for name, dtype in request.dtype.items()}
@@ -77,12 +78,10 @@ def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDa
     )
     part = dataset.with_request(request)
     if isinstance(part, MixtureDataset):
-        part._parts = tuple(
+        part = part.with_sources(
             _renamed(each, {key: name for key, name in key_map.items() if key in each.schema})
-            for each in part._parts
+            for each in part.sources
         )
-    if isinstance(part, MoleculeFiles):
-        part._with_forces = part._find_forces()
     return part
 
 

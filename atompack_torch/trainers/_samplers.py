@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.distributed import Order, StoredOrder
 from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
-from atompack_torch.loading.samplers.random_order import RandomOrder, mix
 from atompack_torch.loading.samplers.sizes import positive
 from atompack_torch.options import with_options
+from atompack_torch.random_order import RandomOrder, mix
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Layout
 
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+Stepped = TypeVar("Stepped", bound="SteppedLoader")
 _CHUNK = 1 << 13  # molecules per step of the plan
 
 
-class LoaderOptions(TypedDict, total=False):
-    """Options of ``epoch_loader`` that the loader of every trainer has, for type checkers."""
+class EpochOptions(TypedDict, total=False):
+    """Options of ``epoch_loader`` other than the size of batches, for type checkers."""
 
-    batch_size: int | None
-    max_atoms: float | None
-    batch_sampler: Iterable[Sequence[int]] | None
     shuffle: bool
     seed: int
     drop_last: bool
@@ -44,9 +42,31 @@ class LoaderOptions(TypedDict, total=False):
     device: torch.device | str | int | None
 
 
+class LoaderOptions(EpochOptions, total=False):
+    """Options of ``epoch_loader`` that the loader of nearly every trainer has."""
+
+    batch_size: int | None
+    max_atoms: float | None
+    batch_sampler: Iterable[Sequence[int]] | None
+
+
+class SteppedOptions(TypedDict, total=False):
+    """Options of ``stepped_loader`` that the loaders of its trainers have, for type checkers."""
+
+    max_atoms: int | None
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    num_replicas: int | None
+    rank: int | None
+    num_threads: int | None
+    prefetch: int
+
+
 def epoch_loader(
     dataset: MoleculeDataset,
     layout: Layout,
+    make_sampler: Callable[..., Iterable[Sequence[int]]] | None = None,
     *,
     batch_size: int | None = None,
     max_atoms: float | None = None,
@@ -65,6 +85,8 @@ def epoch_loader(
     Args:
         dataset: molecules.
         layout: of the batches.
+        make_sampler: makes the batch sampler of ``shuffle``, ``seed`` and ``drop_last``, instead
+            of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
         batch_sampler: yields lists of molecule numbers, instead of both.
@@ -88,7 +110,11 @@ def epoch_loader(
         TypeError: ``resident`` and the dataset is a mixture, or in memory already.
         MemoryError: ``resident`` and there is not enough memory.
     """
-    if batch_sampler is None:
+    if make_sampler is not None:
+        if (batch_sampler, max_atoms, batch_size) != (None, None, None):
+            raise ValueError("max_atoms and batch_sampler: expected neither, as sizes are equal")
+        batch_sampler = make_sampler(shuffle=shuffle, seed=seed, drop_last=drop_last)
+    elif batch_sampler is None:
         batch_sampler = once_each(
             dataset,
             max_atoms=max_atoms,
@@ -204,30 +230,54 @@ class FirstBatches:
         return len(self._sampler)
 
 
-def budgeted(
+def stepped_loader(
+    make: Callable[[AtomBudgetBatchSampler, int | None, int], Stepped],
     molecules: MoleculeDataset,
-    batch_size: int | None,
-    max_atoms: int | None,
-    **options: Any,
-) -> AtomBudgetBatchSampler:
-    """Returns a sampler of batches of molecules of nearly equal cost.
+    batch_size: int | None = None,
+    *,
+    max_atoms: int | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    drop_last: bool = False,
+    num_replicas: int | None = None,
+    rank: int | None = None,
+    num_threads: int | None = None,
+    prefetch: int = 4,
+) -> Stepped:
+    """Makes a loader whose trainer sets the epoch, of batches of nearly equal cost.
 
     Args:
+        make: makes the loader of a batch sampler, and ``num_threads`` and ``prefetch``.
         molecules: the dataset.
         batch_size: maximum number of molecules in a batch.
         max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
-        **options: of ``AtomBudgetBatchSampler``.
+        shuffle: use a new random order in every epoch.
+        seed: seed of these orders.
+        drop_last: drop what would make ranks unequal.
+        num_replicas: number of ranks; None: that of the trainer.
+        rank: of this process; None: that of the trainer.
+        num_threads: as for ``atompack_torch.Loader``.
+        prefetch: as for ``atompack_torch.Loader``.
 
     Returns:
-        The sampler.
+        The loader. Ranks get equal numbers of batches and every molecule once.
 
     Raises:
         ValueError: not one of ``batch_size`` and ``max_atoms`` is given.
     """
     if (batch_size is None) == (max_atoms is None):
         raise ValueError("batch_size: expected either this or max_atoms")
-    costs = None if max_atoms else np.ones(len(molecules))
-    return AtomBudgetBatchSampler(molecules, max_atoms or batch_size or 1, costs=costs, **options)
+    sampler = AtomBudgetBatchSampler(
+        molecules,
+        max_atoms or batch_size or 1,
+        costs=None if max_atoms else np.ones(len(molecules)),
+        shuffle=shuffle,
+        seed=seed,
+        drop_last=drop_last,
+        num_replicas=num_replicas,
+        rank=rank,
+    )
+    return make(sampler, num_threads, prefetch)
 
 
 class CountBatchSampler(BatchSampler):

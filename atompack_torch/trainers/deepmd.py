@@ -1,4 +1,4 @@
-"""DeePMD-kit: frame batches for its PyTorch models, and loaders of equally large structures.
+"""DeePMD-kit: frame batches for its PyTorch models, and loaders of equally large molecules.
 
     for frames in loader("train.atp", batch_size=8, type_map=["H", "O"]):
         ...
@@ -11,8 +11,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,8 +26,12 @@ from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import EqualSizeBatchSampler
+from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import EpochOptions, epoch_loader
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Frames = dict[str, Any]
 T = TypeVar("T")
@@ -261,6 +265,7 @@ def batch(
     return frames
 
 
+@with_options(epoch_loader, skip=("max_atoms", "batch_sampler"))
 def loader(
     data: Data,
     batch_size: int,
@@ -268,16 +273,10 @@ def loader(
     *,
     groups: Tensor | None = None,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    drop_last: bool = False,
     dtype: torch.dtype | None = torch.float64,
-    num_threads: int | None = None,
-    prefetch: int = 4,
-    pin_memory: bool = False,
-    device: torch.device | str | int | None = None,
+    **options: Unpack[EpochOptions],
 ) -> Loader[Any]:
-    """Returns a loader of frame batches, each of structures with the same number of atoms.
+    """Returns a loader of frame batches, each of molecules with the same number of atoms.
 
     An epoch has every molecule once. Ranks of torch.distributed share it, in equally many steps,
     and ``state_dict`` is the position inside the epoch.
@@ -288,14 +287,8 @@ def loader(
         type_map: symbols of the elements.
         groups: result of ``frame_groups``; None: it is called here, which takes a pass.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a random order in every epoch.
-        seed: seed of these orders.
-        drop_last: drop batches that cannot be divided among the ranks.
         dtype: of coordinates and forces; None: torch's default.
-        num_threads: as for ``Loader``.
-        prefetch: as for ``Loader``.
-        pin_memory: as for ``Loader``.
-        device: as for ``Loader``.
+        **options: options of every trainer.
 
     Returns:
         The loader; batches are dicts as in ``batch``.
@@ -309,20 +302,8 @@ def loader(
     kinds = frame_groups(dataset) if groups is None else groups
     if len(kinds) != len(dataset):
         raise ValueError(f"groups: expected {len(dataset)} numbers, got {len(kinds)}")
-    sampler = EqualSizeBatchSampler(
-        kinds, batch_size, shuffle=shuffle, seed=seed, drop_last=drop_last
-    )
-    return epoch_loader(
-        dataset,
-        made,
-        batch_sampler=sampler,
-        shuffle=shuffle,
-        seed=seed,
-        num_threads=num_threads,
-        prefetch=prefetch,
-        pin_memory=pin_memory,
-        device=device,
-    )
+    make_sampler = partial(EqualSizeBatchSampler, kinds, batch_size)
+    return epoch_loader(dataset, made, make_sampler, **options)
 
 
 def endless(batches: Iterable[T]) -> Iterator[T]:

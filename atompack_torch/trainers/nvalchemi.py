@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed
@@ -20,8 +20,9 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.options import with_options
 from atompack_torch.trainers._labels import STATES, require_labels
 from atompack_torch.trainers._layout import (
     Data,
@@ -30,7 +31,10 @@ from atompack_torch.trainers._layout import (
     open_dataset,
     selected_schema,
 )
-from atompack_torch.trainers._samplers import SteppedLoader, budgeted
+from atompack_torch.trainers._samplers import SteppedLoader, SteppedOptions, stepped_loader
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 try:
     import periodictable
@@ -46,7 +50,7 @@ except ModuleNotFoundError as error:
     raise ImportError("install nvalchemi-toolkit to make batches for it") from error
 
 _PREDICTED: Final = ("energy", "forces", "stress", "charges", "dipole", "virial")
-_LABELS: Final = ("energy", "forces", "stress", "charges", "velocities", "cell", "pbc")
+_LABELS: Final = tuple(key for key, builtin in BUILTINS.items() if builtin.dtype != "string")
 
 # Custom properties with a place in nvalchemi's AtomicData -> scope, and shape of a row there.
 _PROPERTIES: Final[dict[str, tuple[int, tuple[int, ...]]]] = {
@@ -168,6 +172,8 @@ def _fields_of(contents: Any) -> tuple[tuple[str, str], ...]:
     """Returns pairs of a name in nvalchemi and a field; ``contents``: a batch, or a schema."""
     found = [(name, name) for name in _LABELS if name in contents]
     for name, (scope, _) in _PROPERTIES.items():
+        if (name, name) in found:
+            continue
         for stored in STATES.get(name, (name,)):
             if (field := _field_of(contents, stored, scope)) is not None:
                 found.append((name, field))
@@ -265,23 +271,17 @@ class Loader(SteppedLoader):
         self.batches.first = step
 
 
+@with_options(stepped_loader)
 def loader(
     data: Data,
     batch_size: int | None = None,
     *,
-    max_atoms: int | None = None,
     cutoff: float | None = None,
     max_neighbors: int | None = None,
     references: Mapping[int, float] | None = None,
     dtype: torch.dtype = torch.float32,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    drop_last: bool = False,
-    num_replicas: int | None = None,
-    rank: int | None = None,
-    num_threads: int | None = None,
-    prefetch: int = 4,
+    **options: Unpack[SteppedOptions],
 ) -> Loader:
     """Returns a loader of a dataset for nvalchemi's ``TrainingStrategy``.
 
@@ -290,19 +290,12 @@ def loader(
     Args:
         data: a dataset of molecules, or what ``atompack_torch.open`` takes.
         batch_size: maximum number of molecules in a batch.
-        max_atoms: maximum number of atoms in a batch, instead.
         cutoff: of the edges, in Å; None: no edges, because nvalchemi's hook makes them.
         max_neighbors: maximum number of edges of an atom, the shortest ones; None: all.
         references: atomic number → energy in eV, subtracted for each atom in float64.
         dtype: of all floating tensors.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a new random order in every epoch.
-        seed: of that order.
-        drop_last: drop what would make ranks unequal.
-        num_replicas: number of ranks; None: that of torch.distributed.
-        rank: of this process; None: that of torch.distributed.
-        num_threads: as for ``atompack_torch.Loader``.
-        prefetch: as for ``atompack_torch.Loader``.
+        **options: of batches, ranks and threads.
 
     Returns:
         The loader.
@@ -319,15 +312,6 @@ def loader(
         dtype=float_dtype(dtype),
         references=_references(references),
     )
-    require_labels(molecules, layout.wanted, trains=shuffle)
-    sampler = budgeted(
-        molecules,
-        batch_size,
-        max_atoms,
-        shuffle=shuffle,
-        seed=seed,
-        drop_last=drop_last,
-        num_replicas=num_replicas,
-        rank=rank,
-    )
-    return Loader(layout.dataset(molecules), sampler, num_threads, prefetch)
+    require_labels(molecules, layout.wanted, trains=options.get("shuffle", True))
+    make = partial(Loader, layout.dataset(molecules))
+    return stepped_loader(make, molecules, batch_size, **options)

@@ -1,4 +1,5 @@
-// Registration functions of the extension modules, one for each source file.
+// Registration functions of the extension modules, one for each source file. Those of _formats are in
+// formats_module.cpp.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,20 +8,6 @@ namespace atompack::bindings {
 
 // For both modules.
 void bind_errors(pybind11::module_& module);
-
-// For _formats, which reads and writes files.
-void bind_atlas_publishing(pybind11::module_& module);
-void bind_atlas_reader(pybind11::module_& module);
-void bind_atlas_writer(pybind11::module_& module);
-void bind_atp(pybind11::module_& module);
-void bind_atp_writer(pybind11::module_& module);
-void bind_extxyz(pybind11::module_& module);
-void bind_parsed(pybind11::module_& module);  // after bind_atp
-void bind_passes(pybind11::module_& module);  // after bind_atp and bind_request, whose types are arguments
-void bind_request(pybind11::module_& module);
-void bind_file_store(pybind11::module_& module);  // before those whose arguments are stores
-void bind_shard_reader(pybind11::module_& module);
-void bind_torch_cache(pybind11::module_& module);
 
 // For _C, which makes batches of tensors.
 void bind_arenas(pybind11::module_& module);

@@ -2,16 +2,20 @@
 
 #include <pybind11/stl.h>
 
+#include "base/error.h"
 #include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
+#include "collate/tensor_checks.h"
 #include "ops/features.h"
+#include "physics/farthest_points.h"
 
 namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
 using ops::Featurizer;
+using physics::FarthestPoints;
 
 // (order, cutoff)
 using PyBasis = std::pair<int, double>;
@@ -39,6 +43,23 @@ std::pair<at::Tensor, std::vector<at::Tensor>> compute(const Featurizer& self, c
   return {std::move(made.features), std::move(made.derivatives)};
 }
 
+// Keeps the points alive, float32 (points, columns).
+struct HeldPoints {
+  at::Tensor points;
+  FarthestPoints choice;
+};
+
+std::unique_ptr<HeldPoints> hold_points(const at::Tensor& points, int64_t first) {
+  if (points.dim() != 2 || points.size(1) == 0 || first < 0 || first >= points.size(0)) {
+    throw InternalError("expected points and one of them");
+  }
+  collate::expect_tensor(points, "points", at::kFloat, points.sizes());
+  const at::Tensor plain = collate::in_plain_memory(points);
+  const std::span values(plain.const_data_ptr<float>(), static_cast<size_t>(plain.numel()));
+  return std::make_unique<HeldPoints>(
+      HeldPoints{plain, FarthestPoints(values, static_cast<size_t>(plain.size(1)), static_cast<size_t>(first))});
+}
+
 }  // namespace
 
 void bind_descriptor(py::module_& module) {
@@ -48,6 +69,10 @@ void bind_descriptor(py::module_& module) {
       .def_property_readonly("n_features", [](const Featurizer& self) { return self.descriptor().n_features(); })
       .def_property_readonly("typespin", [](const Featurizer& self) { return self.descriptor().typespin(); })
       .def("compute", unlocked(&compute), py::arg("structures"), py::arg("derivatives"), py::arg("dtype"));
+  py::class_<HeldPoints>(module, "FarthestPoints")
+      .def(py::init(unlocked(&hold_points)), py::arg("points"), py::arg("first"))
+      .def("choose", unlocked([](HeldPoints& self, size_t n) { self.choice.choose(n); }), py::arg("n"))
+      .def("chosen", [](const HeldPoints& self) { return self.choice.chosen(); });
 }
 
 }  // namespace atompack::bindings

@@ -4,6 +4,15 @@
 
 #include "bindings/bindings.h"
 
+namespace atompack::bindings {
+
+// One of each source file, called in the order in which their types are arguments of each other.
+using Bind = void(pybind11::module_&);
+Bind bind_file_store, bind_atp, bind_atp_writer, bind_atlas_publishing, bind_atlas_reader, bind_atlas_writer,
+    bind_extxyz, bind_parsed, bind_request, bind_passes, bind_shard_reader, bind_torch_cache;
+
+}  // namespace atompack::bindings
+
 PYBIND11_MODULE(_formats, module) {
   module.doc() = "Native readers and writers of atompack_torch; use the package, not this module.";
   atompack::bindings::bind_errors(module);

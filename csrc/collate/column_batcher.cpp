@@ -18,7 +18,9 @@ constexpr uint64_t kMinParallelWork = uint64_t{4} << 20;
 // Work of which a small part is measured on one thread, to decide about the rest: a whole scan would take too long.
 constexpr uint64_t kSampledWork = uint64_t{64} << 20;
 constexpr uint64_t kSampleShare = 16;
-threads::AdaptiveParallelism scan_parallelism;
+// Copying a byte takes at least so many nanoseconds; decoding takes longer.
+constexpr double kFirstPace = 0.1;
+threads::AdaptiveParallelism scan_parallelism{kFirstPace};
 
 class ColumnFiller final : public ColumnVisitor {
  public:
@@ -88,7 +90,9 @@ void run_tasks(std::span<const ScanTask> tasks, uint64_t work, int64_t max_threa
   };
   if (max_threads < 2 || work < kMinParallelWork) return body(0, tasks.size(), 1);
   const auto all = static_cast<int64_t>(work);
-  if (work < kSampledWork) return run(0, tasks.size(), work, scan_parallelism.advised_threads(all, max_threads));
+  if (work < kSampledWork || tasks.front().work > work / kSampleShare) {
+    return run(0, tasks.size(), work, scan_parallelism.advised_threads(all, max_threads));
+  }
   size_t n_sample = 0;
   uint64_t sample = 0;
   while (sample < work / kSampleShare) sample += tasks[n_sample++].work;

@@ -103,14 +103,15 @@ void Filler::geometry(const Geometry& geometry) {
   if (geometry.n_atoms != plan_.n_rows(Level::atom, row)) {
     throw CorruptFileError("the file was overwritten while it was read: the number of atoms changed");
   }
+  at<int64_t>(plan_.core.n_atoms)[row] = geometry.n_atoms;
+  at<int64_t>(plan_.core.index)[row] = source_.number(plan_.indices[row]);
+  if (!plan_.has_structure) return;
   const auto n = static_cast<size_t>(geometry.n_atoms);
   copy_values(at<std::byte>(plan_.core.positions) + static_cast<size_t>(3 * first) * item_bytes(plan_.positions),
               plan_.positions, geometry.positions.data(), geometry.positions_dtype, 3 * n);
   copy_values(at<std::byte>(plan_.core.atomic_numbers) + static_cast<size_t>(first) * sizeof(int64_t), DType::int64,
               geometry.numbers.data(), geometry.numbers_dtype, n);
   std::fill_n(at<int64_t>(plan_.core.batch) + first, n, row_);
-  at<int64_t>(plan_.core.n_atoms)[row] = geometry.n_atoms;
-  at<int64_t>(plan_.core.index)[row] = source_.number(plan_.indices[row]);
 }
 
 int32_t Filler::find(const FieldView& view) const {
@@ -324,7 +325,7 @@ TensorList view_ragged(const plan::BatchPlan& plan, const at::Tensor& arena, con
 
 Batch wrap(const plan::BatchPlan& plan, const at::Tensor& arena, std::vector<Strings> strings) {
   const int64_t molecules = plan.n_molecules();
-  const int64_t atoms = plan.n_atoms();
+  const int64_t atoms = plan.has_structure ? plan.n_atoms() : 0;
   const auto view = [&](DType dtype, size_t offset, auto... sizes) {
     return view_arena(arena, dtype, offset, std::array<int64_t, sizeof...(sizes)>{sizes...});
   };

@@ -22,11 +22,12 @@ constexpr int64_t kSearchWork = 8 * 1024;
 MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source,
                                  std::shared_ptr<const plan::Request> request,
                                  std::shared_ptr<const plan::PrecomputedEdges> kept)
-    : source_(std::move(source)),
+    : stored_(std::move(source)),
+      source_(request->augment ? std::make_shared<const AugmentedSource>(stored_, *request->augment) : stored_),
       request_(std::move(request)),
       kept_(std::move(kept)),
       fields_(source_->schemas(), *request_) {
-  takes_kept_edges_ = kept_ && request_->neighbors &&
+  takes_kept_edges_ = kept_ && request_->neighbors && !request_->augment &&
                       kept_->serve(*request_->neighbors, plan::resolve_positions(source_->schemas(), *request_));
   if (takes_kept_edges_ && std::ssize(kept_->edge_ptr) != source_->size() + 1) {
     throw InternalError(cat("edges of ", kept_->edge_ptr.size(), " - 1 molecules: expected ", source_->size()));
@@ -82,6 +83,7 @@ Batch MoleculeBatcher::collate(std::vector<int64_t> indices, ArenaKind kind, Par
   source_->prepare(indices);
   plan::BatchPlan plan;
   plan.indices = std::move(indices);
+  plan.has_structure = request_->structure;
   count_work(plan);
   if (parallelism == Parallelism::serial) return make_planned(plan, kind, single);
   const int64_t work = plan::total_work(plan);

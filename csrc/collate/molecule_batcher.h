@@ -22,7 +22,8 @@ class MoleculeBatcher final : public Batcher {
   MoleculeBatcher(std::shared_ptr<const MoleculeSource> source, std::shared_ptr<const plan::Request> request,
                   std::shared_ptr<const plan::PrecomputedEdges> kept = nullptr);
 
-  const std::shared_ptr<const MoleculeSource>& source() const { return source_; }
+  // Returns the source of the molecules as stored, whatever the request makes of them.
+  const std::shared_ptr<const MoleculeSource>& source() const { return stored_; }
 
   const std::shared_ptr<const plan::Request>& request() const { return request_; }
 
@@ -58,7 +59,7 @@ class MoleculeBatcher final : public Batcher {
   Batch fill(const plan::BatchPlan& plan, const StagedRecords* staged, ArenaKind kind,
              const FillOptions& options) const;
 
-  std::shared_ptr<const MoleculeSource> source_;
+  std::shared_ptr<const MoleculeSource> stored_, source_;  // as stored; as in batches
   std::shared_ptr<const plan::Request> request_;
   std::shared_ptr<const plan::PrecomputedEdges> kept_;
   plan::FieldSet fields_;

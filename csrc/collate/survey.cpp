@@ -145,6 +145,7 @@ void drop_incomplete(const plan::FieldSet& fields, plan::BatchPlan& plan, Staged
   plan::BatchPlan kept;
   kept.ptr = kept.edge_ptr = kept.triplet_ptr = {0};
   kept.max_ranges = plan.max_ranges;
+  kept.has_structure = plan.has_structure;
   std::vector<Bytes> records;
   for (size_t i = 0; i < plan.indices.size(); ++i) {
     if (present[i] < n_required) continue;

@@ -24,6 +24,8 @@ constexpr RowExtents row_extents() { return {}; }
 constexpr RowExtents row_extents(int64_t first) { return {{first, 0}, 1}; }
 constexpr RowExtents row_extents(int64_t first, int64_t second) { return {{first, second}, 2}; }
 
+enum class Storage : uint8_t { section, property };  // in .atp
+
 // Builtin label or state; Scope::builtin.
 struct BuiltinField {
   std::string_view key;
@@ -32,6 +34,10 @@ struct BuiltinField {
   DType dtype;  // of a missing value that was requested by name
   RowExtents row;
   std::string_view unit;
+  std::string_view rotation;
+  Storage storage;
+  std::string_view origin;
+  std::string_view names;  // separated by spaces
 };
 
 // Stored derivatives of features.
@@ -42,8 +48,9 @@ struct DerivativeField {
 };
 
 inline constexpr auto kBuiltinFields = std::to_array<BuiltinField>({
-#define ATOMPACK_LABEL(key, level, kind, dtype, row, unit) \
-  {#key, Level::level, ValueKind::kind, DType::dtype, row_extents row, unit},
+#define ATOMPACK_LABEL(key, level, kind, dtype, row, unit, rotation, storage, origin, names) \
+  {#key, Level::level, ValueKind::kind,  DType::dtype, row_extents row,                      \
+   unit, #rotation,    Storage::storage, #origin,      names},
 #include "model/fields.def"
 });
 
@@ -56,6 +63,15 @@ inline constexpr auto kDerivativeFields = std::to_array<DerivativeField>({
 constexpr const BuiltinField* find_builtin(std::string_view key) {
   const auto found = std::ranges::find(kBuiltinFields, key, &BuiltinField::key);
   return found == kBuiltinFields.end() ? nullptr : &*found;
+}
+
+// True if values under the key of a label are that label. Of labels that .atp files store as properties, they must have
+// its type and shape; others are properties.
+inline bool is_value_of(const BuiltinField& field, const FieldType& type, std::span<const int64_t> row_shape) {
+  if (field.storage == Storage::section) return true;
+  const bool fits =
+      type.level == field.level && type.kind == field.kind && std::ranges::equal(row_shape, field.row.dims());
+  return fits && (type.kind != ValueKind::numeric || is_floating(type.dtype) == is_floating(field.dtype));
 }
 
 // True for the cell and the periodic flags: a molecule without them is open, which is not a missing value. They are

@@ -24,6 +24,7 @@ using physics::Lattice;
 using physics::NeighborOptions;
 using physics::NeighborSearch;
 using physics::PairList;
+using physics::Vector;
 
 // A larger structure is shared by the threads; smaller ones are dealt to them.
 constexpr int64_t kLarge = 4096;
@@ -35,11 +36,6 @@ constexpr int64_t kPartsPerThread = 4;
 constexpr size_t kPiece = 2048;
 // Preparing a search takes memory for each chunk, and gains little from more.
 constexpr int64_t kMaxChunks = 8;
-
-template <typename T>
-std::span<const T> items_of(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
-}
 
 // Structures with all numbers in float64.
 class Structures64 {
@@ -70,11 +66,11 @@ class Structures64 {
     }
   }
 
-  std::span<const int64_t> ptr() const { return items_of<int64_t>(ptr_); }
+  std::span<const int64_t> ptr() const { return collate::items_of<int64_t>(ptr_); }
   size_t size() const { return ptr().size() - 1; }
   int64_t n_atoms(size_t structure) const { return ptr()[structure + 1] - ptr()[structure]; }
   std::span<const double> positions(size_t structure) const {
-    return items_of<double>(positions_)
+    return collate::items_of<double>(positions_)
         .subspan(3 * static_cast<size_t>(ptr()[structure]), 3 * static_cast<size_t>(n_atoms(structure)));
   }
   Lattice lattice(size_t structure) const {
@@ -112,20 +108,20 @@ class LargeStructure {
  public:
   LargeStructure(std::span<const double> positions, const Lattice& lattice, const NeighborOptions& options,
                  int64_t n_threads)
-      : n_threads_(n_threads), search_(options) {
+      : positions_(positions), n_threads_(n_threads), search_(options) {
     search_.prepare(positions, lattice, chunked_loops(std::min(n_threads, kMaxChunks)));
     runs_.resize(positions.size() / 3 + 1);
     pieces_.resize((search_.n_places() + kPiece - 1) / kPiece);
-    collate::for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(number, positions); });
+    collate::for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(number); });
     runs_.back() = {};
     for (Run& run : runs_) n_pairs_ += std::exchange(run.row, n_pairs_);
   }
 
   int64_t n_pairs() const { return n_pairs_; }
 
-  // Rows of the results from the first pair of the structure on.
+  // Rows of the results from the first pair of the structure on; `vector` may be null.
   template <typename Real>
-  void write(int64_t first_atom, int64_t* i, int64_t* j, Real* shift) const {
+  void write(int64_t first_atom, int64_t* i, int64_t* j, Real* shift, Real* vector) const {
     const size_t n_atoms = runs_.size() - 1;
     collate::for_each_task(n_threads_, (n_atoms + kPiece - 1) / kPiece, [&](size_t number) {
       for (size_t atom = kPiece * number; atom < std::min(kPiece * (number + 1), n_atoms); ++atom) {
@@ -136,9 +132,14 @@ class LargeStructure {
         std::fill_n(i + run.row, count, first_atom + static_cast<int64_t>(atom));
         int64_t* to_j = j + run.row;
         Real* to_shift = shift + 3 * run.row;
+        Real* to_vector = vector == nullptr ? nullptr : vector + 3 * run.row;
         search_.visit_pairs(run.self, {run.places, count}, [&](uint32_t other, const physics::Shift& cells) {
           *to_j++ = first_atom + other;
           for (const float x : cells.cells) *to_shift++ = x;
+          if (vector == nullptr) return;
+          const physics::Vector3 whole{cells.cells[0], cells.cells[1], cells.cells[2]};
+          const Vector to = search_.vector_to(positions_, static_cast<uint32_t>(atom), other, whole);
+          for (const double x : to.xyz) *to_vector++ = static_cast<Real>(x);
         });
       }
     });
@@ -152,11 +153,11 @@ class LargeStructure {
     uint32_t self;
   };
 
-  void find(size_t number, std::span<const double> positions) {
+  void find(size_t number) {
     const physics::Range range{kPiece * number, std::min(kPiece * (number + 1), search_.n_places())};
     physics::PlacesNear& near = *(pieces_[number] = physics::take_from_pool<physics::PlacesNear>());
     const auto candidates = physics::take_from_pool<physics::Column<uint32_t>>();
-    search_.find_places(positions, range, *candidates, near);
+    search_.find_places(positions_, range, *candidates, near);
     const uint32_t* places = near.places.data();
     for (size_t place = range.first; place < range.last; ++place) {
       if (!search_.is_atom(place)) continue;
@@ -166,6 +167,7 @@ class LargeStructure {
     }
   }
 
+  std::span<const double> positions_;
   int64_t n_threads_;
   NeighborSearch search_;
   std::vector<physics::Pooled<physics::PlacesNear>> pieces_;
@@ -206,8 +208,9 @@ class PairFinder {
     std::vector<int64_t> firsts{0};
     for (const PairPart& part : parts_) firsts.push_back(firsts.back() + part.size());
     const int64_t count = firsts.back();
-    const PairTensors made{made_from_pool(DType::int64, {2, count}),
-                           made_from_pool(collate::dtype_of(positions.scalar_type()), {count, 3})};
+    const DType dtype = collate::dtype_of(positions.scalar_type());
+    PairTensors made{made_from_pool(DType::int64, {2, count}), made_from_pool(dtype, {count, 3}), {}};
+    if (options_.vectors) made.vector = made_from_pool(dtype, {count, 3});
     if (positions.scalar_type() == at::kFloat) {
       write_as<float>(made, firsts, n_threads);
     } else {
@@ -257,16 +260,20 @@ class PairFinder {
     const int64_t count = firsts.back();
     auto* const index = made.index.mutable_data_ptr<int64_t>();
     auto* const shift = made.shift.mutable_data_ptr<Real>();
+    auto* const vector = options_.vectors ? made.vector.mutable_data_ptr<Real>() : nullptr;
     collate::for_each_task(n_threads, parts_.size(), [&](size_t number) {
       if (parts_[number].large) return;
       write_index(parts_[number], firsts[number], count, index);
-      write_shift(*parts_[number].pairs, shift + 3 * firsts[number]);
+      const PairList& pairs = *parts_[number].pairs;
+      write_rows(pairs.shifts, &physics::Shift::cells, shift + 3 * firsts[number]);
+      if (vector != nullptr) write_rows(pairs.vectors, &Vector::xyz, vector + 3 * firsts[number]);
     });
     for (size_t number = 0; number < parts_.size(); ++number) {
       const PairPart& part = parts_[number];
       if (!part.large) continue;
       int64_t* const rows = index + firsts[number];
-      part.large->write(structures_.ptr()[part.first], rows, rows + count, shift + 3 * firsts[number]);
+      part.large->write(structures_.ptr()[part.first], rows, rows + count, shift + 3 * firsts[number],
+                        vector == nullptr ? nullptr : vector + 3 * firsts[number]);
     }
   }
 
@@ -293,10 +300,10 @@ class PairFinder {
     }
   }
 
-  template <typename Real>
-  static void write_shift(const PairList& pairs, Real* to) {
-    for (const physics::Shift& shift : pairs.shifts) {
-      for (const float cells : shift.cells) *to++ = static_cast<Real>(cells);
+  template <typename Row, typename Member, typename Real>
+  static void write_rows(const physics::Column<Row>& rows, Member numbers, Real* to) {
+    for (const Row& row : rows) {
+      for (const auto x : row.*numbers) *to++ = static_cast<Real>(x);
     }
   }
 

@@ -18,8 +18,9 @@ struct StructureTensors {
 };
 
 struct PairTensors {
-  at::Tensor index;  // (2, E) int64, ascending first row
-  at::Tensor shift;  // (E, 3) of the type of the positions, integers
+  at::Tensor index;   // (2, E) int64, ascending first row
+  at::Tensor shift;   // (E, 3) of the type of the positions, integers
+  at::Tensor vector;  // (E, 3) of the type of the positions, r_j - r_i + S cell; undefined unless requested
 };
 
 // Finds all pairs. Bitwise identical for any number of threads, which work inside large structures too. Throws

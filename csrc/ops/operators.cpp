@@ -17,6 +17,7 @@
 #include "collate/arena.h"
 #include "collate/tensor_checks.h"
 #include "ops/contraction.h"
+#include "ops/edge_vectors.h"
 #include "ops/features.h"
 #include "ops/neighbor_list.h"
 
@@ -113,20 +114,60 @@ at::Tensor transpose_sizes(const at::Tensor& forces, const at::Tensor& ptr, ATOM
   return forces.new_empty_symint({forces.sym_size(0), radial_spin ? 2 * n_plain : n_plain});
 }
 
-std::tuple<at::Tensor, at::Tensor> neighbors_on_cpu(const at::Tensor& positions, const std::optional<at::Tensor>& cell,
-                                                    const std::optional<at::Tensor>& pbc, const at::Tensor& ptr,
-                                                    double cutoff, bool full, bool self_interaction,
-                                                    std::optional<int64_t> max_neighbors) {
+// Structures and options of a search, in the order of the schema.
+#define ATOMPACK_SEARCHED                                                                                 \
+  const at::Tensor &positions, const std::optional<at::Tensor>&cell, const std::optional<at::Tensor>&pbc, \
+      const at::Tensor &ptr, double cutoff, bool full, bool self_interaction, std::optional<int64_t> max_neighbors
+
+PairTensors find_pairs(bool vectors, ATOMPACK_SEARCHED) {
   return with_errors_of_torch([&] {
     if (!(cutoff > 0) || cutoff > 1e15) throw FieldError(cat("cutoff: expected a positive number, got ", cutoff));
     if (max_neighbors && (*max_neighbors < 1 || !full || self_interaction)) {
       throw FieldError("max_neighbors: expected at least 1, with full lists and without self-interaction");
     }
-    physics::NeighborOptions options{.cutoff = cutoff, .full = full, .self_interaction = self_interaction};
+    physics::NeighborOptions options{
+        .cutoff = cutoff, .full = full, .vectors = vectors, .self_interaction = self_interaction};
     if (max_neighbors) options.max_neighbors = static_cast<size_t>(*max_neighbors);
-    auto [index, shift] = find_neighbors({positions, cell, pbc, ptr.contiguous()}, options);
-    return std::tuple(index, shift);
+    return find_neighbors({positions, cell, pbc, ptr.contiguous()}, options);
   });
+}
+
+std::tuple<at::Tensor, at::Tensor> neighbors_on_cpu(ATOMPACK_SEARCHED) {
+  auto [index, shift, none] =
+      find_pairs(false, positions, cell, pbc, ptr, cutoff, full, self_interaction, max_neighbors);
+  return {index, shift};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> neighbors_with_vectors_on_cpu(ATOMPACK_SEARCHED) {
+  auto [index, shift, vector] =
+      find_pairs(true, positions, cell, pbc, ptr, cutoff, full, self_interaction, max_neighbors);
+  return {index, shift, vector};
+}
+
+at::Tensor edge_vectors_on_cpu(const at::Tensor& positions, const std::optional<at::Tensor>& cell,
+                               const at::Tensor& ptr, const at::Tensor& index, const at::Tensor& shift) {
+  return with_errors_of_torch([&] { return edge_vectors(positions, cell, {ptr.contiguous(), index, shift}); });
+}
+
+std::tuple<at::Tensor, at::Tensor> edge_vectors_transposed_on_cpu(const at::Tensor& vectors, const at::Tensor& ptr,
+                                                                  const at::Tensor& index, const at::Tensor& shift,
+                                                                  int64_t n_atoms, bool has_cell) {
+  return with_errors_of_torch([&] {
+    auto [positions, cell] = edge_vectors_transposed(vectors, {ptr.contiguous(), index, shift}, n_atoms, has_cell);
+    return std::tuple(positions, cell);
+  });
+}
+
+at::Tensor edge_vectors_sizes(const at::Tensor& positions, const std::optional<at::Tensor>& cell, const at::Tensor& ptr,
+                              const at::Tensor& index, const at::Tensor& shift) {
+  return positions.new_empty_symint({shift.sym_size(0), 3});
+}
+
+std::tuple<at::Tensor, at::Tensor> edge_vectors_transposed_sizes(const at::Tensor& vectors, const at::Tensor& ptr,
+                                                                 const at::Tensor& index, const at::Tensor& shift,
+                                                                 c10::SymInt n_atoms, bool has_cell) {
+  const c10::SymInt n_cells = has_cell ? ptr.sym_size(0) - 1 : 0;
+  return {vectors.new_empty_symint({std::move(n_atoms), 3}), vectors.new_empty_symint({n_cells, 3, 3})};
 }
 
 }  // namespace
@@ -244,6 +285,13 @@ TORCH_LIBRARY(atompack_torch, library) {
   library.def(
       "neighbor_list(Tensor positions, Tensor? cell, Tensor? pbc, Tensor ptr, float cutoff, bool full=True, "
       "bool self_interaction=False, int? max_neighbors=None) -> (Tensor, Tensor)");
+  library.def(
+      "neighbor_list_with_vectors(Tensor positions, Tensor? cell, Tensor? pbc, Tensor ptr, float cutoff, "
+      "bool full=True, bool self_interaction=False, int? max_neighbors=None) -> (Tensor, Tensor, Tensor)");
+  library.def("edge_vectors(Tensor positions, Tensor? cell, Tensor ptr, Tensor index, Tensor shift) -> Tensor");
+  library.def(
+      "edge_vectors_transposed(Tensor vectors, Tensor ptr, Tensor index, Tensor shift, SymInt n_atoms, "
+      "bool has_cell) -> (Tensor, Tensor)");
   const std::string described =
       "Tensor positions, Tensor atomic_numbers, Tensor ptr, Tensor? cell, Tensor? pbc, int[] species, int rad_order, "
       "float rad_cutoff, int ang_order, float ang_cutoff, float min_cutoff) -> Tensor";
@@ -256,6 +304,9 @@ TORCH_LIBRARY_IMPL(atompack_torch, CPU, library) {
   library.impl("contract_forces", atompack::ops::contract_on_cpu);
   library.impl("contract_forces_transposed", atompack::ops::transpose_on_cpu);
   library.impl("neighbor_list", atompack::ops::neighbors_on_cpu);
+  library.impl("neighbor_list_with_vectors", atompack::ops::neighbors_with_vectors_on_cpu);
+  library.impl("edge_vectors", atompack::ops::edge_vectors_on_cpu);
+  library.impl("edge_vectors_transposed", atompack::ops::edge_vectors_transposed_on_cpu);
   library.impl("chebyshev_features", atompack::ops::features_on_cpu);
   library.impl("chebyshev_gradient", atompack::ops::gradient_on_cpu);
   library.impl("chebyshev_changes", atompack::ops::changes_on_cpu);
@@ -269,6 +320,8 @@ TORCH_LIBRARY_IMPL(atompack_torch, CUDA, library) {
 TORCH_LIBRARY_IMPL(atompack_torch, Meta, library) {
   library.impl("contract_forces", atompack::ops::contract_sizes);
   library.impl("contract_forces_transposed", atompack::ops::transpose_sizes);
+  library.impl("edge_vectors", atompack::ops::edge_vectors_sizes);
+  library.impl("edge_vectors_transposed", atompack::ops::edge_vectors_transposed_sizes);
   library.impl("chebyshev_features", atompack::ops::features_sizes);
   library.impl("chebyshev_gradient", atompack::ops::gradient_sizes);
   library.impl("chebyshev_changes", atompack::ops::changes_sizes);

@@ -110,7 +110,7 @@ void count_rows(const MoleculeSource& source, BatchPlan& plan) {
 
 void lay_out(BatchPlan& plan, ArenaLayout& layout) {
   const auto molecules = static_cast<uint64_t>(plan.n_molecules());
-  const auto atoms = static_cast<uint64_t>(plan.n_atoms());
+  const auto atoms = static_cast<uint64_t>(plan.has_structure ? plan.n_atoms() : 0);
   plan.core.positions = layout.add(3 * atoms, item_bytes(plan.positions));
   plan.core.atomic_numbers = layout.add(atoms, sizeof(int64_t));
   plan.core.batch = layout.add(atoms, sizeof(int64_t));

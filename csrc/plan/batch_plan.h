@@ -143,6 +143,7 @@ struct BatchPlan {
   int64_t max_ranges = 1;  // of molecules, one per thread
   std::shared_ptr<const FieldTable> table;
   std::vector<FieldPlan> fields;  // in the order of the table
+  bool has_structure = true;      // false: positions, atomic numbers and the molecule of each atom have no rows
   DType positions = DType::float32;
   CoreOffsets core;
   std::optional<Edges> edges;       // if requested; found before the layout, which needs their number

@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "model/fields.h"
 #include "model/molecule_source.h"
+#include "model/sources/augmented.h"
 #include "physics/neighbors/neighbors.h"
 
 namespace atompack::plan {
@@ -51,6 +52,13 @@ enum class OutputKind : uint8_t {
   constant,              // (molecules or atoms, shape): `fill` everywhere
 };
 
+constexpr Names<19> names_of(OutputKind) {
+  return {"kind",
+          {"value", "weight", "voigt", "one_hot", "element_index", "edge_shift", "edge_offset", "edge_vector",
+           "edge_reversed", "edge_pairs", "edge_count", "wrapped_positions", "wrapped_shift", "cell", "reciprocal_cell",
+           "volume", "lattice", "fractional_positions", "constant"}};
+}
+
 struct Output {
   OutputKind kind;
   DType dtype;
@@ -85,6 +93,8 @@ std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
 // Options of batches of molecules.
 enum class Missing : uint8_t { nan, error, drop };
 
+constexpr Names<3> names_of(Missing) { return {"missing", {"nan", "error", "drop"}}; }
+
 struct Request {
   std::optional<std::set<FieldId>> fields;  // nullopt: all
   std::set<FieldId> excluded;
@@ -93,8 +103,10 @@ struct Request {
   std::map<FieldId, DType> casts;
   Missing missing = Missing::nan;
   std::optional<physics::NeighborOptions> neighbors;  // nullopt: no edges
+  std::optional<Augmentation> augment;                // nullopt: molecules as stored
   std::vector<Output> outputs;
-  int max_threads = 0;  // 0: the number that torch uses
+  bool structure = true;  // false: no rows of positions, atomic numbers and the molecule of each atom
+  int max_threads = 0;    // 0: the number that torch uses
 
   bool selects(const FieldId& id) const { return (!fields || fields->contains(id)) && !excluded.contains(id); }
   // Returns the dtype in a batch of values of this stored dtype. Throws FieldError if they cannot be cast to it.

@@ -43,6 +43,12 @@ class AdaptiveParallelism {
  public:
   static constexpr double kMinShare = 150e3;  // nanoseconds
 
+  AdaptiveParallelism() = default;
+
+  // For pieces of work so large that even the first ones should be split: `pace`, in nanoseconds of one thread for a
+  // unit of work, counts until one is measured.
+  explicit AdaptiveParallelism(double pace) : first_on_one_thread_(8), cpu_pace_(pace) {}
+
   // True if the work is far from worth a second thread, so that reading clocks would cost noticeably. False for some
   // calls, to notice a change.
   bool is_small(int64_t work) {
@@ -56,6 +62,7 @@ class AdaptiveParallelism {
     if (n < 2) return 1;
     // Some runs use one thread to keep its time up to date: more often at first, when caches are cold.
     const int64_t asked = ++asked_;
+    if (asked < first_on_one_thread_) return n;
     return asked % kRefresh == 0 || (asked & (asked - 1)) == 0 ? 1 : n;
   }
 
@@ -76,6 +83,7 @@ class AdaptiveParallelism {
       return;
     }
     const double expected = load(wall_pace_) * units;
+    if (expected == 0) return;  // nothing to compare with
     const double lost = load(lost_) + elapsed.wall - expected;
     if (lost > expected) {
       const double factor = std::min(load(payback_), kMaxPayback);
@@ -105,6 +113,7 @@ class AdaptiveParallelism {
     store(pace, before + step * (std::min(now, 4 * before) - before));
   }
 
+  int64_t first_on_one_thread_ = 1;  // power of two: the first call that is not split to learn its time
   std::atomic<int64_t> asked_{0}, small_{0};
   std::atomic<double> cpu_pace_{0}, wall_pace_{0};  // nanoseconds per unit of work on one thread; 0: unknown
   std::atomic<double> lost_{0};                     // nanoseconds lost by parallel runs; negative: gained

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 from atompack_torch import cli
@@ -365,15 +366,10 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.splitlines()[-1].startswith("atompack-torch")
 
 
-def test_as_a_program(folder: Path, tmp_path: Path) -> None:
+def test_as_a_program(folder: Path, tmp_path: Path, scripts: ScriptServer) -> None:
     path = tmp_path / "\x1b[2J.h5"
     shutil.copy(folder / "damaged/truncated.h5", path)
-    done = subprocess.run(
-        [sys.executable, "-m", "atompack_torch", "cache", "verify", path],
-        capture_output=True,
-        timeout=200,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (1, b"")
-    assert b"\x1b" not in done.stdout
-    assert b"truncated file" in done.stdout
+    done = scripts.command("cache", "verify", path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "\x1b" not in done.stdout
+    assert "truncated file" in done.stdout

@@ -18,8 +18,7 @@ import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.formats.aselmdb.converter import Writer
-from atompack_torch.formats.aselmdb.json_arrays import number_texts
+from atompack_torch.formats.aselmdb.converter import Writer, number_texts
 from atompack_torch.formats.records import columns_of
 
 

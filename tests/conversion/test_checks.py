@@ -47,7 +47,7 @@ def test_a_whole_column_of_the_wrong_shape() -> None:
     columns = columns_of([structure(), structure(), structure()])
     stress = Column(BUILTIN, "stress", np.zeros((3, 6)), np.array([True, False, True]))
     report = Report("skip")
-    kept = checked(columns._replace(fields=[stress]), "x", 0, report)
+    kept = checked(columns.with_fields([stress]), "x", 0, report)
     assert len(kept.ptr) - 1 == 1
     assert sum(report.skipped.values()) == 2
 

@@ -203,13 +203,13 @@ def test_from_ase_with_an_empty_molecule() -> None:
 
 
 def test_arrays_of_info_become_molecule_properties() -> None:
-    info = {"dipole": [0.5, 0.0, -1.5], "grid": np.arange(6, dtype=">i4").reshape(2, 3)}
+    info = {"moment": [0.5, 0.0, -1.5], "grid": np.arange(6, dtype=">i4").reshape(2, 3)}
     info |= {"last": np.arange(3.0)[::-1], "zero": np.array(7)}
     images = [ase.Atoms("H", info=info), ase.Atoms("He2", info={"last": np.arange(2.0)})]
     batch = apt.MoleculeBatch.from_ase(images)
-    assert batch.level("dipole") == "molecule"
-    assert batch["dipole"][0].tolist() == [0.5, 0.0, -1.5]
-    assert batch.mask("dipole").tolist() == [True, False]
+    assert batch.level("moment") == "molecule"
+    assert batch["moment"][0].tolist() == [0.5, 0.0, -1.5]
+    assert batch.mask("moment").tolist() == [True, False]
     assert batch["grid"].dtype == torch.int32
     assert batch["grid"][0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert [v.tolist() for v in batch["last"]] == [[2.0, 1.0, 0.0], [0.0, 1.0]]

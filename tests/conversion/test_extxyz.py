@@ -44,9 +44,6 @@ def assert_as_ase(got: Frame, atoms: ase.Atoms) -> None:
         assert (ATOM_PROPERTY, key) not in got
         del atoms.arrays[key]
     expected = {(MOLECULE_PROPERTY, key): value for key, value in atoms.info.items()}
-    if atoms.calc is not None:
-        dipole = atoms.calc.results.get("dipole")
-        expected |= {} if dipole is None else {(MOLECULE_PROPERTY, "dipole"): dipole}
     if isinstance(atoms.info.get("name"), str):
         del expected[MOLECULE_PROPERTY, "name"]
     [kept] = frames_of([of_batch(apt.MoleculeBatch.from_ase([atoms]))])

@@ -103,7 +103,7 @@ def test_stress_of_several_shapes(value: Any, want: list[list[float]]) -> None:
     assert found[0].labels["stress"].tolist() == want
     stacked = columns_of([record(properties={"s": value})] * 2)
     (column,) = stacked.fields
-    stacked = stacked._replace(fields=[column._replace(values=np.stack([value, value]))])
+    stacked = stacked.with_fields([column.with_values(np.stack([value, value]))])
     (column,) = KeyMap({"s": "stress"}).apply(stacked, Report()).fields
     assert np.asarray(column.values).tolist() == [want, want]
 

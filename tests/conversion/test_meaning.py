@@ -59,7 +59,7 @@ def run(source: Path, **options: Any) -> tuple[Report, apt.MoleculeBatch]:
 
 def test_only_what_was_done_is_told(save: Callable[[dict[str, Any]], Path]) -> None:
     source = save(
-        ARRAYS | {"dipole": np.ones((M, 3)), "E_atomic": np.ones(M), "q": np.ones((M, N))}
+        ARRAYS | {"dipoles": np.ones((M, 3)), "E_atomic": np.ones(M), "q": np.ones((M, N))}
     )
     changes = Changes(energy_unit="kcal/mol", stress_unit="GPa", length_unit="Ang", dtype="float64")
     report, batch = run(source, changes=changes)
@@ -68,10 +68,10 @@ def test_only_what_was_done_is_told(save: Callable[[dict[str, Any]], Path]) -> N
     assert report.warnings == [
         "stress_unit: no structure has stress, so nothing was changed",
     ]
-    assert sorted(report.source_units) == ["forces", "properties/E_atomic", "properties/dipole"]
+    assert sorted(report.source_units) == ["forces", "properties/E_atomic", "properties/dipoles"]
     assert "forces: left in the unit of the source, no unit was given for it" in report.notes
     assert (
-        "properties/dipole: left in the unit of the source, only labels are converted"
+        "properties/dipoles: left in the unit of the source, only labels are converted"
         in report.notes
     )
     assert report.sources["energy"] == ["E"]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import textwrap
 from itertools import product
 from pathlib import Path
@@ -258,9 +254,10 @@ def test_spans_cover_everything_once(counts: list[int]) -> None:
 
 
 SLOW = """
-    import sys, time
+    import os, sys, time
     import ase, ase.io
     from pathlib import Path
+    os.chdir(sys.argv[1])
     plain = ase.io.iread
     def images(*arguments, **options):
         for k, atoms in enumerate(plain(*arguments, **options)):
@@ -277,18 +274,14 @@ SLOW = """
 """
 
 
-@pytest.mark.timeout(200)
-def test_a_killed_part_is_made_by_the_next_run(tmp_path: Path) -> None:
+def test_a_killed_part_is_made_by_the_next_run(tmp_path: Path, scripts: ScriptServer) -> None:
     """SIGKILL in the middle leaves a hidden file, which the next run replaces."""
     images = [ase.Atoms("H", [[k, 0, 0]], info={"gap": k / 3, "step": k}) for k in range(2700)]
     ase.io.write(tmp_path / "x.traj", images)
-    script = textwrap.dedent(SLOW)
     (tmp_path / "slow").touch()
-    command = [sys.executable, "-c", script]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"in the middle\n"
-        os.kill(process.pid, signal.SIGKILL)
+    script = scripts.start(textwrap.dedent(SLOW), tmp_path)
+    script.wait_for("in the middle")
+    script.kill()
     folder = tmp_path / "parts"
     left = sorted(path.name for path in folder.iterdir())
     assert left == [".part-00001-of-00003.atp.new", "parts.json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 from atompack_torch.conversion import Changes, Report, convert
@@ -240,20 +242,14 @@ INTERRUPTED = """
 
 
 @pytest.mark.parametrize("target", ["x.atp", "x.db"])
-def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, target: str) -> None:
+def test_an_interrupt_leaves_nothing_behind(
+    tmp_path: Path, scripts: ScriptServer, target: str
+) -> None:
     (tmp_path / "source").touch()
-    command = [sys.executable, "-c", textwrap.dedent(INTERRUPTED), "source", target]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"well under way\n"
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=200)
-        finally:
-            process.kill()
-    assert b"KeyboardInterrupt" in errors
+    script = scripts.start(textwrap.dedent(INTERRUPTED), tmp_path / "source", tmp_path / target)
+    script.wait_for("well under way")
+    os.kill(script.pid, signal.SIGINT)
+    assert "KeyboardInterrupt" in script.wait().stderr
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 

@@ -184,14 +184,14 @@ def test_appending_takes_the_types_of_the_file(tmp_path: Path) -> None:
         writer.write_columns(columns)
     fit = SchemaUnifier.of_file(path)
     assert not fit.learn(columns)
-    assert not fit.learn(columns._replace(fields=[Column(MOLECULE_PROPERTY, "x", np.ones(1, int))]))
+    assert not fit.learn(columns.with_fields([Column(MOLECULE_PROPERTY, "x", np.ones(1, int))]))
     wider = [
         Column(BUILTIN, "forces", np.ones((2, 3))),
         Column(ATOM_PROPERTY, "q", np.ones(2)),
     ]
     for column in wider:
         with pytest.raises(FieldError, match=f"{path}: type: expected .*field '{column.key}'"):
-            SchemaUnifier.of_file(path).learn(columns._replace(fields=[column]))
+            SchemaUnifier.of_file(path).learn(columns.with_fields([column]))
     with pytest.raises(FieldError, match=r"expected float32, got float64 .*positions"):
         SchemaUnifier.of_file(path).learn(columns._replace(positions=np.zeros((2, 3))))
     assert not SchemaUnifier.of_file(tmp_path / "none.atp").learn(columns)
@@ -203,7 +203,7 @@ def test_select_keeps_whole_structures() -> None:
     assert kept.ptr.tolist() == [0, 0, 3]
     (q,) = kept.fields
     assert [np.asarray(v).tolist() for v in q.values] == [[], [3.0] * 3]
-    stacked = columns._replace(fields=[Column(ATOM_PROPERTY, "q", np.arange(5.0))])
+    stacked = columns.with_fields([Column(ATOM_PROPERTY, "q", np.arange(5.0))])
     assert select(stacked, np.array([False, True, True])).fields[0].values.tolist() == [2, 3, 4]  # type: ignore[union-attr]
 
 

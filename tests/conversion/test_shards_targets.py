@@ -28,7 +28,7 @@ def source(tmp_path: Path) -> Path:
                     torch.full((n % 7 + 1,), n),
                     forces=torch.rand(n % 7 + 1, 3),
                     name=f"é {n}",
-                    properties={"spin": n, "dipole": torch.rand(3), "index": n, "tag": "x"},
+                    properties={"spin": n, "moment": torch.rand(3), "index": n, "tag": "x"},
                     atom_properties={
                         "charge": torch.rand(n % 7 + 1),
                         "batch": torch.rand(n % 7 + 1),
@@ -108,7 +108,7 @@ def test_examples_are_plain(source: Path, tmp_path: Path) -> None:
     example = Reader(tmp_path / "shards")[0]
     assert type(example["energy"]) is float
     assert type(example["spin"]) is int
-    assert example["properties/dipole"].shape == (3,)
+    assert example["properties/moment"].shape == (3,)
     assert example["charge"].dtype == np.float32
     assert "properties/index" in example
     assert "atom_properties/batch" in example

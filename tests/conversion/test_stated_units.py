@@ -37,7 +37,7 @@ def hdf5(path: Path, e: str = "hartree", x: str = "Bohr", f: str = "Hartree/bohr
             ("positions", PLACES, x),
             ("energy", np.ones(2), e),
             ("forces", PLACES, f),
-            ("dipole", np.ones((2, 3)), "debye"),
+            ("dipoles", np.ones((2, 3)), "debye"),
         ):
             file[name] = values
             file[name].attrs["units"] = unit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 from atompack_torch import _native
@@ -88,10 +88,25 @@ def replaced_until_killed(store: Path, target: Path, can_exchange: bool) -> None
         convert_datasets(store.with_name("two.nc"), target, mode="w", progress=False)
 
 
-@pytest.mark.parametrize("suffix", ["zarr", "atlas"])
-@pytest.mark.parametrize("can_exchange", [True, False])
+REPLACING = """
+import sys
+from pathlib import Path
+from conversion.test_store_export import replaced_until_killed
+replaced_until_killed(Path(sys.argv[1]), Path(sys.argv[2]), bool(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("suffix", "can_exchange"),
+    [
+        ("zarr", True),
+        ("atlas", False),
+        pytest.param("zarr", False, marks=pytest.mark.exhaustive),
+        pytest.param("atlas", True, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_kill_leaves_the_old_or_the_new(
-    store: Path, tmp_path: Path, suffix: str, can_exchange: bool
+    store: Path, tmp_path: Path, scripts: ScriptServer, suffix: str, can_exchange: bool
 ) -> None:
     target = tmp_path / f"out.{suffix}"
     export_datasets(store, store.with_name("two.nc"), datasets=["two"], progress=False)
@@ -99,12 +114,8 @@ def test_a_kill_leaves_the_old_or_the_new(
         export_datasets(store, target, progress=False)
     else:
         convert_datasets(store.with_name("two.nc"), target, progress=False)
-    child = multiprocessing.get_context("spawn").Process(
-        target=replaced_until_killed, args=(store, target, can_exchange)
-    )
-    child.start()
-    child.join(120)
-    assert child.exitcode == 9
+    done = scripts.run(REPLACING, store, target, "1" if can_exchange else "")
+    assert done.returncode == 9, done.stderr
     if suffix == "zarr":
         got = xarray.open_dataset(target, engine="zarr", group="two", consolidated=False).load()
     else:

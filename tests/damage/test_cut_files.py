@@ -247,7 +247,7 @@ def test_cache(tmp_path: Path, cut_while: Cut, run: str) -> None:
                 raise apt.CorruptFileError(faults[0].message)
         def begin():
             global cached, beside, examiner
-            cache = apt.TorchCache(path)._without_mapping()  # opened before the file is cut
+            cache = apt.TorchCache(path).without_mapping()  # opened before the file is cut
             examiner = _Examiner(cache, None)
             cached = apt.TorchCacheDataset(cache)
             beside = apt.AtpDataset({str(tmp_path / "a.atp")!r}, features=cache)

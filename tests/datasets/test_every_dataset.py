@@ -186,18 +186,6 @@ def test_path_and_options_have_the_same_names(kind: str) -> None:
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in OPTIONS)
 
 
-def test_former_names_of_the_path(tmp_path: Path) -> None:
-    write_shards(tmp_path / "shards", N)
-    write_store(tmp_path / "store", N)
-    assert len(apt.ShardDataset(root=tmp_path / "shards")) == N  # type: ignore[call-arg]
-    store = apt.AtlasStore(tmp_path / "store")
-    former = apt.AtlasDataset(store=store, arrays=["x"])  # type: ignore[call-arg]
-    assert former.store is store
-    assert len(apt.AtlasDataset(path=store, arrays=["x"])) == N
-    with pytest.raises(TypeError, match="root: expected either path or root, got both"):
-        apt.ShardDataset(tmp_path / "shards", root=tmp_path)  # type: ignore[call-arg]
-
-
 @pytest.mark.parametrize(("option", "value", "error", "message"), MISTAKES)
 def test_options_are_checked_alike(
     name: str, path: Path, option: str, value: Any, error: type[Exception], message: str

@@ -130,7 +130,7 @@ def test_an_absent_cell_is_zeros_in_shards(tmp_path: Path) -> None:
 
 def with_nan() -> list[apt.Molecule]:
     """Values as ANI-1x stores them: NaN where nothing was computed."""
-    properties = {"gap": NAN, "dipole": np.full(3, NAN), "count": -1}  # all bits set, as in a NaN
+    properties = {"gap": NAN, "moment": np.full(3, NAN), "count": -1}  # all bits set, as in a NaN
     return [
         molecule(2, energy=1.0, forces=np.ones((2, 3)), properties=properties),
         molecule(2, energy=NAN, forces=np.full((2, 3), NAN), properties={"gap": 2.0, "count": 1}),
@@ -139,7 +139,7 @@ def with_nan() -> list[apt.Molecule]:
             energy=3.0,
             forces=np.array([[NAN] * 3, [1, NAN, 3]]),
             stress=np.full((3, 3), np.inf),
-            properties={"gap": 1.0, "dipole": np.ones(3)},
+            properties={"gap": 1.0, "moment": np.ones(3)},
             atom_properties={"magmom": np.full(2, NAN, "f4")},
         ),
     ]
@@ -158,7 +158,7 @@ def test_nan_throughout_is_missing(new_path: NewPath, codec: str) -> None:
             "forces": [True, False, True],
             "stress": [False, False, True],
             "gap": [False, True, True],
-            "dipole": [False, False, True],
+            "moment": [False, False, True],
             "count": [True, True, False],
             "magmom": [False, False, False],
         }
@@ -219,7 +219,7 @@ def test_info_tells_of_nan(new_path: NewPath, capsys: pytest.CaptureFixture[str]
     assert cli.main(["info", "--json", str(path), str(sound)]) == 0
     found = json.loads(capsys.readouterr().out)["labels"]
     assert found["n_looked_at"] == 7
-    assert found["nan"] == {"energy": 1, "forces": 1, "gap": 1, "dipole": 1, "magmom": 1}
+    assert found["nan"] == {"energy": 1, "forces": 1, "gap": 1, "moment": 1, "magmom": 1}
     assert cli.main(["info", str(path)]) == 0
     assert (
         "energy: NaN throughout in 1 of 3 molecules: AtpDataset(nan_is" in capsys.readouterr().out

@@ -66,7 +66,7 @@ def write(path: Path, molecules: Sequence[apt.Molecule], codec: Any = "none") ->
     return path
 
 
-@pytest.fixture(scope="module", params=["none", "zstd"])
+@pytest.fixture(scope="module", params=["zstd", pytest.param("none", marks=pytest.mark.exhaustive)])
 def path(request: pytest.FixtureRequest, new_path: NewPath) -> Path:
     return write(new_path(), some_molecules(), request.param)
 
@@ -173,7 +173,10 @@ def test_atoms_far_outside_the_cell(new_path: NewPath) -> None:
     assert_as_vesin(new_path, molecules, CUTOFF)
 
 
-@pytest.mark.parametrize("pbc", ALL_PBC)
+@pytest.mark.parametrize(
+    "pbc",
+    [pytest.param(p, marks=[pytest.mark.exhaustive] * (0 < sum(p[1:]) < 2)) for p in ALL_PBC],
+)
 def test_large_structures(new_path: NewPath, pbc: list[bool]) -> None:
     rng = np.random.default_rng(6)
     cells = [np.diag([19.0, 20, 21]), np.array([[30.0, 0, 0], [14, 17, 0], [-9, 6, 15]])]
@@ -181,10 +184,11 @@ def test_large_structures(new_path: NewPath, pbc: list[bool]) -> None:
     assert assert_as_vesin(new_path, molecules, CUTOFF) > 10000
 
 
-def test_random_cells(new_path: NewPath) -> None:
+@pytest.mark.parametrize("n", [40, pytest.param(150, marks=pytest.mark.exhaustive)])
+def test_random_cells(new_path: NewPath, n: int) -> None:
     rng = np.random.default_rng(7)
     molecules = []
-    while len(molecules) < 150:
+    while len(molecules) < n:
         cell = rng.normal(size=(3, 3)) * rng.choice([1.5, 4, 9])
         if abs(np.linalg.det(cell)) < 3 or np.linalg.norm(np.linalg.inv(cell)) > 2:
             continue
@@ -362,7 +366,7 @@ def assert_same_edges(batch: apt.MoleculeBatch, other: apt.MoleculeBatch) -> Non
         assert torch.equal(batch[name], other[name])
 
 
-def test_records_unlike_their_schema(new_path: NewPath, dataset: apt.AtpDataset) -> None:
+def test_records_unlike_their_schema(new_path: NewPath) -> None:
     """Two files that promise different fields: the batch is planned by a survey."""
     first, second = some_molecules(10, seed=1), some_molecules(10, seed=2)
     extra = [apt.Molecule(m.positions, m.atomic_numbers, properties={"k": 1}) for m in second]

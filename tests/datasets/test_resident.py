@@ -35,7 +35,7 @@ def molecule(i: int, *, wide: bool = False) -> apt.Molecule:
         "jagged": torch.arange(1.0 + i // HALF),
     }
     if i % 4:
-        properties["dipole"] = torch.rand(3, generator=generator)
+        properties["moment"] = torch.rand(3, generator=generator)
     if i % 3 == 0:
         properties["note"] = "é" * (i % 7)
     has_cell = i % 2 == 0
@@ -86,7 +86,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fields": {"fields": ["energy", "forces", "tag"]},
     "fields without strings": {"fields": ["energy", "spin"]},
     "exclude": {"exclude": ["forces", "jagged"]},
-    "drop": {"missing": "drop", "fields": ["energy", "forces", "dipole"]},
+    "drop": {"missing": "drop", "fields": ["energy", "forces", "moment"]},
     "nan": {"nan_is_missing": True},
     "edges": {"neighbors": apt.NeighborList(2.5)},
     "half": {"neighbors": apt.NeighborList(2.5, full=False, self_interaction=True)},

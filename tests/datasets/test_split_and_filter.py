@@ -14,7 +14,7 @@ import torch
 from test_every_dataset import OPEN, WRITE
 
 import atompack_torch as apt
-from atompack_torch.datasets import selecting as _selecting
+from atompack_torch.datasets.selection import blocks as _blocks
 from atompack_torch.datasets.selection.blocks import deal, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
 
@@ -41,7 +41,7 @@ def molecules(n: int, seed: int = 0) -> list[apt.Molecule]:
                     "step": int(draw.integers(0, 50)),
                     "trajectory": f"run {i % 9}",
                     "odd key!": float(i),
-                    "dipole": draw.normal(size=3),
+                    "moment": draw.normal(size=3),
                     "Å": float(i % 3),
                 },
                 atom_properties={"charges_of_mine": draw.normal(size=n_atoms)},
@@ -93,7 +93,7 @@ REFERENCES: dict[str, Callable[[apt.Molecule], bool]] = {
     "mean(charges_of_mine) > sum(charges_of_mine) / 4": lambda m: bool(
         m["charges_of_mine"].mean() > m["charges_of_mine"].sum() / 4
     ),
-    "min(dipole) > -0.5": lambda m: float(m["dipole"].min()) > -0.5,
+    "min(moment) > -0.5": lambda m: float(m["moment"].min()) > -0.5,
     "has(energy)": lambda m: m.energy is not None,
     "not has(forces)": lambda m: m.forces is None,
     "has(velocities)": lambda m: False,
@@ -123,7 +123,7 @@ REFERENCES: dict[str, Callable[[apt.Molecule], bool]] = {
 def test_filter_equals_a_slow_reference(
     dataset: apt.AtpDataset, expression: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_selecting, "_BLOCK_MOLECULES", 17)  # several blocks
+    monkeypatch.setattr(_blocks, "_BLOCK_MOLECULES", 17)  # several blocks
     keep = [i for i in range(len(dataset)) if REFERENCES[expression](dataset[i])]
     found = dataset.filter(expression)
     assert found[:].index.tolist() == keep if keep else len(found) == 0
@@ -257,7 +257,7 @@ def test_an_empty_data_set(kind: str, tmp_path: Path) -> None:
         ("charges_of_mine > 0", r"any\(...\) or all\(...\)"),
         ("max(energy) > 1", "max: expected several numbers per structure"),
         ("norm(energy) > 1", "norm: expected vectors"),
-        ("charges_of_mine > dipole", "same rows"),
+        ("charges_of_mine > moment", "same rows"),
         ("(energy < 0) & (n_atoms < 3)", "write and, or"),
         ("energy.__class__ == 1", "an attribute is not allowed"),
         ("forces[0] == 1", "an index is not allowed"),
@@ -331,15 +331,15 @@ def test_groups_stay_together(dataset: apt.AtpDataset, by: str, seed: int) -> No
     assert sorted(itertools.chain(*numbers)) == list(range(len(dataset)))
     assert all(part == sorted(part) for part in numbers)
 
-    def key(i: int) -> str:
-        molecule = dataset[i]
-        return str(sorted(symbols(molecule))) if by == "formula" else str(molecule[by])
-
-    groups = [{key(i) for i in part} for part in numbers]
+    keys = [
+        str(sorted(symbols(molecule))) if by == "formula" else str(molecule[by])
+        for molecule in dataset[:]
+    ]
+    groups = [{keys[i] for i in part} for part in numbers]
     assert not groups[0] & groups[1]
     assert not groups[0] & groups[2]
     assert not groups[1] & groups[2]
-    largest = max(sum(key(i) == k for i in range(len(dataset))) for k in groups[0])
+    largest = max(keys.count(key) for key in groups[0])
     for part, share in zip(parts, (0.8, 0.1, 0.1), strict=True):
         assert abs(len(part) - share * len(dataset)) <= largest
     again = dataset.split([0.8, 0.1, 0.1], seed, by=by)
@@ -374,7 +374,7 @@ def test_names_as_groups(tmp_path: Path) -> None:
         ("energy", r"got none.*\(molecule 3, field 'energy'\)"),
         ("trajektory", "unknown name 'trajektory': did you mean 'trajectory'"),
         ("charges_of_mine", "expected one value per structure, got several"),
-        ("dipole", "expected one value per structure, got several"),
+        ("moment", "expected one value per structure, got several"),
     ],
 )
 def test_wrong_groups(dataset: apt.AtpDataset, by: str, message: str) -> None:

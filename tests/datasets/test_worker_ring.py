@@ -6,9 +6,6 @@ import gc
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes.client import ScriptServer
 from reference.compare import assert_same_batch
 from torch.utils.data import DataLoader
 
@@ -183,17 +181,11 @@ def segments() -> set[str]:
     return {entry.name for entry in SEGMENTS.iterdir() if not entry.is_dir()}
 
 
-def test_nothing_is_left_when_the_consumer_is_killed(path: Path) -> None:
+def test_nothing_is_left_when_the_consumer_is_killed(path: Path, scripts: ScriptServer) -> None:
     before = segments()
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CONSUMER), str(path)], stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-    finally:
-        process.kill()
-        process.communicate()
+    consumer = scripts.start(CONSUMER, path)
+    consumer.wait_for("ready")
+    consumer.kill()
     deadline = time.monotonic() + 200  # the workers notice after a while
     while segments() - before and time.monotonic() < deadline:
         time.sleep(0.2)

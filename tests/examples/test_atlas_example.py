@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes.programs import output_of
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "05_atlas_store.py"
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_model_beats_the_mean_profile(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [1, pytest.param(0, marks=pytest.mark.exhaustive)])
+def test_the_model_beats_the_mean_profile(
+    example: Callable[..., str], tmp_path: Path, workers: int
+) -> None:
     options = ["--casts", "600", "--epochs", "6", "--workers", workers, "--out", tmp_path]
-    printed = output_of([sys.executable, EXAMPLE, *map(str, options)], seconds=120)
+    printed = example("05_atlas_store.py", *options)
     losses = [float(x) for x in re.findall(r"validation ([\d.]+) °C", printed)]
     assert len(losses) == 6
     assert losses[-1] < losses[0]

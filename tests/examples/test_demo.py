@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 import torch
-from processes.programs import output_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_demo(tmp_path: Path) -> None:
-    options = ["--structures", "64", "--epochs", "2", "--out", tmp_path]
-    printed = output_of([sys.executable, EXAMPLES / "02_train.py", *options])
+def test_the_demo(example: Callable[..., str], tmp_path: Path) -> None:
+    """It makes its structures itself."""
+    printed = example("02_train.py", "--structures", 40, "--epochs", 2, "--out", tmp_path)
     assert len(re.findall(r"^epoch +\d", printed, re.MULTILINE)) == 2
     assert "this potential" in printed
     assert (tmp_path / "alloys.png").stat().st_size > 20_000

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from processes.programs import output_of
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "04_descriptor_potential.py"
-
-
-def run(folder: Path, *options: str) -> str:
-    command = [sys.executable, str(EXAMPLE), "--structures", "60", "--out", str(folder), *options]
-    return output_of(command, seconds=200)
-
-
-def test_the_example(tmp_path: Path) -> None:
-    printed = run(tmp_path, "--epochs", "6", "--recompute", "2", "--batch-size", "4")
+def test_the_example(example: Callable[..., str], alloys: Path, tmp_path: Path) -> None:
+    command = ["04_descriptor_potential.py", alloys, "--out", tmp_path, "--epochs"]
+    printed = example(*command, 6, "--recompute", 2, "--batch-size", 4)
     assert "48 + 6 + 6 to train, validate and test" in printed
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", printed)]
     *cached, first, second = losses
@@ -32,7 +24,7 @@ def test_the_example(tmp_path: Path) -> None:
 
     cache = next(tmp_path.glob("*.h5"))
     before = cache.stat()
-    printed = run(tmp_path, "--epochs", "1", "--recompute", "0", "--force-fraction", "0")
+    printed = example(*command, 1, "--recompute", 0, "--force-fraction", 0)
     assert "without" not in printed
     assert cache.stat().st_ino == before.st_ino
     assert cache.stat().st_mtime_ns == before.st_mtime_ns

@@ -28,7 +28,14 @@ def test_stored_without_outputs(path: Path) -> None:
             assert cell.execution_count is None
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.exhaustive] * (not path.stem.startswith("3")))
+        for path in NOTEBOOKS
+    ],
+    ids=lambda path: path.stem,
+)
 def test_every_cell_runs(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "TMPDIR"):
         (tmp_path / name).mkdir()

@@ -3,6 +3,7 @@ set(FUZZ_FOLDER ${PROJECT_SOURCE_DIR}/tests/fuzz)
 add_executable(atompack_fuzz_replay
   ${FUZZ_FOLDER}/replay.cpp
   ${FUZZ_FOLDER}/require.cpp
+  ${FUZZ_FOLDER}/atlas_collection_fuzz.cpp
   ${FUZZ_FOLDER}/atlas_metadata_fuzz.cpp
   ${FUZZ_FOLDER}/atlas_shards_fuzz.cpp
   ${FUZZ_FOLDER}/array_format_fuzz.cpp

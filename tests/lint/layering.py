@@ -45,7 +45,7 @@ OWN = {
     "formats/extxyz": {*BELOW_FORMATS, "formats/parsed"},
     "formats/lmdb": {*BELOW_FORMATS, "formats/parsed"},
     "physics": {"base"},
-    "plan": {"base", "model", "physics"},
+    "plan": {"base", "threads", "model", "physics"},
     "collate": BELOW_TENSORS,
     "passes": BELOW_TENSORS,
     "ops": {*BELOW_TENSORS, "collate"},
@@ -239,6 +239,7 @@ TOP = {
     "options": {"errors", "_native"},
     "progress": set(),
     "publishing": {"_native"},
+    "random_order": {"_core"},
 }
 
 
@@ -271,8 +272,8 @@ def import_breaches(module: Path) -> Iterator[str]:
             yield f"{line}: {top} imports {target}"
         if top in TOP and target not in TOP[top]:
             yield f"{line}: {top} imports {target}"
-        if is_sampler and target != "options" and not target.startswith("loading.samplers"):
-            yield f"{line}: samplers use nothing of ours but options, not {target}"
+        if is_sampler and not target.startswith(("options", "random_order", "loading.samplers")):
+            yield f"{line}: samplers use nothing of ours but options and orders, not {target}"
 
 
 def library_breaches(module: Path) -> Iterator[str]:
@@ -287,6 +288,42 @@ def library_breaches(module: Path) -> Iterator[str]:
         for name in names:
             if name.split(".")[0] in forbidden and isinstance(node, ast.stmt):
                 yield f"{node.lineno}: imports {name}"
+
+
+# Of the standard library and torch, which name what anyone may use with an underscore.
+NOT_PRIVATE = {"_asdict", "_fields", "_make", "_replace", "_version"}
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """The names with an underscore that a module defines, also as attributes of its classes."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return {name for name in found if re.match(r"_[a-z]", name)}
+
+
+def private_breaches(tree: ast.AST, owned: set[str], foreign: set[str]) -> Iterator[str]:
+    """The uses of private names of another package of ours, other than by a subclass.
+
+    Args:
+        tree: of the module.
+        owned: names that its package defines.
+        foreign: names that other packages define.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            receiver = ast.unparse(node.value)
+            if node.attr in foreign - owned and receiver not in ("self", "cls", "super()"):
+                yield f"{node.lineno}: {receiver}.{node.attr}: private to another package"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+            for name in node.names:
+                if name.name in foreign - owned:
+                    yield f"{node.lineno}: imports {name.name}: private to another package"
 
 
 def circular_imports() -> list[list[str]]:
@@ -338,8 +375,16 @@ def find_breaches() -> list[str]:
         code = re.sub(r"//[^\n]*", "", text)
         if layer == "bindings" and source.name not in RELEASING and UNLOCKED.search(code):
             add(source, ["1: releases the GIL other than by unlocked() and without_gil()"])
-    for module in MODULES:
+    trees = {module: ast.parse(module.read_text()) for module in MODULES}
+    private: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        package = module.relative_to(PACKAGE).parts[0]
+        private.setdefault(package, set()).update(private_names(tree) - NOT_PRIVATE)
+    for module, tree in trees.items():
         add(module, [*import_breaches(module), *library_breaches(module)])
+        package = module.relative_to(PACKAGE).parts[0]
+        foreign = {name for other, names in private.items() if other != package for name in names}
+        add(module, private_breaches(tree, private[package], foreign))
     add(PACKAGE, [f"1: circular imports: {', '.join(names)}" for names in circular_imports()])
     for listing in sorted(CSRC.glob("**/CMakeLists.txt")):
         add(listing, build_breaches(listing.parent))

@@ -21,6 +21,7 @@ PACKAGE = Path(atompack_torch.__file__).parent
 MODULES = ("_C", "_formats", "_remote")
 RULES = (
     (": str = b'", ": bytes = b'"),
+    (r"(?m)^(\w+_FIELDS: list) = .*$", r"\1"),
     (r"(?:typing\.)?SupportsInt \| (?:typing\.)?SupportsIndex", "int"),
     (r"(?:typing\.)?SupportsFloat \| (?:typing\.)?SupportsIndex", "float"),
     (r": ([\w.]+) = None", r": \1 | None = None"),

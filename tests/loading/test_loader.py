@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes.client import ScriptServer
 from processes.programs import run
 from reference.compare import assert_same_batch
 from torch.utils.data import DataLoader, TensorDataset
@@ -352,9 +351,8 @@ print("ended")
 """
 
 
-def test_threads_end_with_their_pass(dataset: apt.AtpDataset) -> None:
-    command = [sys.executable, "-c", THREADS_OF_A_PASS, str(dataset.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+def test_threads_end_with_their_pass(dataset: apt.AtpDataset, scripts: ScriptServer) -> None:
+    done = scripts.run(THREADS_OF_A_PASS, str(dataset.path))
     assert done.stdout == "ended\n", done.stderr
 
 

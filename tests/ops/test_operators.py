@@ -61,6 +61,62 @@ def test_neighbor_list_passes_all_checks_of_torch(cell: torch.Tensor | None) -> 
     ptr = torch.tensor([0, 4, 9])
     given = (positions, cell, None, ptr, 2.5)
     torch.library.opcheck(OPERATORS.neighbor_list.default, given)
+    positions.requires_grad_()
+    # The check of compilation adds up all outputs, integers first, which fails in torch itself:
+    # test_compiled_neighbor_list has it.
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(OPERATORS.neighbor_list_with_vectors.default, given, test_utils=checks)
+    index, shift, vector = (x.detach() for x in OPERATORS.neighbor_list_with_vectors(*given))
+    torch.library.opcheck(OPERATORS.edge_vectors.default, (positions, cell, ptr, index, shift))
+    given = (vector.requires_grad_(), ptr, index, shift, 9, cell is not None)
+    torch.library.opcheck(OPERATORS.edge_vectors_transposed.default, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("has_cell", [False, True])
+@pytest.mark.parametrize("sizes", [(9, 0, 1, 30), (3, 6000, 20), (0,), ()])
+def test_vectors_along_edges(sizes: tuple[int, ...], has_cell: bool, dtype: torch.dtype) -> None:
+    """The native kernels and those of other devices, on any number of threads."""
+    generator = torch.Generator().manual_seed(0)
+    ptr = torch.tensor([0, *np.cumsum(sizes, dtype=int).tolist()])
+    n = int(ptr[-1])
+    positions = 20 * torch.rand(n, 3, generator=generator, dtype=dtype)
+    cell = 20 * torch.eye(3, dtype=dtype).expand(len(sizes), 3, 3) if has_cell else None
+    edges = (ptr, *OPERATORS.neighbor_list(positions, cell, None, ptr, 4.0))
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+    limit = (
+        {"rtol": 1e-4, "atol": 2e-3} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-10}
+    )
+
+    expected = OPERATORS.edge_vectors.default.redispatch(keys, positions, cell, *edges)
+    found = OPERATORS.edge_vectors(positions, cell, *edges)
+    torch.testing.assert_close(found, expected, **limit)
+    given = (torch.randn(found.shape, generator=generator, dtype=dtype), *edges, n, has_cell)
+    expected = OPERATORS.edge_vectors_transposed.default.redispatch(keys, *given)
+    before = torch.get_num_threads()
+    try:
+        made = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            made.append(OPERATORS.edge_vectors_transposed(*given))
+    finally:
+        torch.set_num_threads(before)
+    for ours in made:
+        for k in range(2):
+            torch.testing.assert_close(ours[k], expected[k], **limit)
+            assert torch.equal(ours[k], made[0][k])
+
+
+@pytest.mark.parametrize(
+    "index", [[[1, 0], [0, 1]], [[0, 3], [1, 1]], [[0, 1], [1, 4]], [[-1, 0], [0, 1]]]
+)
+def test_edges_that_no_search_finds_are_refused(index: list[list[int]]) -> None:
+    """Atoms i that descend, atoms of two molecules, numbers out of range."""
+    edges = (torch.tensor([0, 2, 4]), torch.tensor(index), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="edge_index"):
+        OPERATORS.edge_vectors(torch.zeros(4, 3), None, *edges)
+    with pytest.raises(ValueError, match="edge_index"):
+        OPERATORS.edge_vectors_transposed(torch.zeros(2, 3), *edges, 4, False)
 
 
 @pytest.mark.parametrize("kind", SPECIES)

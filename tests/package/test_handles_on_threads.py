@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from fixtures import make_cache
+from processes.client import ScriptServer
 
 # Threads of Python open handles while the main thread forks, or does not; then all handles die.
 STRESS = """
@@ -146,7 +144,7 @@ with apt.AtpWriter(sys.argv[1]) as writer:
     writer.write_arrays(positions=rng.random((40000, 3)) * 75, atomic_numbers=np.ones(40000, int),
                         n_atoms=[40000])
 dataset = apt.AtpDataset(sys.argv[1], neighbors=apt.NeighborList(6.0))
-ahead = dataset._prefetch(1, 4, False)
+ahead = dataset.prefetch(1, 4, False)
 ticks, stop = [], threading.Event()
 
 def tick():
@@ -168,26 +166,13 @@ print(sum((begin + end) / 2 < moment < end for moment in ticks))
 """
 
 
-def run(script: str, *arguments: object, limit: float) -> list[str]:
-    """What a script prints, last word last; its process must end well within the limit."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
-    )
+def test_handles_are_opened_and_dropped_on_threads(tmp_path: Path, scripts: ScriptServer) -> None:
+    done = scripts.run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, "0.2")
     assert done.returncode == 0, (done.stdout[-200:], done.stderr[-3000:])
-    return done.stdout.split()
+    assert done.stdout.split()[-2:] == ["done", "23"]
 
 
-@pytest.mark.timeout(400)
-def test_handles_are_opened_and_dropped_on_threads(tmp_path: Path) -> None:
-    words = run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, 0.2, limit=390)
-    assert words[-2:] == ["done", "23"]
-
-
-@pytest.mark.timeout(120)
-def test_destruction_lets_other_threads_go_on(tmp_path: Path) -> None:
-    (ticks,) = run(DESTRUCTION, tmp_path / "a.atp", limit=100)
-    assert int(ticks) > 0
+def test_destruction_lets_other_threads_go_on(tmp_path: Path, scripts: ScriptServer) -> None:
+    done = scripts.run(DESTRUCTION, tmp_path / "a.atp")
+    assert done.returncode == 0, (done.stdout[-200:], done.stderr[-3000:])
+    assert int(done.stdout) > 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import huggingface_hub
 import pytest
+from processes.client import ScriptServer
 
 import atompack_torch as apt
 
@@ -144,20 +144,14 @@ def test_only_what_is_needed_is_asked_for(cache: Cache, monkeypatch: pytest.Monk
     ]
 
 
-def test_offline_by_the_environment(cache: Cache) -> None:
+def test_offline_by_the_environment(cache: Cache, scripts: ScriptServer) -> None:
     script = (
-        "import sys, atompack_torch as apt\n"
+        "import os, sys, atompack_torch as apt\n"
+        "os.environ['HF_HUB_OFFLINE'] = '1'\n"
         f"print(len(apt.hub.open({REPO!r}, 'all/val', cache_dir=sys.argv[1])))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(cache.root)],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    assert done.stdout == "7\n"
+    done = scripts.run(script, cache.root)
+    assert done.stdout == "7\n", done.stderr
 
 
 def test_not_installed(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

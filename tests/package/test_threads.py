@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes.client import ScriptServer
 
 PARALLEL = """
 import sys, torch
@@ -26,25 +25,13 @@ for path in sorted(set(re.findall(r"\\S*/\\S*(?:gomp|iomp|libomp)\\S*", maps))):
 """
 
 
-def run(script: str, *arguments: str) -> list[str]:
-    """The lines that a script prints in a fresh interpreter."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    return done.stdout.split()
-
-
 @pytest.mark.parametrize("threads", [1, 2])
-def test_parallel_for_uses_the_threads_it_is_given(threads: int) -> None:
+def test_parallel_for_uses_the_threads_it_is_given(threads: int, scripts: ScriptServer) -> None:
     """Without OpenMP at compile time the loop would be serial, silently."""
-    assert run(PARALLEL, str(threads)) == [str(threads)]
+    assert scripts.run(PARALLEL, str(threads)).stdout.split() == [str(threads)]
 
 
-def test_one_openmp_runtime_is_loaded() -> None:
-    paths = run(MAPS)
+def test_one_openmp_runtime_is_loaded(scripts: ScriptServer) -> None:
+    paths = scripts.run(MAPS).stdout.split()
     assert len({Path(p).resolve() for p in paths}) == 1, paths
     assert "gomp" in Path(paths[0]).name

@@ -1,4 +1,4 @@
-"""Annotations of what users call most, as mypy sees them."""
+"""Annotations of what users call most, as mypy and pyright see them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -18,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 import atompack_torch as apt
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.formats.atlas_store.columns import ColumnScan
-from atompack_torch.reports.building import Report
+from atompack_torch.reports.building import DatasetReport
 from atompack_torch.datasets.batches import BatchDataset
 
 dataset = apt.AtpDataset("data.atp", fields=["energy", "forces"])
@@ -88,7 +90,7 @@ by_torch: DataLoader[apt.Molecule] = DataLoader(dataset, None, sampler=range(3))
 whole: apt.MoleculeBatch
 for whole in DataLoader(dataset, batch_size=4, collate_fn=apt.collate_identity, num_workers=2):
     label = whole.energy
-page: Report = apt.report(dataset, output="report.html")
+page: DatasetReport = apt.report(dataset, output="report.html")
 opened: Tensor = apt.open("train.xyz").batch([0]).forces
 apt.Loader(apt.open(["a.atp", "b.atp"], fields=["energy"]), shuffle=True)
 stored: apt.AtlasDataset = apt.open("profiles", arrays=["depth"])
@@ -100,86 +102,92 @@ if statistics.reference_energies is not None:
 """
 
 
-def check(tmp_path: Path, code: str) -> str:
-    """Returns the output of mypy; empty if it finds nothing."""
-    script = tmp_path / "script.py"
-    script.write_text(code)
+# Nothing here is ``Any``, which would be accepted everywhere.
+TYPES = {
+    "dataset.batch([0])": "MoleculeBatch",
+    "dataset.batch([0]).positions": "Tensor",
+    "dataset.batch([0]).energy": "Tensor",
+    "dataset.batch([0]).name": "list[str | None]",
+    "dataset[0].forces": "Tensor | None",
+    "next(iter(apt.Loader(dataset)))": "MoleculeBatch",
+    "apt.Loader(dataset)": "Loader[MoleculeBatch]",
+    "dataset.batch([0]).get('energy')": "Tensor | list[Tensor | str | None] | None",
+    "apt.ShardDataset('shards').batch([0])": "object",
+    "apt.Loader(dataset).state_dict()['epoch']": "object",
+}
+SEEN_BY_BOTH = ("dataset.batch([0]).energy", "dataset[0].forces", "next(iter(apt.Loader(dataset)))")
+SEEN_BY_BOTH += ("apt.Loader(dataset)",)
+WRONG_OPTIONS = {
+    'apt.AtpDataset("a.atp", missing="some")': 'expected "Literal',
+    'apt.AtpDataset("a.atp", cache_features="all")': 'argument "cache_features"',
+    'apt.ExtxyzDataset("a.xyz", key_map=3)': 'expected "Mapping[str, str] | None"',
+    'apt.ExtxyzDataset(b"data")': 'expected "str | PathLike[str]',
+    'apt.TorchCacheDataset("a.h5", force_subset=0.5)': 'expected "ForceSubset | None"',
+    "apt.EqualSizeBatchSampler([1], 2, pad=True)": 'argument "pad"',
+    'apt.BucketBatchSampler([1], 2, seed="1")': 'expected "int"',
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scripts, so that one run of a checker sees all of them."""
+    made = tmp_path_factory.mktemp("scripts")
+    lines = ["import atompack_torch as apt", "dataset = apt.AtpDataset('a.atp')"]
+    wrong = [f"wrong{i}: str = {expression}" for i, expression in enumerate(TYPES)]
+    (made / "common.py").write_text(COMMON)
+    (made / "wrong_types.py").write_text("\n".join([*lines, *wrong]) + "\n")
+    (made / "wrong_options.py").write_text("\n".join([*lines, *WRONG_OPTIONS]) + "\n")
+    return made
+
+
+@pytest.fixture(scope="module")
+def by_mypy(folder: Path) -> dict[str, list[str]]:
+    """Complaints of mypy by the name of the script."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
-    command += ["--config-file", "pyproject.toml", str(script)]
+    command += ["--config-file", "pyproject.toml", *map(str, sorted(folder.glob("*.py")))]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    return done.stdout + done.stderr
+    assert done.stderr == ""
+    found: dict[str, list[str]] = {path.name: [] for path in folder.glob("*.py")}
+    for line in done.stdout.splitlines():
+        if ": error: " in line:
+            found[Path(line.partition(":")[0]).name].append(line)
+    return found
 
 
-def test_common_code_needs_no_casts(tmp_path: Path) -> None:
-    assert check(tmp_path, COMMON) == ""
-
-
-def pyright(tmp_path: Path, code: str, mode: str) -> list[dict[str, Any]]:
-    """Returns the complaints of pyright, as basedpyright packs it, about a script."""
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    options = {"typeCheckingMode": mode, "include": [str(script)], "extraPaths": [str(REPOSITORY)]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
-    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--project", str(tmp_path)]
+@pytest.fixture(scope="module")
+def by_pyright(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The same of pyright, as basedpyright packs it."""
+    options = {"typeCheckingMode": "standard", "extraPaths": [str(REPOSITORY)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(options))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--project", str(folder)]
     command += ["--pythonpath", sys.executable]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    found = json.loads(done.stdout)
-    assert found["summary"]["filesAnalyzed"] == 1, done.stdout
-    complaints: list[dict[str, Any]] = found["generalDiagnostics"]
-    return complaints
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+    told = json.loads(done.stdout)
+    assert told["summary"]["filesAnalyzed"] == 3, done.stdout
+    found: dict[str, list[dict[str, Any]]] = {path.name: [] for path in folder.glob("*.py")}
+    for complaint in told["generalDiagnostics"]:
+        found[Path(complaint["file"]).name].append(complaint)
+    return found
 
 
-def test_pyright_needs_no_casts(tmp_path: Path) -> None:
-    assert [c["message"] for c in pyright(tmp_path, COMMON, "standard")] == []
+def test_common_code_needs_no_casts(
+    by_mypy: dict[str, list[str]], by_pyright: dict[str, list[dict[str, Any]]]
+) -> None:
+    assert by_mypy["common.py"] == []
+    assert [complaint["message"] for complaint in by_pyright["common.py"]] == []
 
 
-def test_pyright_finds_wrong_code(tmp_path: Path) -> None:
-    wrong = ["dataset.batch([0]).energy", "dataset[0].forces", "next(iter(apt.Loader(dataset)))"]
-    wrong += ["apt.Loader(dataset)"]
-    lines = ["import atompack_torch as apt", "dataset = apt.AtpDataset('a.atp')"]
-    lines += [f"wrong{i}: str = {expression}" for i, expression in enumerate(wrong)]
-    complaints = pyright(tmp_path, "\n".join(lines) + "\n", "standard")
-    assert [c["range"]["start"]["line"] for c in complaints] == [2, 3, 4, 5]
-    kinds = ("Tensor", "Tensor | None", "MoleculeBatch", "Loader[MoleculeBatch]")
-    for complaint, kind in zip(complaints, kinds, strict=True):
-        assert f'"{kind}"' in complaint["message"]
-
-
-def test_wrong_code_is_found(tmp_path: Path) -> None:
-    """Nothing here is ``Any``, which would be accepted everywhere."""
-    wrong = {
-        "dataset.batch([0])": "MoleculeBatch",
-        "dataset.batch([0]).positions": "Tensor",
-        "dataset.batch([0]).energy": "Tensor",
-        "dataset.batch([0]).name": "list[str | None]",
-        "dataset[0].forces": "Tensor | None",
-        "next(iter(apt.Loader(dataset)))": "MoleculeBatch",
-        "apt.Loader(dataset)": "Loader[MoleculeBatch]",
-        "dataset.batch([0]).get('energy')": "Tensor | list[Tensor | str | None] | None",
-        "apt.ShardDataset('shards').batch([0])": "object",
-        "apt.Loader(dataset).state_dict()['epoch']": "object",
-    }
-    lines = ["import atompack_torch as apt", "dataset = apt.AtpDataset('a.atp')"]
-    lines += [f"wrong{i}: str = {expression}" for i, expression in enumerate(wrong)]
-    output = check(tmp_path, "\n".join(lines) + "\n")
-    errors = [line for line in output.splitlines() if ": error: " in line]
-    assert len(errors) == len(wrong)
-    for error, kind in zip(errors, wrong.values(), strict=True):
+def test_wrong_types_are_found(
+    by_mypy: dict[str, list[str]], by_pyright: dict[str, list[dict[str, Any]]]
+) -> None:
+    for error, kind in zip(by_mypy["wrong_types.py"], TYPES.values(), strict=True):
         assert f'(expression has type "{kind}", variable has type "str")' in error
+    messages = {c["range"]["start"]["line"] - 2: c["message"] for c in by_pyright["wrong_types.py"]}
+    for number, (expression, kind) in enumerate(TYPES.items()):
+        if expression in SEEN_BY_BOTH:
+            assert f'"{kind}"' in messages[number]
 
 
-def test_wrong_options_are_found(tmp_path: Path) -> None:
-    wrong = {
-        'apt.AtpDataset("a.atp", missing="some")': 'expected "Literal',
-        'apt.AtpDataset("a.atp", cache_features="all")': 'argument "cache_features"',
-        'apt.ExtxyzDataset("a.xyz", key_map=3)': 'expected "Mapping[str, str] | None"',
-        'apt.ExtxyzDataset(b"data")': 'expected "str | PathLike[str]',
-        'apt.TorchCacheDataset("a.h5", force_subset=0.5)': 'expected "ForceSubset | None"',
-        "apt.EqualSizeBatchSampler([1], 2, pad=True)": 'argument "pad"',
-        'apt.BucketBatchSampler([1], 2, seed="1")': 'expected "int"',
-    }
-    output = check(tmp_path, "\n".join(["import atompack_torch as apt", *wrong]) + "\n")
-    errors = [line for line in output.splitlines() if ": error: " in line]
-    assert len(errors) == len(wrong), output
-    for error, words in zip(errors, wrong.values(), strict=True):
+def test_wrong_options_are_found(by_mypy: dict[str, list[str]]) -> None:
+    for error, words in zip(by_mypy["wrong_options.py"], WRONG_OPTIONS.values(), strict=True):
         assert words in error

@@ -28,8 +28,10 @@ from reference.atp_record import (
     VECTORS,
     Section,
 )
+from reference.names import BUILTINS
 
 BUILTIN_ORDER = ("charges", "cell", "energy", "forces", "name", "pbc", "stress", "velocities")
+AS_PROPERTIES = tuple(key for key, builtin in BUILTINS.items() if builtin.is_property)
 UNUSUAL_TAGS = {6, 7, 11, 12}  # of builtins: only record format 3 has them
 
 Plain = dict[str, Any]
@@ -76,6 +78,8 @@ def sections_of(plain: Plain) -> list[Section]:
     ]
     for kind, scope in ((ATOM, "atom_properties"), (MOLECULE, "properties")):
         values = {key.encode(): value for key, value in plain.get(scope, {}).items()}
+        if kind == MOLECULE:
+            values |= {k.encode(): plain[k] for k in AS_PROPERTIES if plain.get(k) is not None}
         sections += [Section(kind, key, *_custom(values[key])) for key in sorted(values)]
     return sections
 

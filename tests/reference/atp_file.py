@@ -60,7 +60,9 @@ class SchemaEntry:
 
     @property
     def scope(self) -> str:
-        """builtin, atom or molecule."""
+        """Of the field: builtin, atom or molecule."""
+        if rec.is_label(self.kind, self.key, self.tag, self.slot_bytes):
+            return "builtin"
         return ("builtin", "atom", "molecule")[self.kind]
 
     @property

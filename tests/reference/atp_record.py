@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from reference.names import BUILTINS, Builtin
 
 BUILTIN, ATOM, MOLECULE = 0, 1, 2
 
@@ -25,17 +26,21 @@ VECTORS = {F32_VECTORS: "<f4", F64_VECTORS: "<f8"}
 MATRICES = {F64_MATRIX: "<f8", F32_MATRIX: "<f4"}
 TENSORS = {F32_TENSOR: "<f4", F64_TENSOR: "<f8", I32_TENSOR: "<i4", I64_TENSOR: "<i8"}
 
-LEGAL_BUILTINS = {
-    "energy": {F64, F32},
-    "forces": {F32_VECTORS, F64_VECTORS},
-    "charges": {F64_ARRAY, F32_ARRAY},
-    "velocities": {F32_VECTORS, F64_VECTORS},
-    "cell": {F64_MATRIX, F32_MATRIX},
-    "stress": {F64_MATRIX, F32_MATRIX},
-    "pbc": {BOOL3},
-    "name": {STRING},
-}
-PER_ATOM_BUILTINS = {"forces", "charges", "velocities"}
+
+def _tags_of(builtin: Builtin) -> set[int]:
+    """The tags of a builtin field that has sections of its own."""
+    if builtin.kind != "real":
+        return {STRING} if builtin.kind == "text" else {BOOL3}
+    return {
+        ("molecule", ()): {F64, F32},
+        ("molecule", (3, 3)): {F64_MATRIX, F32_MATRIX},
+        ("atom", ()): {F64_ARRAY, F32_ARRAY},
+        ("atom", (3,)): {F32_VECTORS, F64_VECTORS},
+    }[builtin[:2]]
+
+
+LEGAL_BUILTINS = {key: _tags_of(b) for key, b in BUILTINS.items() if not b.is_property}
+PER_ATOM_BUILTINS = {key for key, b in BUILTINS.items() if b.level == "atom"}
 LEGAL_ATOM = set(ARRAYS) | set(VECTORS) | set(TENSORS)
 LEGAL_MOLECULE = LEGAL_ATOM | {F64, I64, STRING, NONE}
 
@@ -145,10 +150,20 @@ def decode_record(raw: bytes, wide: bool) -> Molecule:
                 raise BadFileError(f"builtin {key}: {error}") from error
         elif section.kind in (ATOM, MOLECULE):
             scope = molecule.custom("atom" if section.kind == ATOM else "molecule")
-            scope[key] = (
-                BadValueError("repeated") if key in scope else _custom(section, key, numbers)
-            )
+            value = _custom(section, key, numbers)
+            if is_label(section.kind, key, section.tag, len(section.payload)):
+                molecule.builtins[key] = value
+            else:
+                scope[key] = BadValueError("repeated") if key in scope else value
     return molecule
+
+
+def is_label(kind: int, key: str, tag: int, payload_bytes: int) -> bool:
+    """Whether a property of a molecule is a label: floats, as many as a row of it has."""
+    if kind != MOLECULE or key not in BUILTINS or not BUILTINS[key].is_property:
+        return False
+    item_bytes = {F64_ARRAY: 8, F32_ARRAY: 4}.get(tag)
+    return item_bytes is not None and payload_bytes == item_bytes * BUILTINS[key].shape[0]
 
 
 def _custom(section: Section, key: str, numbers: np.ndarray) -> Value | BadValueError:

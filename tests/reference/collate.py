@@ -15,6 +15,7 @@ import torch
 from reference import atp_record as rec
 from reference.atp_file import ELEMENT_BYTES, AtpFile, SchemaEntry
 from reference.atp_record import BadFileError, BadValueError, Molecule
+from reference.names import BUILTINS
 
 STRUCTURE = ("positions", "atomic_numbers", "batch", "ptr", "n_atoms", "index")
 GEOMETRY = (("builtin", "cell"), ("builtin", "pbc"))
@@ -74,7 +75,7 @@ class ReferenceDataset:
     def fields(self) -> list[Field]:
         """Every field of the dataset but those that each molecule has."""
         names = {name for schema in self.schemas for name in schema}
-        return sorted(n for n in names if n[0] != "builtin" or n[1] in rec.LEGAL_BUILTINS)
+        return sorted(n for n in names if n[0] != "builtin" or n[1] in BUILTINS)
 
     def public_name(self, name: Field) -> str:
         """The name in ``keys()``."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from reference.atp_record import BadValueError, Molecule, Value
 from reference.collate import STRUCTURE, Expected, tensor_of
+from reference.names import BUILTINS
 
 PREFIXES = {"atom": "atom_properties/", "molecule": "properties/"}
 
@@ -100,7 +101,7 @@ def assert_molecule(
     assert_same(got["positions"], tensor_of(want.positions), "positions")
     z = tensor_of(want.atomic_numbers).to(torch.int64)
     assert_same(got["atomic_numbers"], z, "atomic_numbers")
-    for key in ("energy", "forces", "charges", "velocities", "cell", "stress", "pbc", "name"):
+    for key in BUILTINS:
         value = want.builtins.get(key)
         if key == "energy" and value is not None:
             value = Value(value.tag, value.data.astype(np.float64))

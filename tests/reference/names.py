@@ -1,8 +1,39 @@
-"""Names that a batch keeps for itself; a custom property so named needs its scope in front."""
+"""The builtin fields, and the names that custom properties cannot have without their scope."""
 
 from __future__ import annotations
 
-BUILTINS = ("energy", "forces", "charges", "velocities", "cell", "stress", "pbc", "name")
+from typing import NamedTuple
+
+
+class Builtin(NamedTuple):
+    """What the values of a builtin field look like.
+
+    Attributes:
+        level: molecule or atom.
+        shape: of a row.
+        kind: real, flag or text.
+        is_result: ASE's calculators have it.
+        is_property: ``.atp`` stores it as a custom property.
+    """
+
+    level: str
+    shape: tuple[int, ...] = ()
+    kind: str = "real"
+    is_result: bool = False
+    is_property: bool = False
+
+
+BUILTINS = {
+    "energy": Builtin("molecule", is_result=True),
+    "forces": Builtin("atom", (3,), is_result=True),
+    "charges": Builtin("atom", is_result=True),
+    "velocities": Builtin("atom", (3,)),
+    "cell": Builtin("molecule", (3, 3)),
+    "stress": Builtin("molecule", (3, 3), is_result=True),
+    "dipole": Builtin("molecule", (3,), is_result=True, is_property=True),
+    "pbc": Builtin("molecule", (3,), "flag"),
+    "name": Builtin("molecule", (), "text"),
+}
 STRUCTURE = ("positions", "atomic_numbers", "batch", "ptr", "n_atoms", "index")
 FEATURES = ("features", "edge_index", "edge_shift", "edge_vector", "source")
 DERIVATIVES = (

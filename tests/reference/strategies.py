@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from reference.names import BUILTINS
 
 CODECS = ("none", "lz4", "zstd")
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e-45, 1.0, -1.5, 1e300)
 # What record format 2 holds; anything else makes a new file one of format 3.
 USUAL = {"positions": "f4", "energy": "f8", "forces": "f4", "velocities": "f4", "charges": "f8"}
 USUAL |= {"cell": "f8", "stress": "f8", "pbc": "f8", "name": "f8"}
+USUAL |= {key: "f8" for key, builtin in BUILTINS.items() if builtin.is_property}
+FLOATS = tuple(k for k, b in BUILTINS.items() if b.kind == "real" and b[:2] != ("molecule", ()))
 WIDTHS = {"f4": "f8", "f8": "f4", "i4": "i8", "i8": "i4"}
 
 # Names that clash with fields, methods, aliases and the other scope, and names that are odd.
@@ -102,8 +105,7 @@ def atom_kinds(draw: st.DrawFn) -> Kind:
 def recipes(draw: st.DrawFn) -> Recipe:
     """The fields of a file."""
     widths = st.sampled_from(("f4", "f8"))
-    floats = ("forces", "charges", "velocities", "cell", "stress")
-    builtins = draw(st.dictionaries(st.sampled_from(floats), widths, max_size=5))
+    builtins = draw(st.dictionaries(st.sampled_from(FLOATS), widths, max_size=5))
     for name in sorted(draw(st.sets(st.sampled_from(("energy", "pbc", "name"))))):
         builtins[name] = "f8"
     return Recipe(
@@ -178,8 +180,8 @@ def _builtin(rng: np.random.Generator, name: str, dtype: str, n_atoms: int) -> A
         return _text(rng)
     if name == "energy":
         return float(array(rng, "f8", (1,))[0])
-    shapes = {"charges": (n_atoms,), "cell": (3, 3), "stress": (3, 3)}
-    return array(rng, dtype, shapes.get(name, (n_atoms, 3)))
+    row = BUILTINS[name].shape
+    return array(rng, dtype, (n_atoms, *row) if BUILTINS[name].level == "atom" else row)
 
 
 def _molecule_value(rng: np.random.Generator, kind: Kind) -> Any:

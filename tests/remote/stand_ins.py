@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 
@@ -21,6 +22,7 @@ class Asked:
     path: str
     query: dict[str, str]
     headers: dict[str, str]
+    body: bytes = b""
 
 
 @dataclass
@@ -40,8 +42,11 @@ class StandIn:
     def is_authorized(self, request: Asked) -> bool:
         return request.headers.get("authorization") == f"Bearer {self.token}"
 
+    def etag(self, body: bytes) -> str:
+        return f'"{hash(body) & 0xFFFFFFFF:x}-{len(body)}"'
+
     def ranged(self, request: Asked, body: bytes) -> tuple[int, bytes, dict[str, str]]:
-        etag = f'"{hash(body) & 0xFFFFFFFF:x}-{len(body)}"'
+        etag = self.etag(body)
         if request.headers.get("if-match", etag) != etag:
             return 412, b"", {}
         first, last = (int(x) for x in request.headers["range"][6:].split("-"))
@@ -58,10 +63,13 @@ class StandIn:
         return names[start:end], str(end) if end < len(names) else ""
 
 
+@dataclass
 class Azure(StandIn):
     """Blobs under /CONTAINER/NAME; a token in the header, or a signature in the query."""
 
-    signature = "sv=2021&sig=SECRET%2BSIG%3D"
+    signature: ClassVar[str] = "sv=2021&sig=SECRET%2BSIG%3D"
+    marks: dict[str, str] = field(default_factory=dict)
+    blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)  # name → id → bytes
 
     def answer(self, request: Asked) -> tuple[int, bytes, dict[str, str]]:
         is_signed = request.query.get("sig") == "SECRET+SIG=" and request.query.get("sv") == "2021"
@@ -71,8 +79,17 @@ class Azure(StandIn):
             return 400, b"<Error><Code>InvalidHeaderValue</Code></Error>", {}
         if request.query.get("comp") != "list":
             name = unquote(request.path[1:])
+            if request.method == "PUT":
+                return self._put(request, name)
             if name not in self.objects:
                 return 404, b"<Error><Code>BlobNotFound</Code></Error>", {}
+            if request.method == "HEAD":
+                body = self.objects[name]
+                return (
+                    200,
+                    body,
+                    {"ETag": self.etag(body), "x-ms-meta-upload": self.marks.get(name, "")},
+                )
             return self.ranged(request, self.objects[name])
         assert request.query["restype"] == "container"
         start = f"{unquote(request.path[1:])}/{request.query.get('prefix', '')}"
@@ -88,6 +105,26 @@ class Azure(StandIn):
             f"{blobs}</Blobs><NextMarker>{marker}</NextMarker></EnumerationResults>"
         )
         return 200, body.encode(), {}
+
+    def _put(self, request: Asked, name: str) -> tuple[int, bytes, dict[str, str]]:
+        body, kind = request.body, request.query.get("comp")
+        if kind == "block":
+            self.blocks.setdefault(name, {})[request.query["blockid"]] = body
+            return 201, b"", {}
+        here = self.objects.get(name)
+        if here is not None and "if-none-match" in request.headers:
+            return 409, b"<Error><Code>BlobAlreadyExists</Code></Error>", {}
+        if "if-match" in request.headers and (
+            here is None or request.headers["if-match"] != self.etag(here)
+        ):
+            return 412, b"<Error><Code>ConditionNotMet</Code></Error>", {}
+        if kind == "blocklist":
+            blocks = self.blocks.pop(name)
+            body = b"".join(blocks[each.text or ""] for each in ElementTree.fromstring(body))
+        elif request.headers.get("x-ms-blob-type") != "BlockBlob":
+            return 400, b"<Error><Code>MissingRequiredHeader</Code></Error>", {}
+        self.objects[name], self.marks[name] = body, request.headers["x-ms-meta-upload"]
+        return 201, b"", {"ETag": self.etag(body)}
 
 
 class Google(StandIn):
@@ -193,7 +230,8 @@ def _handler(service: StandIn) -> type[BaseHTTPRequestHandler]:
             parts = urlsplit(self.path)
             query = {k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()}
             headers = {k.lower(): v for k, v in self.headers.items()}
-            request = Asked(self.command, parts.path, query, headers)
+            sent = self.rfile.read(int(headers.get("content-length", 0)))
+            request = Asked(self.command, parts.path, query, headers, sent)
             service.asked.append(request)
             status, body, more = service.answer(request)
             self.send_response(status)
@@ -201,7 +239,10 @@ def _handler(service: StandIn) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_PUT = do_GET  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             """Says nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from object_server import ObjectServer
+from stand_ins import Azure, running
 
 import atompack_torch as apt
 from atompack_torch.remote import uploads
@@ -305,3 +306,31 @@ def test_plain_http_servers_that_take_objects(server: ObjectServer) -> None:
     assert apt.AtpDataset(url)[:]["energy"].tolist() == [0.0, 1.0]
     with pytest.raises(FileExistsError, match="exists already"):
         apt.AtpWriter(url)
+
+
+def test_blobs_of_azure_whole_and_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    url, big = "az://container/sets/data.atp", np.random.default_rng(0).random((1, 800_000))
+    monkeypatch.setitem(
+        uploads.send_file.__kwdefaults__ or {}, "part_bytes", uploads.MIN_PART_BYTES
+    )
+    with running(Azure()) as service:
+        options = {"endpoint_url": service.url, "token": Azure.signature}
+        with apt.AtpWriter(url, storage_options=options) as made:
+            made.write_arrays(**molecule(1.0))
+        with pytest.raises(FileExistsError, match="exists already"):
+            apt.AtpWriter(url, storage_options=options)
+        first, second = (apt.AtpWriter(url, mode="a", storage_options=options) for _ in range(2))
+        first.write_arrays(**molecule(2.0), properties={"big": big})
+        first.close()
+        asked = [each.query.get("comp") for each in service.asked if each.method == "PUT"]
+        assert asked.count("block") == 2
+        assert asked[-1] == "blocklist"
+        second.write_arrays(**molecule(3.0))
+        with pytest.raises(OSError, match="another writer") as caught:
+            second.close()
+        assert caught.value.errno == errno.ESTALE
+        found = apt.AtpDataset(url, storage_options=options)[:]
+        assert found["energy"].tolist() == [1.0, 2.0]
+        assert found["big"][1].numpy().tobytes() == big.tobytes()
+        with pytest.raises(OSError, match="folders of this kind cannot be written to"):
+            apt.ShardWriter("az://container/shards", 5, 2, storage_options=options)

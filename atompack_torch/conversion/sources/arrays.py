@@ -102,9 +102,9 @@ def _names(systems: _Opener, path: str, options: SourceOptions) -> set[str]:
 
 
 class _Survey:
-    """First pass over a file: counts the structures and determines the level of each member.
+    """First pass over a file: counts the molecules and determines the level of each member.
 
-    A single shape may be ambiguous: (M, 9) is nine numbers per structure, or one for each of nine
+    A single shape may be ambiguous: (M, 9) is nine numbers per molecule, or one for each of nine
     atoms.
     """
 
@@ -152,12 +152,12 @@ class _Survey:
 
 
 def _read(systems: _Opener, path: str, options: SourceOptions, report: Report) -> Iterator[Columns]:
-    """Yields the structures of a file in blocks, in order, in the types of the file.
+    """Yields the molecules of a file in blocks, in order, in the types of the file.
 
     For the layouts see ``systems.System``. Members of ``.npz`` files are read as streams,
-    compressed or not: memory holds one block, and ``n_atoms`` or ``ptr`` (8 bytes per structure).
+    compressed or not: memory holds one block, and ``n_atoms`` or ``ptr`` (8 bytes per molecule).
     Every group of HDF5 that holds positions is a separate system, in the order of their names, and
-    its path becomes the ``name`` of its structures. Keys name arrays, not paths.
+    its path becomes the ``name`` of its molecules. Keys name arrays, not paths.
     """
     survey = _Survey(systems, path, options, report)
     for key in sorted({*options.keys} - survey.seen):
@@ -260,7 +260,7 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
     except OSError:
         raise
     except Exception as error:  # damaged tables can fail in many ways
-        raise CorruptFileError(f"{path}: no .npz file: {described(error)}") from error
+        raise CorruptFileError(f"{path}: not an .npz file: {described(error)}") from error
     with archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         if len({*names}) < len(names):

@@ -14,13 +14,9 @@ from typing import Any
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
-from atompack_torch.conversion.sources.ase_files import (
-    LABELS,
-    labelled_parts,
-    take_label,
-)
+from atompack_torch.conversion.sources.ase_files import labelled_parts, take_label
 from atompack_torch.errors import AtompackError, CorruptFileError
-from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, prefixed_id
+from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, RESULTS, prefixed_id
 from atompack_torch.formats import detect
 from atompack_torch.formats.aselmdb import converter as aselmdb
 from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, row_of, take_metadata
@@ -137,7 +133,7 @@ def parts_of_row(row: Any, report: Report) -> Parts:
     for what, values in (("key-value pair", row.key_value_pairs), ("data", row.data)):
         for key, value in values.items():
             _put(parts, key, value, f"{what} {key!r}", report)
-            if key in LABELS:
+            if key in RESULTS:
                 take_label(parts, parts.properties, key, report)
     return parts
 
@@ -168,7 +164,7 @@ def _system_errors() -> Iterator[None]:
 
 
 class Writer:
-    """Writes structures as rows of a new database, each block in one transaction.
+    """Writes molecules as rows of a new database, each block in one transaction.
 
     Fields are placed by ``aselmdb.rows.row_of``.
 

@@ -16,7 +16,7 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, parts_of
 from atompack_torch.conversion.sources import pymatgen_json
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.fields import BUILTINS
+from atompack_torch.fields import BUILTINS, RESULTS
 from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
@@ -26,7 +26,6 @@ _WAY_OUT = (
     "if the file is whole, convert extended XYZ that another program (dpdata, pymatgen) makes of "
     "it, or name the format with --from (ase:NAME, or pymatgen-json for JSON of pymatgen)"
 )
-LABELS = ("energy", "forces", "stress", "charges")
 _LIMIT = re.compile(rb'(?:NELM\s*=|name="NELM">)\s*(\d+)')
 _ITERATION = re.compile(rb"Iteration\s+(\d+)\(\s*(\d+)\)")
 
@@ -52,9 +51,9 @@ def _name_for_ase(path: str) -> str | None:
 def read(
     path: str | os.PathLike[str], *, report: Report, ase_format: str | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures of a file in blocks, in order, as float64.
+    """Yields the molecules of a file in blocks, in order, as float64.
 
-    Memory is bounded if ASE's reader for the format yields one structure at a time (trajectories,
+    Memory is bounded if ASE's reader for the format yields one molecule at a time (trajectories,
     extended XYZ, most relaxation logs).
 
     Args:
@@ -63,7 +62,7 @@ def read(
         ase_format: ASE's name of the format; None: ASE detects it.
 
     Returns:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         UnsupportedFormatError: ASE's reader failed; it cannot continue after a fault.
@@ -122,7 +121,7 @@ def _name_by_ase(path: str | os.PathLike[str]) -> str:
 def labelled_parts(atoms: Any, report: Report) -> Parts:
     """Collects the contents of an ``ase.Atoms``; labels may be in ``info`` and ``arrays``, too."""
     parts = parts_of(atoms, report.skip)
-    for label in LABELS:
+    for label in RESULTS:
         for values in (parts.properties, parts.atom_properties):
             take_label(parts, values, label, report)
     return parts

@@ -1,4 +1,4 @@
-"""Structures from the systems of DeePMD-kit, of one composition or of the mixed type.
+"""Molecules from the systems of DeePMD-kit, of one composition or of the mixed type.
 
 A system is a folder with ``type.raw`` (a number for each atom), ``type_map.raw`` (the elements of
 these numbers) and folders ``set.*`` of arrays with one row per frame: ``coord`` (B, 3n) in Å,
@@ -143,7 +143,7 @@ def read(path: str, elements: dict[str, int], report: Report) -> Iterator[Column
         report: receives the interpretation of names.
 
     Yields:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         FieldError: there is no system, an array does not fit the number of atoms, or frames have

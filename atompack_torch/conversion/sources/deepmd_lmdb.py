@@ -1,4 +1,4 @@
-"""Structures from the LMDB folders of DeePMD-kit (from 3.1 on) and dpdata.
+"""Molecules from the LMDB folders of DeePMD-kit (from 3.1 on) and dpdata.
 
 A folder has ``data.mdb``. Its key ``__metadata__`` is a MessagePack map with ``nframes``,
 ``frame_idx_fmt`` (how the numbers of frames are written as keys, ``012d``) and ``type_map`` (the
@@ -103,7 +103,7 @@ def read(
         last: one past the last frame; None: all.
 
     Yields:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: the database or a frame is damaged.

@@ -100,7 +100,7 @@ class Listing(NamedTuple):
         return lost
 
     def list_unused(self, report: Report, used: Collection[str]) -> None:
-        """Reports the members and attributes of a group that holds no structures.
+        """Reports the members and attributes of a group that holds no molecules.
 
         Args:
             report: receives them.

@@ -1,6 +1,6 @@
-"""Structures from the HDF5 files of ANI-1x, ANI-2x, COMP6, SPICE and Transition1x.
+"""Molecules from the HDF5 files of ANI-1x, ANI-2x, COMP6, SPICE and Transition1x.
 
-Each group has structures of the same number of atoms: ``coordinates``, ``conformations`` or
+Each group has molecules of the same number of atoms: ``coordinates``, ``conformations`` or
 ``positions`` (M, n, 3), atomic numbers (n,) or (M, n), and labels with M rows. Groups are those of
 
 - ANI-1x: a formula, with ``wb97x_dz.energy`` and values of other methods, NaN where not computed;
@@ -51,10 +51,10 @@ class HdfSet(NamedTuple):
 
     Attributes:
         title: its name, for messages.
-        names: name in the file → part of a structure, or label.
+        names: name in the file → part of a molecule, or label.
         gradient: name of an array of gradients, which become forces; empty if missing.
         units: label → unit that it is published in, unless the file states another.
-        subgroups: groups in a group that are groups of structures too.
+        subgroups: groups in a group that are groups of molecules too.
     """
 
     title: str
@@ -182,14 +182,14 @@ def _below(name: str, group: Listing) -> Iterator[str]:
 
 
 def count(path: str, keys: Mapping[str, str]) -> int:
-    """Counts the structures.
+    """Counts the molecules.
 
     Args:
         path: the file.
         keys: name in the file → name here.
 
     Returns:
-        The number of structures.
+        The number of molecules.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -201,18 +201,18 @@ def count(path: str, keys: Mapping[str, str]) -> int:
 def read(
     path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures in blocks, in the order of the names of groups, in the file's types.
+    """Yields the molecules in blocks, in the order of the names of groups, in the file's types.
 
     Args:
         path: the file.
         keys: name of an array → name here: ``positions``, ``atomic_numbers``, a label, or a
             property, with its scope (``atom_properties/q``) where that matters.
         report: receives the interpretation of names, and what was dropped.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
+        first: number of the first molecule.
+        last: one past the last molecule; None: all.
 
     Yields:
-        Blocks of structures, of several groups.
+        Blocks of molecules, of several groups.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -314,7 +314,7 @@ class GroupReader:
         report.units.update(known.units)
 
     def count(self, group: str) -> int:
-        """Counts the structures of a group.
+        """Counts the molecules of a group.
 
         Args:
             group: path of the group in the file.
@@ -329,7 +329,7 @@ class GroupReader:
         return self._count(group, None if stored is None else stored.shape)
 
     def total(self, groups: list[str]) -> int:
-        """Counts the structures of groups.
+        """Counts the molecules of groups.
 
         Args:
             groups: their paths.
@@ -373,16 +373,16 @@ class GroupReader:
         return {_name_of(target) for name in names if (target := self._target(name)) is not None}
 
     def read(self, group: str, name: str, first: int, last: int) -> Iterator[Columns]:
-        """Yields structures of a group in blocks.
+        """Yields molecules of a group in blocks.
 
         Args:
             group: path of the group in the file.
-            name: name of its structures.
+            name: name of its molecules.
             first: number of the first of them.
             last: one past the last.
 
         Yields:
-            Blocks of structures.
+            Blocks of molecules.
 
         Raises:
             CorruptFileError: the group is damaged.
@@ -515,12 +515,12 @@ def _name_of(target: FieldId) -> str:
 
 
 def _attribute_rows(target: FieldId, value: Any, shape: tuple[int, ...]) -> Rows | None:
-    """Returns an attribute of a group as rows of its structures; None if it has no place there.
+    """Returns an attribute of a group as rows of its molecules; None if it has no place there.
 
     Args:
         target: the field that it has the name of.
         value: its value.
-        shape: numbers of structures and atoms.
+        shape: numbers of molecules and atoms.
     """
     if isinstance(value, str):
         is_text = target.scope != BUILTIN or target.key == "name"

@@ -105,7 +105,7 @@ class JsonStream:
             The value.
 
         Raises:
-            CorruptFileError: it is no JSON, is cut, or is larger than any structure.
+            CorruptFileError: it is no JSON, is cut, or is larger than any molecule.
         """
         self.peek()
         while True:

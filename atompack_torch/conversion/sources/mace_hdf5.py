@@ -1,4 +1,4 @@
-"""Structures from the HDF5 files that ``mace_prepare_data`` of MACE writes.
+"""Molecules from the HDF5 files that ``mace_prepare_data`` of MACE writes.
 
 A file has groups ``config_batch_N`` of groups ``config_M``, each with ``positions``,
 ``atomic_numbers``, ``cell``, ``pbc``, ``weight`` and ``config_type``. In newer files labels are in
@@ -23,7 +23,7 @@ from atompack_torch.conversion.keys import field_of
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, opened
 from atompack_torch.conversion.targets.mace_hdf5 import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, RESULTS, is_value_of
 from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each
@@ -33,9 +33,8 @@ __all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
 _CONFIG = re.compile(r"config_(\d+)")
-_MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the structures
-_LABELS = ("energy", "forces", "stress", "charges")
-# Per-structure values of any shape; other values with one row per atom are per-atom.
+_MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the molecules
+# Per-molecule values of any shape; other values with one row per atom are per-atom.
 _OF_STRUCTURE = {
     *("energy", "stress", "virials", "dipole", "polarizability", "head"),
     *("total_charge", "total_spin", "elec_temp", "weight", "config_type"),
@@ -64,13 +63,13 @@ def is_mace(path: _Path) -> bool:
 
 
 def count(path: _Path) -> int:
-    """Counts the structures.
+    """Counts the molecules.
 
     Args:
         path: the file.
 
     Returns:
-        The number of structures.
+        The number of molecules.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -80,17 +79,17 @@ def count(path: _Path) -> int:
 
 
 def read(path: _Path, *, report: Report) -> Iterator[Columns]:
-    """Yields the structures in blocks, in the order in which MACE reads them.
+    """Yields the molecules in blocks, in the order in which MACE reads them.
 
-    Energy, forces, stress and charges become labels, in MACE's units (eV and Å); virials, dipoles,
-    everything else, and weights that are neither 0 nor 1 become properties.
+    Energy, forces, stress and so on become labels, in MACE's units (eV and Å); virials, everything
+    else, and weights that are neither 0 nor 1 become properties.
 
     Args:
         path: the file.
         report: counts labels of weight 0, which are treated as missing.
 
     Returns:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: the file is damaged.
@@ -244,7 +243,7 @@ def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
         parts.labels[key] = array.astype(bool)
     elif key == "stress":
         parts.labels[key] = np.asarray(full_stress(array)).reshape(3, 3)
-    elif key in _LABELS:
+    elif key in RESULTS and is_value_of(key, array.shape, is_number=True):
         parts.labels[key] = native(array)
     elif key == "weight" and float(array) == 1.0:
         pass  # MACE's default

@@ -1,8 +1,8 @@
-"""Structures from the folders of arrays that metatrain's ``MemmapDataset`` reads.
+"""Molecules from the folders of arrays that metatrain's ``MemmapDataset`` reads.
 
 The layout is that of ``metatrain_writing``. Folders of other programs have no description of their
 arrays: ``e``, ``f`` and ``s``, or ``energy``, ``energy_forces`` and ``energy_stress`` as metatrain
-writes predictions, are labels; others become properties, of atoms or structures by their sizes.
+writes predictions, are labels; others become properties, of atoms or molecules by their sizes.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class Folder:
             whether it has rows of atoms.
 
     Attributes:
-        n_structures: number of structures.
+        n_structures: number of molecules.
 
     Raises:
         CorruptFileError: a file is missing or damaged, or has a different size than the index says.
-        FieldError: an array has no rows of atoms or structures.
+        FieldError: an array has no rows of atoms or molecules.
     """
 
     def __init__(self, path: str, keys: Mapping[str, str] | None = None) -> None:
@@ -103,15 +103,15 @@ class Folder:
         return {"cell", "pbc", *(info.field for info in self._arrays.values())}
 
     def read(self, report: Report, first: int, last: int) -> Iterator[Columns]:
-        """Yields structures in blocks, in float32.
+        """Yields molecules in blocks, in float32.
 
         Args:
             report: receives the interpretation of the arrays.
-            first: number of the first structure.
-            last: one past the last structure.
+            first: number of the first molecule.
+            last: one past the last molecule.
 
         Yields:
-            Blocks of structures.
+            Blocks of molecules.
 
         Raises:
             CorruptFileError: a file is shorter than it was.

@@ -1,4 +1,4 @@
-"""Structures from the configurations (``.cfg``) of MLIP, the program of moment tensor potentials.
+"""Molecules from the configurations (``.cfg``) of MLIP, the program of moment tensor potentials.
 
 A configuration is the lines between ``BEGIN_CFG`` and ``END_CFG``: ``Size``, ``Supercell``,
 ``AtomData:`` with columns ``id type cartes_x ... fz``, ``Energy``, ``PlusStress:`` and
@@ -77,7 +77,7 @@ def read(path: str, *, elements: Mapping[int, int], report: Report) -> Iterator[
         report: receives configurations that cannot be read, and values that are omitted.
 
     Yields:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: a configuration violates the format.
@@ -163,7 +163,7 @@ class _Parser:
         """Parses the configuration.
 
         Returns:
-            The structure; its stress is still a virial, and its atomic numbers are types.
+            The molecule; its stress is still a virial, and its atomic numbers are types.
 
         Raises:
             CorruptFileError: it violates the format.

@@ -1,4 +1,4 @@
-"""Structures from Parquet files, one per row, and from folders of them.
+"""Molecules from Parquet files, one per row, and from folders of them.
 
 Positions and other values of atoms are lists, nested or flat. Files of ``parquet_writing`` are read
 as they were written, and datasets that ``public_sets`` knows by their columns with their names,
@@ -45,10 +45,6 @@ _SUFFIX = ".parquet"
 _BUFFER_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 22  # of all columns
 _STRUCTURE = ("positions", "atomic_numbers")
-_LABELS = {
-    name: name
-    for name in (*_STRUCTURE, "energy", "forces", "stress", "cell", "pbc", "charges", "velocities")
-}
 
 
 class _Plan(NamedTuple):
@@ -56,7 +52,7 @@ class _Plan(NamedTuple):
 
     Attributes:
         path: path of the file.
-        n_rows: number of its structures.
+        n_rows: number of its molecules.
         fields: the columns to read.
         known: the public set that it belongs to; None: another file.
     """
@@ -108,7 +104,7 @@ def _names(path: str, keys: Mapping[str, str]) -> set[str]:
 
 
 def count(path: str, keys: Mapping[str, str]) -> int:
-    """Counts the structures, by the footers of the files.
+    """Counts the molecules, by the footers of the files.
 
     Args:
         path: a file, or a folder.
@@ -127,7 +123,7 @@ def count(path: str, keys: Mapping[str, str]) -> int:
 def read(
     path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures in blocks, in order, in the types of the file.
+    """Yields the molecules in blocks, in order, in the types of the file.
 
     Memory holds a block, and the pages of a row group that it needs.
 
@@ -138,15 +134,15 @@ def read(
             (``atom_properties/q``) where the shape is ambiguous. Values of these columns stay as
             they are, whatever the set.
         report: receives the interpretation of columns and what was dropped.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
+        first: number of the first molecule.
+        last: one past the last molecule; None: all.
 
     Yields:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         FieldError: a column is missing, or no file has positions.
-        CorruptFileError: a file is damaged, or a structure is incomplete.
+        CorruptFileError: a file is damaged, or a molecule is incomplete.
     """
     start = 0
     for plan in _plans(path, keys, report):
@@ -166,7 +162,7 @@ def _opened(path: str) -> Any:
     import pyarrow.parquet
 
     check_regular_file(path)
-    with naming_damage(f"{path}: no Parquet file"):
+    with naming_damage(f"{path}: not a Parquet file"):
         return pyarrow.parquet.ParquetFile(
             path, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
         )
@@ -296,7 +292,7 @@ class ColumnPlanner:
         self._names: Mapping[str, str] = COMMON_NAMES
         self._derived = COMMON_DERIVED
         if self.known is not None:
-            self._names = {**_LABELS, **self.known.names}
+            self._names = self.known.names
             self._derived = self.known.derived
         elif written:
             self._names = {column: field for column, (field, _) in written.items()}
@@ -304,7 +300,8 @@ class ColumnPlanner:
         self._layouts = {column: layout for column, (_, layout) in written.items()}
         self._parts = {key: part for key in given.keys if (part := self._part_of(key)) is not None}
         targets = [given.here(key, key, "column") for key in self._parts]
-        targets += [self._names.get(name) for name in self._columns if name not in given.keys]
+        others = [name for name in self._columns if name not in given.keys]
+        targets += [self._names.get(name, name) for name in others]
         self.has_positions = "positions" in targets
 
     def _part_of(self, key: str) -> tuple[tuple[str, ...], Any] | None:

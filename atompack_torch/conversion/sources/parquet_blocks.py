@@ -27,7 +27,7 @@ class Layout(NamedTuple):
 
     Attributes:
         is_of_atoms: True if it has rows of atoms.
-        shape: shape of a row, or of the value of a structure; None if it varies.
+        shape: shape of a row, or of the value of a molecule; None if it varies.
     """
 
     is_of_atoms: bool
@@ -66,7 +66,7 @@ class BlockReader:
         path: path of the file, for messages.
         fields: the columns to read, positions and atomic numbers among them.
         known: the public set that the file belongs to; None: another file.
-        report: receives structures that are refused, and values that are omitted.
+        report: receives molecules that are refused, and values that are omitted.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class BlockReader:
 
         Args:
             batch: an Arrow record batch.
-            first: number of its first structure in the source.
+            first: number of its first molecule in the source.
 
         Returns:
-            The structures; None if none of them is complete.
+            The molecules; None if none of them is complete.
 
         Raises:
-            CorruptFileError: a structure is incomplete, unless such are skipped.
+            CorruptFileError: a molecule is incomplete, unless such are skipped.
             FieldError: atomic numbers are neither integers nor symbols.
         """
         index = np.arange(len(batch)) + first

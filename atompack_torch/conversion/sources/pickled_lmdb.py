@@ -1,4 +1,4 @@
-"""Structures from LMDB files of pickles: graphs of torch-geometric, and dicts of tensors.
+"""Molecules from LMDB files of pickles: graphs of torch-geometric, and dicts of tensors.
 
 The keys are ``0``, ``1`` and so on. OC20 and similar sets have a key ``length``, and graphs of
 torch-geometric 1 or 2 (``Data``) with ``pos``, ``atomic_numbers``, ``cell``, ``y``, ``force``,
@@ -44,8 +44,7 @@ _LABELS = {
     "pbc": ("pbc",),
     "charges": ("charges",),
 }
-_SHAPES: dict[str, tuple[int, ...]] = {"energy": (), "stress": (3, 3), "cell": (3, 3), "pbc": (3,)}
-# They follow from the structure and a cutoff.
+# They follow from the molecule and a cutoff.
 _DERIVED = frozenset(
     (
         *("edge_index", "edge_attr", "cell_offsets", "edge_cell_shift", "distances", "neighbors"),
@@ -79,7 +78,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 
 def count(path: str) -> int:
-    """Counts the structures.
+    """Counts the molecules.
 
     Args:
         path: the file.
@@ -88,7 +87,7 @@ def count(path: str) -> int:
         The number that the file states, or that of its keys.
 
     Raises:
-        CorruptFileError: the file is damaged, or states more structures than it has keys.
+        CorruptFileError: the file is damaged, or states more molecules than it has keys.
     """
     return _count(LmdbFile(path), path)
 
@@ -96,9 +95,9 @@ def count(path: str) -> int:
 def read(
     path: str, keys: Mapping[str, str], report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
-    """Yields the structures in blocks, in order, in the types of the file.
+    """Yields the molecules in blocks, in order, in the types of the file.
 
-    Values with a row for each atom become properties of atoms, others of the structure. Edges and
+    Values with a row for each atom become properties of atoms, others of the molecule. Edges and
     what follows from them is omitted.
 
     Args:
@@ -106,11 +105,11 @@ def read(
         keys: names of positions and atomic numbers, and names that are not read as labels, because
             they are mapped to others.
         report: receives the interpretation of names, and values that are omitted.
-        first: number of the first structure.
-        last: one past the last structure; None: all.
+        first: number of the first molecule.
+        last: one past the last molecule; None: all.
 
     Returns:
-        Blocks of structures.
+        Blocks of molecules.
 
     Raises:
         CorruptFileError: the file or a pickle is damaged.
@@ -183,7 +182,8 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         value = np.asarray(_plain(values.pop(name)))
         if label == "stress" and value.size == 6:
             value = stress_of_six(value.reshape(6), report, is_voigt=True)
-        shape = _SHAPES.get(label, (n, 3) if label == "forces" else (n,))
+        builtin = BUILTINS[label]
+        shape = (n, *builtin.shape) if builtin.level == "atom" else builtin.shape
         if not is_numeric(value) or value.size != int(np.prod(shape)):
             got = f"{value.dtype} {value.shape}"
             raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
@@ -198,8 +198,8 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         if key in _DERIVED:
             report.note(f"{key!r} omitted: it follows from the structure and a cutoff")
         elif value is not None:
-            builtin = BUILTINS.get(keys.get(key, ""))
-            is_whole = builtin is not None and builtin.level == "molecule"
+            target = BUILTINS.get(keys.get(key, ""))
+            is_whole = target is not None and target.level == "molecule"
             _put(parts, key, value, report, is_whole=is_whole)
     return parts
 

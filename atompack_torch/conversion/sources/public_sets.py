@@ -56,7 +56,7 @@ _LEMAT = {
 }
 _LEMAT_COLUMNS = frozenset(("cartesian_site_positions", "species_at_sites", "lattice_vectors"))
 
-# The first set whose columns a file has counts.
+# The first set that fits the columns of a file decides.
 PUBLIC_SETS = (
     PublicSet(
         "LeMat-Traj",
@@ -154,9 +154,7 @@ COMMON_NAMES = {
     **dict.fromkeys(("atomic_numbers", "numbers", "species", "z", "Z"), "atomic_numbers"),
     **dict.fromkeys(("species_at_sites",), "atomic_numbers"),
     **dict.fromkeys(("cell", "lattice", "lattice_vectors"), "cell"),
-    **dict.fromkeys(("energy", "forces", "stress", "pbc", "charges", "velocities", "name"), ""),
 }
-COMMON_NAMES = {key: name or key for key, name in COMMON_NAMES.items()}
 COMMON_DERIVED = frozenset(("n_atoms", "natoms", "num_atoms", "nsites"))
 
 

@@ -128,7 +128,7 @@ def read(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Columns
     """
     for columns in blocks(_parts(path, keys, report), _BLOCK_STRUCTURES):
         n_atoms = np.diff(columns.ptr)
-        yield columns._replace(fields=[stack(column, n_atoms) for column in columns.fields])
+        yield columns.with_fields([stack(column, n_atoms) for column in columns.fields])
 
 
 def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:

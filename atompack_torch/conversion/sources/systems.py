@@ -44,7 +44,7 @@ class Member(NamedTuple):
 
 
 class System:
-    """Arrays of M structures, in one of three layouts.
+    """Arrays of M molecules, in one of three layouts.
 
     Stacked: positions (M, n, 3), atomic numbers (n,) or (M, n). Flat: positions (N, 3), with
     ``n_atoms`` (M,) or ``ptr`` (M + 1,). Single: positions (n, 3) and neither of them.
@@ -53,7 +53,7 @@ class System:
         where: path and group, for messages.
         members: the arrays, by their names here.
         padding: atomic number of padding rows; None: there are none.
-        name: name of every structure, if not empty and there is no array of names.
+        name: name of every molecule, if not empty and there is no array of names.
 
     Raises:
         FieldError: positions or atomic numbers are missing, or shapes fit no layout.
@@ -80,12 +80,12 @@ class System:
             shape = self._shape("positions")
         if len(shape) not in (2, 3) or shape[-1] != 3:
             raise FieldError(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
-        if shape[0] and 0 in shape:  # otherwise a few bytes could declare any number of structures
+        if shape[0] and 0 in shape:  # otherwise a few bytes could declare any number of molecules
             raise FieldError(f"{where}: positions: expected atoms, got {shape}")
         self.is_stacked = len(shape) == 3
         self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
         self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
-        self.n_atoms = shape[1] if self.is_stacked else None  # per structure
+        self.n_atoms = shape[1] if self.is_stacked else None  # per molecule
         self._check_numbers()
 
     def _shape(self, name: str) -> tuple[int, ...]:
@@ -166,16 +166,16 @@ class System:
     def blocks(
         self, levels: Mapping[str, Level], report: Report, first: int = 0, last: int | None = None
     ) -> Iterator[Columns]:
-        """Yields structures in order.
+        """Yields molecules in order.
 
         Args:
             levels: levels of the members to include, by key.
             report: receives changes of representation.
-            first: number of the first structure.
-            last: one past the last structure; None: all.
+            first: number of the first molecule.
+            last: one past the last molecule; None: all.
 
         Yields:
-            Blocks of structures.
+            Blocks of molecules.
         """
         last = self.n_structures if last is None else last
         while first < last:
@@ -264,7 +264,8 @@ def said_level(name: str) -> Level | None:
     """Returns the level that a name implies: that of a label, or of its scope prefix."""
     field = field_of(name, BUILTIN)
     if field.scope == BUILTIN:
-        return BUILTINS[field.key].level if field.key in BUILTINS else None
+        builtin = BUILTINS.get(field.key)
+        return builtin.level if builtin is not None and builtin.owns_key else None
     return "atom" if field.scope == ATOM_PROPERTY else "molecule"
 
 

@@ -274,7 +274,7 @@ class Writer:
         label, key = label_of(column), column.key
         if column.scope == BUILTIN and key in _LABELS:
             return _LABELS[key]
-        if column.scope == BUILTIN and key != "charges":
+        if column[:2] == (BUILTIN, "velocities") or not mask.any():
             self._skip(label, "systems of DeePMD have no place for them", mask)
             return None
         name = key

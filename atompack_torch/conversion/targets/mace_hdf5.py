@@ -2,7 +2,7 @@
 
 The layout is that of ``save_configurations_as_HDF5`` of MACE 0.3.16: a group ``config_batch_0`` of
 groups ``config_N``. Values that MACE reads are in ``properties``, with weights of 1 in
-``property_weights``; labels that a structure lacks are the string "None" with a weight of 0. All
+``property_weights``; labels that a molecule lacks are the string "None" with a weight of 0. All
 other values are next to the positions, where MACE does not look, with an attribute
 ``atompack_torch`` that names their field.
 """
@@ -19,20 +19,19 @@ import numpy as np
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES, RESULTS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions
 from atompack_torch.formats.records import records_of
 from atompack_torch.publishing import published
 
 FIELD, PREFIX = "atompack_torch", "value_"  # attribute and names of the values next to MACE's
-DEFAULT_TYPE = "Default"  # of structures without a type
+DEFAULT_TYPE = "Default"  # of molecules without a type
 _NONE = "None"  # MACE's word for a missing value
 # Values with weights in MACE's losses; a missing weight counts as 1.
 _WEIGHTED = ("energy", "forces", "stress", "virials", "dipole", "charges", "polarizability")
 # Values that MACE reads without weights.
 _OTHERS = ("total_charge", "total_spin", "elec_temp", "head")
-_LABELS = ("energy", "forces", "stress", "charges")
 
 
 @contextmanager
@@ -84,7 +83,7 @@ class _Image(io.FileIO):
 
 
 class Writer:
-    """Writes structures to a group of a file.
+    """Writes molecules to a group of a file.
 
     Args:
         group: the group, of h5py.
@@ -114,11 +113,11 @@ class Writer:
         is_kind = _is_text(kind) and kind not in (DEFAULT_TYPE, _NONE)
         group["config_type"] = properties.pop("config_type") if is_kind else DEFAULT_TYPE
         known, weights = group.create_group("properties"), group.create_group("property_weights")
-        given = {key: labels.pop(key) for key in _LABELS if key in labels}
+        given = {key: labels.pop(key) for key in RESULTS if key in labels}
         given |= {
             key: properties.pop(key)
             for key in (*_WEIGHTED, *_OTHERS)
-            if key not in _LABELS and _is_numeric(properties.get(key))
+            if key not in RESULTS and _is_numeric(properties.get(key))
         }
         for key in _WEIGHTED:
             has = key in given

@@ -1,6 +1,6 @@
 """Folders of arrays for metatrain's ``MemmapDataset``, targets of conversions ``--to metatrain``.
 
-``ns.npy`` is the number of structures, ``na.npy`` (ns + 1,) the index of the first atom of each and
+``ns.npy`` is the number of molecules, ``na.npy`` (ns + 1,) the index of the first atom of each and
 the number of atoms, ``x.bin`` the positions, ``a.bin`` the atomic numbers (int32), ``c.bin`` the
 cells, ``e.bin``, ``f.bin`` and ``s.bin`` energies, forces and stresses, ``momenta.bin`` and
 ``masses.bin`` those of FlashMD, and ``KEY.bin`` custom values. Numbers are float32; NaN is a
@@ -57,7 +57,7 @@ class _Values(NamedTuple):
         name: name of the array.
         info: its meaning.
         values: as for a column.
-        mask: (B,) bool, True for structures that have them.
+        mask: (B,) bool, True for molecules that have them.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Parquet files with one structure per row, the target of conversions to ``.parquet``.
+"""Parquet files with one molecule per row, the target of conversions to ``.parquet``.
 
 Columns are named like fields: ``positions`` and ``forces`` are lists of three numbers per atom,
 ``cell`` and ``stress`` three lists of three, ``atomic_numbers`` and custom values of atoms lists,
-custom values of structures numbers, strings or (nested) lists. A missing value is null. A custom
+custom values of molecules numbers, strings or (nested) lists. A missing value is null. A custom
 property has its scope as a prefix where its key alone would be ambiguous. The metadata of the file
 has an entry ``atompack_torch``, a JSON object: column → ``field`` (its name with its scope),
 ``level`` (``atom`` or ``molecule``), ``dtype`` and ``shape`` of a row (null: it varies).
@@ -165,7 +165,7 @@ class Writer:
         if n_lost:
             why = f"expected {n_axes} axes as in the structures before, got others"
             self._report.skip(label_of(column), why, n_lost)
-        column = column._replace(values=[] if values is None else values)
+        column = column.with_values([] if values is None else values)
         if values is None:
             return None
         if shapes_of(column, known) - {known.shape}:
@@ -260,7 +260,7 @@ class ColumnType(NamedTuple):
     Attributes:
         is_of_atoms: True if it has rows of atoms.
         dtype: type of its numbers; None: strings.
-        n_axes: number of axes of the value of a structure or of the row of an atom.
+        n_axes: number of axes of the value of a molecule or of the row of an atom.
         shape: shape of that; None if it varies.
         is_fixed: True if its axes have the lengths of ``shape`` by definition.
     """
@@ -312,7 +312,7 @@ def with_masked(column: Column) -> Column:
     if column.mask is None or isinstance(column.values, np.ndarray):
         return column
     given = zip(column.values, column.mask.tolist(), strict=True)
-    return column._replace(values=[value if has else None for value, has in given])
+    return column.with_values([value if has else None for value, has in given])
 
 
 def shapes_of(column: Column, type_: ColumnType) -> set[tuple[int, ...]]:
@@ -324,12 +324,12 @@ def shapes_of(column: Column, type_: ColumnType) -> set[tuple[int, ...]]:
 
 
 def array_of(column: Column, type_: ColumnType, ptr: Array) -> Any:
-    """Converts a column of a block to an Arrow array with one value per structure.
+    """Converts a column of a block to an Arrow array with one value per molecule.
 
     Args:
         column: the column; its values have the type, entries without one are None.
         type_: the type of the field.
-        ptr: (B + 1,) index of the first atom of each structure.
+        ptr: (B + 1,) index of the first atom of each molecule.
 
     Returns:
         The array; null where the mask is False, and for values None.

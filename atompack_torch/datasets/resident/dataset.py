@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,6 +19,7 @@ from atompack_torch._core import (
     resolve_indices,
 )
 from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
@@ -49,7 +51,8 @@ class ResidentDataset(MoleculeDataset):
 
     Batches equal those of the dataset that it is made of, bit for bit, with its options
     (``fields``, ``dtype``, ``missing``, ``neighbors``, ``transform``, ...) and numbers
-    (``index``). Edges are found once, while the molecules are loaded, and only copied after that.
+    (``index``). Edges are found once, while the molecules are loaded, and only copied after that,
+    except with ``augment``, which needs the CPU.
 
     On the CPU, records are kept as stored, in one block, from which the native core makes each
     batch on its threads. On another device there is one tensor for each field, and a batch is
@@ -71,7 +74,8 @@ class ResidentDataset(MoleculeDataset):
     Raises:
         TypeError: the dataset is not one of molecules, or a mixture (make a mixture of resident
             datasets instead), or an option has the wrong type.
-        ValueError: the features or forces of the dataset cannot be kept on another device.
+        ValueError: the features or forces of the dataset cannot be kept on another device, or its
+            molecules change in each epoch (``augment``).
         MemoryError: more bytes are needed than ``max_bytes`` allows or than are free; both numbers
             are in the message.
         CorruptFileError: a record is damaged.
@@ -114,16 +118,22 @@ class ResidentDataset(MoleculeDataset):
     def _load(self, progress: bool | OnProgress) -> None:
         origin = self._origin
         self._request, self._forces = origin._request, origin._forces
-        self._clock = SharedEpoch(origin._epoch) if self._resamples else None
+        self._clock = SharedEpoch(origin.current_epoch) if self._changes else None
         self._digests = None
         self._computer, self._keeps_features = origin._computer, origin._keeps_features
         size, selection = origin._size(), origin._selection
         numbers = torch.arange(size) if selection is None else selection.clone()
-        reader = origin._without_mapping()
+        reader = origin.without_mapping()
         source = reader._source() if self._is_elsewhere else reader._open_source()
         self._numbers = numbers
         self._rows = count_stored_rows(source, numbers.tolist())
-        n_passes = 2 if self._request.neighbors is None else 4
+        # Edges of molecules that change are found for each batch.
+        kept = (
+            self._request
+            if self._request.augment is None
+            else replace(self._request, neighbors=None)
+        )
+        n_passes = 2 if kept.neighbors is None else 4
         with reporting(progress, n_passes * len(numbers), "loading") as report:
             if self._is_elsewhere:
                 self._on_device, self._rest = load_on_device(
@@ -135,7 +145,7 @@ class ResidentDataset(MoleculeDataset):
                     source,
                     numbers,
                     self._rows[:, 0],
-                    self._request,
+                    kept,
                     requests,
                     self._path,
                     self._max_bytes,
@@ -190,10 +200,7 @@ class ResidentDataset(MoleculeDataset):
         return [self._origin._identity(), self._numbers.tolist()]
 
     def _contents(self, n: int) -> list[object]:
-        numbers = self._numbers if self._selection is None else self._numbers[self._selection]
-        origin = copy.copy(self._origin)
-        origin._selection = numbers
-        return origin._contents(n)
+        return self._loaded_part()._contents(n)
 
     def _force_entries(self) -> Tensor:
         rows = torch.isin(self._numbers, self._origin._force_entries())
@@ -210,11 +217,11 @@ class ResidentDataset(MoleculeDataset):
         candidates = origin._force_entries()
         if origin._selection is not None:
             candidates = candidates[torch.isin(candidates, origin._selection)]
-        flags = flags_of(self._forces, candidates, origin._size(), self._epoch)
+        flags = flags_of(self._forces, candidates, origin._size(), self.current_epoch)
         return ForceSubsetSource(source, [flags[number] for number in self._numbers.tolist()])
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
-        native = self._request.native(source, self._path)
+        native = self._request.native(source, self._path, self.current_epoch)
         if self._is_elsewhere:
             return MoleculeBatcher(source, native)
         loaded = set(self._loaded)
@@ -226,8 +233,14 @@ class ResidentDataset(MoleculeDataset):
                     f"(field {field.key!r})"
                 )
         if self._kept is None and self._block.edges:
-            searched = self._origin._request._replace(
-                fields=(), exclude=(), missing="nan", transform=None, outputs=(), optional=True
+            searched = replace(
+                self._origin._request,
+                fields=(),
+                exclude=(),
+                missing="nan",
+                transform=None,
+                outputs=(),
+                optional=True,
             )
             self._kept = self._block.kept_edges(searched.native(source, self._path))
         return MoleculeBatcher(source, native, self._kept)
@@ -238,14 +251,14 @@ class ResidentDataset(MoleculeDataset):
                 f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
                 "pickled: use a Loader, or a DataLoader with num_workers=0"
             )
-        return self._shared_state()
+        return self._pickled_state()
 
     def __copy__(self) -> ResidentDataset:
         other = object.__new__(type(self))
-        other.__dict__.update(self._shared_state())
+        other.__dict__.update(self._pickled_state())
         return other
 
-    def _shared_state(self) -> dict[str, Any]:
+    def _pickled_state(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
 
@@ -272,26 +285,29 @@ class ResidentDataset(MoleculeDataset):
         super().close()
 
     @overload
+    def __getitem__(self, item: str) -> Tensor | list[Any]: ...
+    @overload
     def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
     @overload
     def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | slice | Indices) -> Molecule | MoleculeBatch:
-        """Returns one molecule, or a batch for a slice, integers or a mask.
+    def __getitem__(self, item: int | str | slice | Indices) -> Any:
+        """Returns a molecule, a batch for a slice, integers or a mask, or a column for a name.
 
         Args:
-            item: a number, negative ones from the end, or as for ``batch``.
+            item: a number, negative ones from the end; the name of a field, as for ``column``; or
+                as for ``batch``.
 
         Returns:
-            A ``Molecule`` or the result of ``batch``.
+            A ``Molecule``, the values of ``column``, or the result of ``batch``.
 
         Raises:
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``.
         """
-        if not self._is_elsewhere or isinstance(item, slice) or is_batch(item):
+        if not self._is_elsewhere or isinstance(item, (slice, str)) or is_batch(item):
             return super().__getitem__(item)
-        number = resolve_indices([item], self._size(), self._selection, self._item)
+        number = resolve_indices([item], self._size(), self._selection, self.item_name)
         return self._gather(number, drops=False)[0]
 
     def batch(self, indices: Indices) -> MoleculeBatch:
@@ -314,6 +330,17 @@ class ResidentDataset(MoleculeDataset):
         """
         return super().batch(indices)
 
+    def _loaded_part(self) -> MoleculeDataset:
+        """Returns the molecules here as a subset of the dataset that was loaded."""
+        part = copy.copy(self._origin)
+        part._selection = (
+            self._numbers if self._selection is None else self._numbers[self._selection]
+        )
+        return part
+
+    def _on_host(self) -> MoleculeDataset:
+        return self._loaded_part() if self._is_elsewhere else self
+
     def _make(self, indices: Indices) -> MoleculeBatch:
         if not self._is_elsewhere:
             return super()._make(indices)
@@ -322,9 +349,9 @@ class ResidentDataset(MoleculeDataset):
                 f"ResidentDataset: the molecules are on {self._device}, which worker processes "
                 "cannot use: use a Loader, or a DataLoader with num_workers=0"
             )
-        numbers = resolve_indices(indices, self._size(), self._selection, self._item)
-        batch = self._gather(numbers, drops=self._drops_items)
-        if self._drops_items and not self._has_warned:
+        numbers = resolve_indices(indices, self._size(), self._selection, self.item_name)
+        batch = self._gather(numbers, drops=self.drops_items)
+        if self.drops_items and not self._has_warned:
             self._has_warned = warn_of_batch(indices, batch)
         return batch
 
@@ -343,19 +370,30 @@ class ResidentDataset(MoleculeDataset):
         infos, mask_rows = fields.infos, {name: row for row, name in enumerate(fields.mask_names)}
         if self._rest is not None:
             rest = self._rest.batch(numbers).to(self._device, non_blocking=True)
-            own = [name for name in rest._mask_rows if name not in made]
+            stored = contents_of(rest)
+            own = [name for name in stored.mask_rows if name not in made]
             values |= {name: rest[name] for name in own}
-            infos = infos | {name: rest._infos[name] for name in own}
-            mask_rows |= {name: len(masks) + rest._mask_rows[name] for name in own}
-            if rest._masks is not None:
-                masks = torch.cat([masks, rest._masks])
+            infos = infos | {name: stored.infos[name] for name in own}
+            mask_rows |= {name: len(masks) + stored.mask_rows[name] for name in own}
+            if stored.masks is not None:
+                masks = torch.cat([masks, stored.masks])
         unlisted = [name for name in values if name not in fields.infos]
         values = {name: values[name] for name in (*fields.order, *unlisted)}
         return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
 
-    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``.
+
+        Args:
+            num_threads: number of threads.
+            max_ready: number of batches to make ahead.
+            pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
+        """
         if not self._is_elsewhere:
-            return super()._prefetch(num_threads, max_ready, pinned)
+            return super().prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
     def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest, MoleculeSource
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.request import Request
@@ -87,7 +89,7 @@ class EdgeCounts(NamedTuple):
 
 
 class EdgeReader:
-    """Batches that consist of structures and edges only.
+    """Batches that consist of molecules and edges only.
 
     Args:
         source: the molecules.
@@ -102,8 +104,15 @@ class EdgeReader:
     ) -> None:
         assert request.neighbors is not None
         self.neighbors = request.neighbors
-        plain = request._replace(
-            fields=(), exclude=(), missing="nan", transform=None, outputs=(), optional=True
+        plain = replace(
+            request,
+            augment=None,
+            fields=(),
+            exclude=(),
+            missing="nan",
+            transform=None,
+            outputs=(),
+            optional=True,
         )
         self.request: BatchRequest = plain.native(source, path)
         self._batcher = MoleculeBatcher(source, self.request)
@@ -362,7 +371,7 @@ class DeviceFields:
         self._note_missing(part, batch)
 
     def _note_missing(self, part: slice, batch: MoleculeBatch) -> None:
-        for name in batch._mask_rows:
+        for name in contents_of(batch).mask_rows:
             mask = batch.mask(name)
             if name in GEOMETRY or name not in self.infos or bool(mask.all()):
                 continue
@@ -377,7 +386,7 @@ class DeviceFields:
             molecules: (B,) int64 on the host.
 
         Returns:
-            Name → tensor, structure first, then edges; and the masks (fields, B).
+            Name → tensor, positions and elements first, then edges; and the masks (fields, B).
         """
         on_device = self._to_device(molecules)
         selected: dict[Level, Selected] = {

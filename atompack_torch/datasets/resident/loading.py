@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from atompack_torch._core import PrecomputedEdges, ResidentBuilder, ResidentSource, view_arena
 from atompack_torch._native import BatchRequest, MoleculeSource
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.base import MoleculeDataset
@@ -275,13 +277,14 @@ def load_on_device(
 
     Raises:
         MemoryError: there is too little memory.
-        ValueError: derivatives are computed, or forces are chosen again in each epoch.
+        ValueError: derivatives are computed, forces are chosen again in each epoch, or molecules
+            are augmented.
         FieldError: a value is missing and ``missing="error"``.
         CorruptFileError: a record is damaged.
     """
     _check_options(origin, device)
     whole = copy.copy(origin)
-    whole._request = request = origin._request._replace(transform=None, missing="nan", outputs=())
+    whole._request = request = replace(origin._request, transform=None, missing="nan", outputs=())
     whole._selection, whole._native, whole._table = None, None, None
     empty = whole.batch([])
     forms = _fixed_forms(empty, whole.schema)
@@ -291,7 +294,7 @@ def load_on_device(
         reader = EdgeReader(source, request, origin._path, numbers, rows[:, 0].contiguous())
         counts = reader.count(report)
         edges = counts.forms(request.neighbors)
-    infos = {name: empty._infos[name] for name in empty.keys()}
+    infos = dict(contents_of(empty).infos)
     n_rows: dict[Level, int] = {"molecule": len(numbers)}
     used = {"atom", *(infos[name].level for name in forms)}
     levels = [level for level in _LEVELS if level in used]
@@ -325,6 +328,11 @@ def load_on_device(
 
 
 def _check_options(origin: MoleculeDataset, device: torch.device) -> None:
+    if origin._request.augment is not None:
+        raise ValueError(
+            f"dataset: expected one without augment for {device}, got one with: use "
+            "ResidentDataset(dataset) and Loader(..., device=)"
+        )
     computer = origin._computer
     if isinstance(computer, FeatureComputer) and computer.derivatives:
         raise ValueError(
@@ -365,7 +373,7 @@ def _load_rest(
 ) -> HostFields | None:
     """Loads the fields that stay on the host; returns None if there are none."""
     own = tuple(name for name in on_device if name not in STRUCTURE_INFO)
-    rest = request._replace(neighbors=None, exclude=(*request.exclude, *own))
+    rest = replace(request, neighbors=None, exclude=(*request.exclude, *own))
     n_atoms = rows[:, 0].contiguous()
     native = rest.native(source, path)
     block = load_block(source, numbers, n_atoms, rest, [native], path, None, report)

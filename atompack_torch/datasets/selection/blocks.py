@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import copy
+import heapq
 import unicodedata
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.exact_values import host_array
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     BUILTIN,
     BUILTINS,
     CANONICAL,
     GEOMETRY,
+    STRUCTURE,
     FieldId,
     prefixed_id,
     similar_names,
 )
 
+if TYPE_CHECKING:
+    from atompack_torch.datasets.base import MoleculeDataset
+
 _ROUNDING = 1e-6  # of fractions that should add up to 1
 _MAX_TRIES = 32
+_MAX_STRATA = 100  # of real numbers
 _WORTH_TRYING = 10_000  # groups, up to which several deals are compared
 
 
@@ -100,6 +111,54 @@ def deal(groups: Array, fractions: Sequence[float], seed: int) -> list[Tensor]:
     return [torch.from_numpy(np.flatnonzero(of_items == part)) for part in range(len(wanted))]
 
 
+def deal_strata(
+    strata: Array, fractions: Sequence[float], seed: int, *, are_ordered: bool
+) -> list[Tensor]:
+    """Deals items to parts at random, so that each part gets its share of every stratum.
+
+    Args:
+        strata: (n,) uint64, equal for items of one stratum.
+        fractions: sizes of the parts, which add up to 1.
+        seed: the same seed gives the same parts.
+        are_ordered: neighbors may share a stratum where there are too many.
+
+    Returns:
+        For each part the numbers of its items, int64, in ascending order.
+
+    Raises:
+        ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
+    """
+    sizes = sizes_of(len(strata), fractions)
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = torch.randperm(len(strata), generator=generator).numpy()
+    _, stratum = np.unique(strata[shuffled], return_inverse=True)
+    n_strata = int(stratum.max(initial=-1)) + 1
+    most = min([_MAX_STRATA, *(size for size in sizes if size)])
+    if are_ordered and n_strata > most:
+        rank = np.empty_like(stratum)
+        rank[np.argsort(stratum, kind="stable")] = np.arange(len(stratum))
+        stratum, n_strata = rank * most // len(stratum), most
+    places = torch.randperm(n_strata, generator=generator).numpy()
+    order = shuffled[np.argsort(places[stratum], kind="stable")]
+    parts = interleave([np.full(size, part) for part, size in enumerate(sizes)])
+    return [torch.from_numpy(np.sort(order[parts == part])) for part in range(len(sizes))]
+
+
+def interleave(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Merges rows of numbers two at a time, the shortest first, so that each is spread evenly."""
+    waiting = [(len(row), number, row) for number, row in enumerate(rows)]
+    heapq.heapify(waiting)
+    while len(waiting) > 1:
+        (n_a, _, a), (n_b, _, b) = heapq.heappop(waiting), heapq.heappop(waiting)
+        n = n_a + n_b
+        # The first t items contain t * n_a / n items of a, rounded.
+        of_a = np.diff((np.arange(n + 1) * n_a + n // 2) // max(n, 1)) == 1
+        both = np.empty(n, np.int64)
+        both[of_a], both[~of_a] = a, b
+        heapq.heappush(waiting, (n, len(rows) + len(waiting), both))
+    return waiting[0][2]
+
+
 def _deal_groups(counts: Array, wanted: Array, generator: torch.Generator) -> Array:
     """Returns the part of each group, given the sizes of groups and parts."""
     room = wanted.copy()
@@ -131,10 +190,10 @@ class Field(NamedTuple):
     """Values of one field in a block.
 
     Attributes:
-        values: one array, (N, ...) per atom or (B, ...) per structure; or a list with one entry per
+        values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry per
             structure: an array, a ``str`` or None.
         is_per_atom: True if there is one row per atom.
-        mask: (B,) bool, True for structures that have the field; None: all of them.
+        mask: (B,) bool, True for molecules that have the field; None: all of them.
     """
 
     values: Array | Sequence[Array | str | None]
@@ -164,7 +223,7 @@ class Block(Protocol):
             name: its name, possibly with its scope (``"properties/energy"``).
 
         Returns:
-            The field, or None if no structure of the block has it.
+            The field, or None if no molecule of the block has it.
 
         Raises:
             FieldError: the name stands for several fields.
@@ -172,7 +231,7 @@ class Block(Protocol):
 
 
 class CountsBlock:
-    """Structures of which only the numbers of atoms are known.
+    """Molecules of which only the numbers of atoms are known.
 
     Args:
         n_atoms: (B,) int64.
@@ -197,7 +256,7 @@ class CountsBlock:
 
 
 class BatchBlock:
-    """The structures of a batch.
+    """The molecules of a batch.
 
     Args:
         batch: the batch, on any device.
@@ -215,18 +274,19 @@ class BatchBlock:
     @property
     def names(self) -> Set[str]:
         """Names of the fields of the batch."""
-        return self._batch._infos.keys()
+        return self._batch.keys()
 
     def find(self, name: str) -> Field | None:
         """Returns a field by its name, None if the batch lacks it."""
         batch = self._batch
-        infos = {key: FieldId(*info[:2]) for key, info in batch._infos.items()}
+        contents = contents_of(batch)
+        infos = {key: FieldId(*info[:2]) for key, info in contents.infos.items()}
         found = name if name in infos else one_of(name, infos.values(), infos)
         if found is None:
             return None
         value = batch[found]
         values = host_array(name, value) if isinstance(value, Tensor) else [*map(_host, value)]
-        mask = host_array(name, batch.mask(found)) if found in batch._mask_rows else None
+        mask = host_array(name, batch.mask(found)) if found in contents.mask_rows else None
         return Field(values, infos_level(batch, found), mask)
 
 
@@ -238,12 +298,12 @@ def infos_level(batch: MoleculeBatch, name: str) -> bool:
         name: name of the field.
 
     Returns:
-        True for atoms, False for structures.
+        True for atoms, False for molecules.
 
     Raises:
         FieldError: its rows are edges or triplets.
     """
-    level = batch._infos[name].level
+    level = batch.level(name)
     if level not in ("atom", "molecule"):
         raise FieldError(f"{name}: expected one row per atom or structure, got one per {level}")
     return level == "atom"
@@ -268,7 +328,7 @@ def one_of(name: str, ids: Iterable[FieldId], names: Iterable[str]) -> str | Non
         Its name; None if there is no such field.
 
     Raises:
-        FieldError: atoms and structures both have a property of that key.
+        FieldError: atoms and molecules both have a property of that key.
     """
     wanted = FieldId(BUILTIN, name) if name in CANONICAL else prefixed_id(name)
     by_key = wanted is None
@@ -313,3 +373,55 @@ def check_known(name: str, known: Iterable[str], where: str, others: Iterable[st
     hint = f": did you mean {' or '.join(similar)}?" if similar else ""
     what = "no structure has the label" if name in BUILTINS else "unknown name"
     raise UnknownFieldError(f"{where}{what} {name!r}{hint}")
+
+
+# A block is complete when it reaches either limit.
+_BLOCK_MOLECULES = 4096
+_BLOCK_ATOMS = 1 << 18
+
+
+def molecule_blocks(
+    dataset: MoleculeDataset, fields: Sequence[str] | None
+) -> Iterator[tuple[Block, int]]:
+    """Yields the molecules of a dataset in blocks of bounded size, in order, values as stored.
+
+    Args:
+        dataset: the dataset.
+        fields: names of the fields to read; None: only the numbers of atoms, without any record.
+
+    Yields:
+        A block, and the number of its first molecule.
+
+    Raises:
+        CorruptFileError: a record is damaged.
+    """
+    n_atoms = dataset.n_atoms.numpy()
+    if fields is None:
+        yield CountsBlock(n_atoms), 0
+        return
+    plain = _plain(dataset, fields)
+    try:
+        for part in runs(n_atoms, _BLOCK_ATOMS, _BLOCK_MOLECULES):
+            yield BatchBlock(plain.batch(part)), part.start
+    finally:
+        plain.close()
+
+
+def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
+    """Returns a copy that reads these fields alone, as stored, of every molecule."""
+    plain = copy.copy(dataset)
+    plain._request = replace(
+        dataset._request,
+        fields=tuple(name for name in fields if name not in STRUCTURE),
+        exclude=(),
+        dtype=None,
+        missing="nan",
+        neighbors=None,
+        transform=None,
+        outputs=(),
+        optional=True,
+        augment=None,
+    )
+    plain._computer = plain._forces = None
+    plain._native = plain._table = plain._structures = None
+    return plain

@@ -1,7 +1,7 @@
 """Expressions over labels and elements, such as ``energy / n_atoms < -3 and 'Fe' in elements``.
 
 They have the syntax of Python, but are never executed: the syntax tree is checked against a list
-of allowed forms and evaluated for a whole block of structures in one go.
+of allowed forms and evaluated for a whole block of molecules in one go.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ExpressionError(FieldError):
 
 
 class Expression:
-    """A condition on structures, checked and ready to be evaluated.
+    """A condition on molecules, checked and ready to be evaluated.
 
     Args:
         text: the expression; see ``filter`` of datasets.
@@ -114,7 +114,7 @@ class Expression:
         """Evaluates the condition.
 
         Args:
-            block: B structures.
+            block: B molecules.
 
         Returns:
             (B,) bool.

@@ -17,21 +17,25 @@ _EXACT = 2.0**53  # integers up to here are exact in float64
 
 
 class GroupBy:
-    """Computes a number for each structure that is equal for structures of one group.
+    """Computes a number for each molecule that is equal for molecules of one group.
 
     The numbers have 64 bits, whatever the values are. Should two groups ever get the same one, they
     stay together, which harms no split.
 
     Args:
         by: ``"name"``, the key of a property, or ``"formula"`` for the composition.
+        option: name of the option, for messages.
 
     Raises:
         TypeError: it is not a string.
     """
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str, option: str = "by") -> None:
+        self._option = option
         if not isinstance(by, str):
-            raise TypeError(f"by: expected None or the name of a field, got {type(by).__name__}")
+            raise TypeError(
+                f"{option}: expected None or the name of a field, got {type(by).__name__}"
+            )
         self._by = by
         self._weights = np.frombuffer(
             b"".join(_digest(f"element {z}") for z in range(256)), np.uint64
@@ -52,20 +56,20 @@ class GroupBy:
             FieldError: it has none of that name.
         """
         for name in self.fields:
-            check_known(name, known, "by: ", ("name", FORMULA))
+            check_known(name, known, f"{self._option}: ", ("name", FORMULA))
 
     def numbers(self, block: Block, first: int) -> Array:
         """Returns the numbers of the groups of a block.
 
         Args:
-            block: B structures.
+            block: B molecules.
             first: number of the first one, for messages.
 
         Returns:
             (B,) uint64.
 
         Raises:
-            FieldError: a structure lacks the value, or has several.
+            FieldError: a molecule lacks the value, or has several.
         """
         n = len(block.ptr) - 1
         if self._by == FORMULA:
@@ -83,10 +87,14 @@ class GroupBy:
             if values.dtype.kind == "f":
                 present &= ~np.isnan(values)
             self._check_present(present, first)
-            return _of_numbers(values)
+            return self._code(values)
         has = [value is not None for value in values]
         self._check_present(present & np.array(has, bool), first)
         return self._of_list(values, first)
+
+    def _code(self, values: Array) -> Array:
+        """Returns the groups of numbers, uint64."""
+        return _of_numbers(values)
 
     def _of_list(self, values: Iterable[Any], first: int) -> Array:
         found = np.empty(len([*values]), np.uint64)
@@ -94,7 +102,7 @@ class GroupBy:
             if isinstance(value, str):
                 digest = _digest(value)
             elif np.ndim(value) == 0 and not np.isnan(value):
-                found[i] = _of_numbers(np.asarray(value).reshape(1))[0]
+                found[i] = self._code(np.asarray(value).reshape(1))[0]
                 continue
             else:
                 got = "NaN" if np.ndim(value) == 0 else "several"
@@ -109,9 +117,31 @@ class GroupBy:
             self._refuse("a value in every structure", f"none: {hint}", number)
 
     def _refuse(self, expected: str, got: str, number: int) -> None:
-        raise FieldError(
-            f"by: expected {expected}, got {got} (molecule {number}, field {self._by!r})"
-        )
+        where = f"(molecule {number}, field {self._by!r})"
+        raise FieldError(f"{self._option}: expected {expected}, got {got} {where}")
+
+
+class Strata(GroupBy):
+    """Groups of which every part of a split gets its share; reals are ordered by value.
+
+    Args:
+        by: as for ``GroupBy``.
+
+    Attributes:
+        are_ordered: the groups are reals, of which neighbors may share a stratum.
+    """
+
+    def __init__(self, by: str) -> None:
+        super().__init__(by, "stratify")
+        self.are_ordered = False
+
+    def _code(self, values: Array) -> Array:
+        if values.dtype.kind != "f":
+            return super()._code(values)
+        self.are_ordered = True
+        bits = (values.astype(np.float64) + 0.0).view(np.int64)  # -0.0 becomes 0.0
+        # The bits of a positive float ascend with it, those of a negative one descend.
+        return (bits ^ ((bits >> 63) | np.iinfo(np.int64).min)).view(np.uint64)
 
 
 def _digest(text: str) -> bytes:

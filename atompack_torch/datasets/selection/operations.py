@@ -103,7 +103,7 @@ def _condition(value: Value, name: str) -> Truth:
 
 
 def rows_by_structure(value: Value, reduce: str) -> Value:
-    """Reduces rows to one value per structure; one without rows has 0, False, True or no value.
+    """Reduces rows to one value per molecule; one without rows has 0, False, True or no value.
 
     Args:
         value: rows.

@@ -29,7 +29,7 @@ class Structures:
     """The values of names in one block, computed when they are first used.
 
     Args:
-        block: B structures.
+        block: B molecules.
     """
 
     def __init__(self, block: Block) -> None:

@@ -16,12 +16,12 @@ class OperandError(Exception):
 
 @dataclass
 class Number:
-    """Numbers: a constant (), one per structure (B,), or rows of structures (R, ...).
+    """Numbers: a constant (), one per molecule (B,), or rows of molecules (R, ...).
 
     Attributes:
         data: the numbers.
-        present: (B,) bool, False for structures without them; True: all have them.
-        ptr: (B + 1,) first row of each structure; None: there are no rows.
+        present: (B,) bool, False for molecules without them; True: all have them.
+        ptr: (B + 1,) first row of each molecule; None: there are no rows.
     """
 
     data: Array
@@ -42,12 +42,12 @@ def missing(n: int) -> Missing:
 
 @dataclass
 class Truth:
-    """Conditions: one per structure (B,), a constant (), or rows of structures (R, ...).
+    """Conditions: one per molecule (B,), a constant (), or rows of molecules (R, ...).
 
     Attributes:
         data: the conditions.
-        ptr: (B + 1,) first row of each structure; None: there are no rows.
-        is_missing: True if they are False because no structure has the values.
+        ptr: (B + 1,) first row of each molecule; None: there are no rows.
+        is_missing: True if they are False because no molecule has the values.
     """
 
     data: Array
@@ -92,7 +92,7 @@ def value_of(field: Field, ptr: Array) -> Number | Text:
 
     Args:
         field: the field.
-        ptr: (B + 1,) index of the first atom of each structure.
+        ptr: (B + 1,) index of the first atom of each molecule.
 
     Returns:
         Numbers or strings.

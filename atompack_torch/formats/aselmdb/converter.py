@@ -9,6 +9,7 @@ counts in ``metadata.npz``, where fairchem looks for them.
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
 import uuid
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,8 @@ from atompack_torch.batch.conversions import Parts, atoms_of, masses_of
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import Request
 from atompack_torch.errors import AtompackError
+from atompack_torch.fields import RESULTS
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
-from atompack_torch.formats.aselmdb.json_arrays import array_text, number_texts
 from atompack_torch.formats.aselmdb.keys import fields_of_rows
 from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, Row, row_of, take_metadata
 from atompack_torch.formats.conversion_report import Report, pass_on
@@ -133,8 +135,6 @@ _MAX_METADATA_BYTES = 1 << 26
 _MAX_MAP_BYTES = 1 << 41  # of addresses; the file has only the pages in use
 _ROWS_APART = 4096  # rows that are read one by one, where one of them is damaged
 _SHOWN_SECTIONS = {"key_value_pairs": "key-value pair", "data": "data"}
-# Labels that ASE keeps as results of a calculator.
-_RESULTS = ("energy", "forces", "stress", "charges")
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -279,7 +279,7 @@ def _system_errors() -> Iterator[None]:
 
 
 class Writer:
-    """Writes structures as rows of a new database, each block in one transaction.
+    """Writes molecules as rows of a new database, each block in one transaction.
 
     Fields are placed by ``rows.row_of``. Numbers are written by their shortest digits.
 
@@ -329,7 +329,7 @@ class Writer:
 
 
 class _Texts:
-    """JSON of the arrays of a block, written for all structures together.
+    """JSON of the arrays of a block, written for all molecules together.
 
     Args:
         columns: the block.
@@ -391,7 +391,7 @@ def _row_text(parts: Parts, row: Row, texts: Mapping[int, str]) -> str:
         own = {"velocities": labels["velocities"]}
         atoms = atoms_of(Parts(parts.positions, parts.atomic_numbers, own, {}, row.arrays))
         entries["momenta"] = atoms.get_momenta()
-    results = {key: labels[key] for key in _RESULTS if key in labels}
+    results = {key: labels[key] for key in RESULTS if key in labels}
     if results:
         entries |= {"calculator": "unknown", "calculator_parameters": {}}
     if "energy" in results:
@@ -420,3 +420,72 @@ def _text(value: Any, texts: Mapping[int, str]) -> str:
         return json.dumps(value)
     (numbers,) = number_texts(value.reshape(-1), np.array([0, value.size]))
     return array_text(value.dtype, value.shape, numbers)
+
+
+def array_text(dtype: object, shape: tuple[int, ...], numbers: str) -> str:
+    """Returns ASE's JSON of an array.
+
+    Args:
+        dtype: type of its values.
+        shape: its shape.
+        numbers: its values, separated by commas.
+
+    Returns:
+        The text of an object ``__ndarray__``.
+    """
+    return f'{{"__ndarray__": [[{", ".join(map(str, shape))}], "{dtype}", [{numbers}]]}}'
+
+
+def number_texts(values: Array, offsets: Array) -> list[str]:
+    """Writes the numbers of several arrays, by the shortest digits that are read as the same value.
+
+    Args:
+        values: (n,) booleans, integers or floats.
+        offsets: (B + 1,) the i-th array has the values from ``offsets[i]`` to ``offsets[i + 1]``.
+
+    Returns:
+        B texts: numbers separated by commas.
+    """
+    is_worth_it = len(offsets) > 2 and values.dtype.kind in "iuf"  # calls cost more than numbers
+    texts = _joined(values, offsets) if is_worth_it else None
+    if texts is None:
+        return [_plain(values[first:last]) for first, last in pairwise(offsets.tolist())]
+    for i in _with_odd_numbers(values, offsets):
+        texts[i] = _plain(values[offsets[i] : offsets[i + 1]])
+    return texts
+
+
+def _plain(values: Array) -> str:
+    return json.dumps(values.tolist())[1:-1]
+
+
+def _joined(values: Array, offsets: Array) -> list[str] | None:
+    """Writes all values in one call; None if that is impossible."""
+    try:
+        pa: Any = importlib.import_module("pyarrow")
+        pc: Any = importlib.import_module("pyarrow.compute")
+    except ImportError:  # it only makes writing faster
+        return None
+    if len(values) > np.iinfo(np.int32).max // 32:  # offsets into the text have 32 bits
+        return None
+    if values.dtype == np.float16:
+        values = values.astype(np.float64)
+    numbers = pc.cast(pa.array(values), pa.string())
+    if values.dtype == np.float32:  # its texts must give the same value by way of float64
+        read = pc.cast(numbers, pa.float64()).to_numpy().astype(np.float32)
+        is_same = np.array_equal(read, values, equal_nan=True)
+        numbers = numbers if is_same else pc.cast(pa.array(values.astype(np.float64)), pa.string())
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), numbers)
+    joined: list[str] = pc.binary_join(lists, ",").to_pylist()
+    return joined
+
+
+def _with_odd_numbers(values: Array, offsets: Array) -> list[int]:
+    """Indices of arrays with NaN, infinities or -0, whose short forms are no JSON or read as 0."""
+    if values.dtype.kind != "f":
+        return []
+    odd = ~np.isfinite(values) | ((values == 0) & np.signbit(values))
+    if not odd.any():
+        return []
+    found = np.searchsorted(offsets, np.flatnonzero(odd), side="right") - 1
+    return [int(i) for i in np.unique(found)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from atompack_torch.batch.conversions import OF_ATOMS
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -11,13 +12,14 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     PREFIXES,
+    RESULTS,
     FieldId,
     check_targets,
+    is_value_of,
     prefixed_id,
 )
 from atompack_torch.formats.extxyz.keys import FoundKey
 
-_LABELS = frozenset({"energy", "forces", "stress", "charges"})
 _SECTIONS = ("key_value_pairs/", "data/")
 
 
@@ -65,14 +67,16 @@ def _field_of(found: FoundKey) -> tuple[FieldId, bool]:
     for section in _SECTIONS:
         if name.startswith(section):
             own = name[len(section) :]
+            is_written = own == "stress" or (own in BUILTINS and own not in (*RESULTS, *OF_ATOMS))
             is_label = (own == "name" and found.kind == "text") or (
-                own == "stress" and found.shape == BUILTINS["stress"].shape and found.kind != "text"
+                is_written and found.shape == BUILTINS[own].shape and found.kind != "text"
             )
             scope = BUILTIN if is_label else MOLECULE_PROPERTY
             return prefixed_id(own) or FieldId(scope, own), False
     if name == "momenta":
         return FieldId(BUILTIN, "velocities"), True
-    if name in _LABELS:
+    is_number = found.kind in ("integer", "real")
+    if name in RESULTS and is_value_of(name, found.shape, is_number=is_number):
         return FieldId(BUILTIN, name), False
     return FieldId(ATOM_PROPERTY if found.level == "atom" else MOLECULE_PROPERTY, name), False
 

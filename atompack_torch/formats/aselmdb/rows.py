@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from atompack_torch.batch.conversions import Parts
+from atompack_torch.batch.conversions import OF_ATOMS, Parts
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTINS,
     MOLECULE_PROPERTY,
     PREFIXES,
+    RESULTS,
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import Report, described
@@ -66,7 +67,7 @@ _ONLY_DATA = ("initial_magmoms", "initial_charges", "tags", "masses", "spin")
 
 
 class Row(NamedTuple):
-    """The fields of a structure where an ASE database keeps them.
+    """The fields of a molecule where an ASE database keeps them.
 
     Attributes:
         labels: those that ASE has a place for.
@@ -82,14 +83,14 @@ class Row(NamedTuple):
 
 
 def row_of(parts: Parts, report: Report, *, holds_nan: bool) -> Row:
-    """Places the fields of a structure.
+    """Places the fields of a molecule.
 
     Labels are placed where ASE keeps them, numbers and strings among the key-value pairs where ASE
     allows it, everything else in ``data``: atom properties as ``atom_properties/KEY``, properties
     named like a scope or a label, or by a name that ASE would change, as ``properties/KEY``.
 
     Args:
-        parts: the structure.
+        parts: the molecule.
         report: receives what a row cannot represent.
         holds_nan: True if the database can hold an energy of NaN.
 
@@ -130,6 +131,8 @@ def _held_labels(
     stress = held.get("stress")
     if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
         data["stress"] = held.pop("stress")  # ASE keeps only six numbers of a symmetric tensor
+    for key in held.keys() - OF_ATOMS - {*RESULTS}:
+        data[key] = held.pop(key)
     return held
 
 

@@ -26,7 +26,6 @@ from atompack_torch.datasets.options import (
     DatasetOptions,
     DTypes,
     Missing,
-    accept_former_name,
 )
 from atompack_torch.datasets.selection.blocks import BatchBlock, Block
 from atompack_torch.datasets.transport import as_payload
@@ -284,7 +283,6 @@ class ShardDataset(BatchDataset[object, object]):
             the files have changed since they were opened.
     """
 
-    @accept_former_name("root", "path")
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -374,7 +372,7 @@ class ShardDataset(BatchDataset[object, object]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
 
-    _item = "example"
+    item_name = "example"
     _has_full_schema = False
     _molecules = staticmethod(molecules_of)
     _opened: OpenShards | None = None  # in this process
@@ -471,7 +469,7 @@ class ShardDataset(BatchDataset[object, object]):
             return self.batch(range(*index.indices(len(self))))
         if is_batch(index):
             return self.batch(index)
-        number = resolve_index(index, self._size(), self._selection, self._item)
+        number = resolve_index(index, self._size(), self._selection, self.item_name)
         return self._open().example(number)
 
     def batch(self, indices: Indices) -> object:
@@ -493,7 +491,7 @@ class ShardDataset(BatchDataset[object, object]):
             TypeError: ``default_collate`` does not support a value (None, for example), or the
                 indices are neither integers nor a mask.
         """
-        return self._apply_transform(self._collate_examples(indices)[1])
+        return self.apply_transform(self._collate_examples(indices)[1])
 
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
@@ -502,7 +500,7 @@ class ShardDataset(BatchDataset[object, object]):
         arena, batch = self._collate_examples(indices)
         batch = self._never_empty(indices, batch)
         shared = arena if self._options.transform is None else None
-        return as_payload(shared, self._apply_transform(batch))
+        return as_payload(shared, self.apply_transform(batch))
 
     def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
         plain = copy.copy(self)
@@ -514,10 +512,19 @@ class ShardDataset(BatchDataset[object, object]):
             yield BatchBlock(batch), first
 
     @property
-    def _drops_items(self) -> bool:
+    def drops_items(self) -> bool:
+        """True if batches omit items that lack a label."""
         return self._options.missing == "drop"
 
-    def _apply_transform(self, batch: object) -> object:
+    def apply_transform(self, batch: object) -> object:
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         return apply_transform(self._options.transform, batch)
 
     def _make(self, indices: Indices) -> Any:
@@ -534,7 +541,7 @@ class ShardDataset(BatchDataset[object, object]):
         """Applies ``missing`` and ``dtype`` to a batch."""
         has_all = complete_examples(batch, self._options.missing)
         if has_all is not None and not bool(has_all.all()):
-            numbers = resolve_indices(indices, len(self), None, self._item)
+            numbers = resolve_indices(indices, len(self), None, self.item_name)
             batch = self._collate_stored(numbers[has_all])[1]
         return cast_floats(batch, self._options.dtype)
 
@@ -549,15 +556,31 @@ class ShardDataset(BatchDataset[object, object]):
 
     def _numbers(self, indices: Indices) -> list[int]:
         """Resolves indices to numbers in the whole dataset."""
-        return list(resolve_indices(indices, self._size(), self._selection, self._item).tolist())
+        found = resolve_indices(indices, self._size(), self._selection, self.item_name)
+        return list(found.tolist())
 
-    def _prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``.
+
+        Args:
+            num_threads: number of threads.
+            max_ready: number of batches to make ahead.
+            pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
+        """
         native = self._open().native
         if native is None:
             return PickledQueue(len(self), self._collate_examples)
-        return super()._prefetch(num_threads, max_ready, pinned)
+        return super().prefetch(num_threads, max_ready, pinned)
 
-    def _batcher(self) -> ExampleBatcher:
+    def batcher(self) -> ExampleBatcher:
+        """Returns the native batcher of the whole dataset.
+
+        Returns:
+            The batcher.
+        """
         native = self._open().native
         assert native is not None, "allow_pickle has no native batches"
         return native

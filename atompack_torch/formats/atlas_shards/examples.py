@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.options import DTypes
 from atompack_torch.errors import FieldError, UnknownFieldError
@@ -24,6 +25,7 @@ from atompack_torch.fields import (
     FieldId,
     FieldInfo,
     FieldSpec,
+    is_value_of,
     prefixed_id,
     public_names,
 )
@@ -114,7 +116,11 @@ class Examples:
 
     def _molecules(self, column: list[dict[Any, Any]]) -> MoleculeBatch:
         levels = self._levels_in(column)
-        batch = MoleculeBatch.from_molecules([_molecule(values, levels) for values in column])
+        shared = [key for key in BUILTINS if not BUILTINS[key].owns_key]
+        others = {key for key in shared if not all(_may_be_label(key, each) for each in column)}
+        labels = BUILTINS.keys() - others
+        molecules = [_molecule(values, levels, labels) for values in column]
+        batch = MoleculeBatch.from_molecules(molecules)
         batch.set_field("index", torch.tensor(self._numbers), "molecule")
         return batch
 
@@ -137,7 +143,18 @@ def _is_molecule(value: Any) -> bool:
     return isinstance(value, dict) and "positions" in value and "atomic_numbers" in value
 
 
-def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule:
+def _may_be_label(key: str, values: Mapping[Any, Any]) -> bool:
+    """False if the value of a key is a property, as the label of that name has another form."""
+    value = values.get(key)
+    row = getattr(value, "shape", ())[BUILTINS[key].level == "atom" :]
+    is_number = isinstance(value, Tensor) and value.is_floating_point()
+    is_number |= isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    return key not in values or is_value_of(key, tuple(row), is_number=is_number)
+
+
+def _molecule(
+    values: Mapping[str, Any], levels: Mapping[str, bool], own_labels: Collection[str]
+) -> Molecule:
     labels: dict[str, Any] = {}
     scopes: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # properties of molecules, of atoms
     for key, stored in values.items():
@@ -146,7 +163,7 @@ def _molecule(values: Mapping[str, Any], levels: Mapping[str, bool]) -> Molecule
         known, value = prefixed_id(key), _array(key, stored)
         if isinstance(value, (dict, bytes)):
             raise FieldError(f"{key}: expected numbers, a text or None, got {type(value).__name__}")
-        if key in BUILTINS:
+        if key in own_labels:
             labels[key] = value
         elif known is not None:
             scopes[known.scope == ATOM_PROPERTY][known.key] = value
@@ -185,8 +202,9 @@ def cast_floats(batch: Any, dtype: DTypes | None) -> Any:
     if dtype is None:
         return batch
     if isinstance(batch, MoleculeBatch):
-        fields = {name: _cast_entry(name, value, dtype) for name, value in batch._fields.items()}
-        return MoleculeBatch(fields, batch._infos, batch._masks, batch._mask_rows, batch._arena)
+        old = contents_of(batch)
+        fields = {name: _cast_entry(name, value, dtype) for name, value in old.fields.items()}
+        return MoleculeBatch(fields, old.infos, old.masks, old.mask_rows, old.arena)
     if isinstance(batch, dict):
         return {key: _cast_entry(key, value, dtype) for key, value in batch.items()}
     return _cast_entry(None, batch, dtype)
@@ -221,7 +239,7 @@ def complete_examples(batch: Any, missing: str) -> Tensor | None:
         return None
     found: Tensor | None = None
     for molecules in _batches_in(batch):
-        for name in set(molecules._mask_rows) - GEOMETRY:
+        for name in set(contents_of(molecules).mask_rows) - GEOMETRY:
             mask = molecules.mask(name)
             if missing == "error" and not bool(mask.all()):
                 number = int(molecules.index[~mask][0])
@@ -242,9 +260,9 @@ def specs_of_batch(batch: Any) -> dict[str, FieldSpec]:
     """Describes the tensors and strings of a batch that is a ``MoleculeBatch`` or a dict."""
     specs: dict[str, FieldSpec] = {}
     if isinstance(batch, MoleculeBatch):
-        levels = {name: info.level for name, info in batch._infos.items()}
-        names = [name for name in batch.keys() if name not in ("batch", "ptr", "n_atoms", "index")]
-        values = {name: batch._fields[name] for name in names}
+        hidden = ("batch", "ptr", "n_atoms", "index")
+        values = {name: value for name, value in batch.items() if name not in hidden}
+        levels = {name: batch.level(name) for name in values}
     elif isinstance(batch, dict):
         values, levels = {key: v for key, v in batch.items() if isinstance(key, str)}, {}
     else:

@@ -59,7 +59,7 @@ class ArrayFile(FlushingWriter):
         mode: ``"r"``: read; ``"x"``: create a new file; ``"a"``: open an existing file, or create
             it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: zstd.
-        level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
+        level: zstd level, -131072 to 22; for lz4, which has one level here, the default.
         block_bytes: chunks are compressed together in blocks of about this size; None: see
             ``AtlasStore``.
         durable: ``flush`` waits for the disk; see ``AtlasStore``.

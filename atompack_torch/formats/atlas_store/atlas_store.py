@@ -89,7 +89,7 @@ class AtlasStore(FlushingWriter):
             ``<memory>``; a pickle carries all of it.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
-        level: zstd level, -131072 to 22; for lz4 only its fast mode is available.
+        level: zstd level, -131072 to 22; for lz4, which has one level here, the default.
         block_bytes: chunks are compressed together in blocks of about this size; None: 512 KiB for
             arrays of several chunks, of which slices need some, 1 MiB for others, 8 MiB without a
             codec. A block is decoded up to the last byte needed: small blocks suit slices and

@@ -16,7 +16,7 @@ from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.datasets.batches import BatchDataset, apply_transform
-from atompack_torch.datasets.options import DatasetOptions, Missing, accept_former_name
+from atompack_torch.datasets.options import DatasetOptions, Missing
 from atompack_torch.datasets.transport import as_payload
 from atompack_torch.fields import FieldSpec
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
@@ -75,10 +75,9 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         FieldError: no dataset has one of the arrays.
     """
 
-    _item = "dataset"
+    item_name = "dataset"
     _missing: Missing = "nan"
 
-    @accept_former_name("store", "path")
     def __init__(
         self,
         path: AtlasStore | str | os.PathLike[str] | Mapping[str, Buffer],
@@ -110,9 +109,14 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         self._options = ScanOptions(start, shape, layout, dtype, num_threads)
         self._transform = transform
         self._native: tuple[AtlasReader, ColumnBatcher] | None = None
-        self._batcher()  # checks names and options
+        self.batcher()  # checks names and options
 
-    def _batcher(self) -> ColumnBatcher:
+    def batcher(self) -> ColumnBatcher:
+        """Returns the native batcher of the whole store.
+
+        Returns:
+            The batcher.
+        """
         reader = self._view.columns.reader
         native = self._native
         if native is None or native[0] is not reader:
@@ -228,7 +232,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
-        number = resolve_index(item, self._size(), self._selection, self._item)
+        number = resolve_index(item, self._size(), self._selection, self.item_name)
         options = self._options._replace(layout="list")
         batcher = self._view.columns.batcher(self._arrays, options)
         _, columns, names = batcher.collate([number], None, False)
@@ -252,13 +256,13 @@ class AtlasDataset(BatchDataset[Item, Batch]):
                 and ``missing="error"``.
             CorruptFileError: a file is damaged.
         """
-        return self._apply_transform(self._scan(indices)[1])
+        return self.apply_transform(self._scan(indices)[1])
 
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
         arena, batch = self._scan(indices)
         batch = self._never_empty(indices, batch)
-        return as_payload(arena if self._transform is None else None, self._apply_transform(batch))
+        return as_payload(arena if self._transform is None else None, self.apply_transform(batch))
 
     def _make(self, indices: Indices) -> Batch:
         return self._scan(indices)[1]
@@ -266,7 +270,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
     def _scan(self, indices: Indices) -> tuple[Tensor, Batch]:
         """Returns the memory of all tensors, and the batch."""
         in_worker = get_worker_info() is not None
-        made = self._batcher().collate(indices, self._selection, in_worker)
+        made = self.batcher().collate(indices, self._selection, in_worker)
         return made[0], self._assemble(made)
 
     def _assemble(self, made: Columns, indices: Indices | None = None) -> Batch:
@@ -280,14 +284,31 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         batch["name"] = names
         return batch
 
-    def _apply_transform(self, batch: Batch) -> Batch:
+    def apply_transform(self, batch: Batch) -> Batch:
+        """Applies the user's ``transform`` to a batch that is on its target device.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            Its result.
+        """
         return apply_transform(self._transform, batch)
 
     @property
-    def _drops_items(self) -> bool:
+    def drops_items(self) -> bool:
+        """True if batches omit items that lack a label."""
         return self._missing == "drop"
 
-    def _n_items(self, batch: Any) -> int:
+    def count_items(self, batch: Any) -> int:
+        """Returns the number of datasets in a batch.
+
+        Args:
+            batch: the batch.
+
+        Returns:
+            The number.
+        """
         return len(batch["name"])
 
     def _copy_for_subset(self) -> AtlasDataset:

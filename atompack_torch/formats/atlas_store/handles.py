@@ -39,6 +39,9 @@ class MemoryLimits(NamedTuple):
     max_unstored_bytes: int | None
 
 
+_LZ4_LEVEL = 3  # stands for the fast mode, the only one
+
+
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions(WriterOptions):
     """Options of stores and array files; see ``AtlasStore``.
@@ -58,6 +61,11 @@ class BlockOptions(WriterOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.codec == "lz4" and self.level != _LZ4_LEVEL:
+            raise ValueError(
+                f"level: expected {_LZ4_LEVEL}, the default, for codec lz4, which has one level "
+                f"in this format, got {self.level}"
+            )
         if self.block_bytes is not None:
             checked_integer("block_bytes", self.block_bytes, 1)
         checked_integer("max_metadata_bytes", self.limits.max_metadata_bytes, 0)

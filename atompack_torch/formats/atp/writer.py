@@ -12,8 +12,8 @@ from typing import Any, Literal
 from atompack_torch import _native, formats
 from atompack_torch.batch import columns
 from atompack_torch.batch.columns import Columns
-from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
-from atompack_torch.errors import APPEND_OR_REPLACE, CorruptFileError, file_exists
+from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, row_of
+from atompack_torch.errors import APPEND_OR_REPLACE, file_exists
 from atompack_torch.formats.writer_base import StagedWriter
 from atompack_torch.options import WriterOptions, checked_path, is_url
 from atompack_torch.remote.staging import StagedFile, naming
@@ -203,12 +203,11 @@ def _runs(molecules: Any) -> Iterator[columns.StoredRun]:
     rows: list[int] = []
     for item in molecules:
         if isinstance(item, Molecule):
-            for fault in item._faults.values():
-                raise CorruptFileError(fault)
-            if item._batch is not batch:
+            source, row = row_of(item)
+            if source is not batch:
                 yield from _rows_of(batch, rows)
-                batch, rows = item._batch, []
-            rows.append(item._row)
+                batch, rows = source, []
+            rows.append(row)
             continue
         yield from _rows_of(batch, rows)
         batch, rows = None, []

@@ -15,10 +15,10 @@ from typing import Literal
 from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import file_exists
-from atompack_torch.formats.conversion_report import Report as ConversionReport
+from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions, TargetOptions
 from atompack_torch.formats.extxyz.frames import Frames
-from atompack_torch.formats.extxyz.keys import Report
+from atompack_torch.formats.extxyz.keys import Notices
 from atompack_torch.formats.extxyz.text import text_of
 from atompack_torch.formats.extxyz.text_files import Text
 from atompack_torch.formats.paths import STDIN
@@ -77,7 +77,7 @@ class StdoutWriter(AbstractContextManager["StdoutWriter"]):
         report: receives the number of bytes, and values that the format cannot represent.
     """
 
-    def __init__(self, report: ConversionReport) -> None:
+    def __init__(self, report: Report) -> None:
         self._report = report
 
     def write(self, columns: Columns) -> None:
@@ -111,7 +111,7 @@ class Writer(WriterBase):
         path: str | os.PathLike[str],
         *,
         mode: Literal["x", "w"] = "x",
-        report: Report | None = None,
+        report: Notices | None = None,
     ) -> None:
         if mode not in ("x", "w"):
             raise ValueError(f"mode: expected x or w, got {mode!r}")
@@ -173,7 +173,7 @@ def write(
     batches: Iterable[Columns | MoleculeBatch],
     *,
     mode: Literal["x", "w"] = "x",
-    report: Report | None = None,
+    report: Notices | None = None,
 ) -> int:
     """Writes all batches and returns the number of frames; see ``Writer``."""
     with Writer(path, mode=mode, report=report) as writer:

@@ -17,17 +17,18 @@ from atompack_torch.fields import (
     FieldId,
     FileLevel,
     check_target,
+    is_value_of,
 )
 
 # Keys that denote a field of .atp. If a file has several, the first counts and the others are
 # custom properties; the first in the list is also the one that is written.
 LABELS: dict[FileLevel, dict[str, tuple[str, ...]]] = {
-    "molecule": {"energy": ("energy",), "stress": ("stress",), "name": ("name",)},
-    "atom": {
-        "forces": ("forces", "force"),
-        "charges": ("charge", "charges"),
-        "velocities": ("velocities",),
-    },
+    level: {
+        key: tuple(own.names.split())
+        for key, own in BUILTINS.items()
+        if own.level == level and own.names
+    }
+    for level in ("molecule", "atom")
 }
 # Column of velocities times masses, ASE's convention; a column ``velocities`` takes precedence.
 MOMENTA = "momenta"
@@ -54,7 +55,7 @@ Shape = tuple[int, ...]
 NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
 
 
-class Report(Protocol):
+class Notices(Protocol):
     """Receiver of notices about values that are not carried over."""
 
     def skip(self, what: str, why: str, count: int = 1) -> None:
@@ -86,7 +87,7 @@ def targets_of(
     path: str,
     found: Iterable[FoundKey],
     keys: Mapping[str, str],
-    report: Report,
+    report: Notices,
     missing: Callable[[str, FieldError], None] | None = None,
 ) -> dict[tuple[FileLevel, str], Target]:
     """Returns the field of each key; ``keys``, given by the user, take precedence.
@@ -164,14 +165,16 @@ def _known_labels(
 
 def _may_be(name: str, field: FoundKey) -> bool:
     # A number may serve as a name; a label that is not a number is an error, detected later.
-    return name != "name" or field.kind == "text"
+    if name == "name":
+        return field.kind == "text"
+    return is_value_of(name, field.shape, is_number=field.kind in ("integer", "real"))
 
 
 def _add_momenta(
     path: str,
     found: Mapping[tuple[FileLevel, str], FoundKey],
     targets: dict[tuple[FileLevel, str], Target],
-    report: Report,
+    report: Notices,
 ) -> None:
     place: tuple[FileLevel, str] = ("atom", MOMENTA)
     if place not in found or place in targets:
@@ -214,8 +217,7 @@ def written_key(field: FieldId, level: FileLevel, shapes: Iterable[Shape | None]
     if field.scope == BUILTIN:
         if field.key == MOMENTA:
             return MOMENTA
-        sources = LABELS[level].get(field.key)
-        return None if sources is None else sources[0]
+        return LABELS[level][field.key][0]
     key, prefix = field.key, PREFIXES[field.scope]
     if _UNWRITABLE[level].search(key):
         return None

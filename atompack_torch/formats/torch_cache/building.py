@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import glob
 import hashlib
 import json
@@ -12,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -27,6 +26,7 @@ from atompack_torch._core import (
     encode_cache_entries,
     use_one_thread,
 )
+from atompack_torch.batch.collated_fields import first_rows
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
@@ -133,7 +133,7 @@ def _sha256(text: str) -> str:
 
 def source_of(dataset: MoleculeDataset) -> tuple[str, str]:
     """Describes the origin of the molecules, for the file's table of entries."""
-    path = dataset._path
+    path = dataset.given_path
     if isinstance(path, str) and is_url(path):
         return shown_url(path), "file"  # without secrets, for the file may be given away
     return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
@@ -150,23 +150,24 @@ def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: Cac
     Returns:
         A string, equal only if the work of an earlier build can be reused.
     """
+    identity: Mapping[str, Any] = dataset.identity()
+    selection = identity["selection"]
     facts = {
         "compat": header.compat_json,
         "descriptor": [type(descriptor).__qualname__, str(getattr(descriptor, "dtype", None))],
         "features": header.features,
         "force_derivatives": header.force_derivatives,
         "dtype": header.storage_dtype,
-        "source": dataset._identity(),
+        **identity,
         "options": {
             name: _text_of(value)
-            for name, value in dataset._options().items()
+            for name, value in identity["options"].items()
             if name not in ("access", "num_threads", "renamed")  # of reading only
         },
-        "force_subset": dataset._forces and [*astuple(dataset._forces), dataset._epoch],
         "n_atoms": hashlib.sha256(np.asarray(dataset.n_atoms).tobytes()).hexdigest(),
         "selection": None
-        if dataset._selection is None
-        else hashlib.sha256(np.asarray(dataset._selection).tobytes()).hexdigest(),
+        if selection is None
+        else hashlib.sha256(np.asarray(selection).tobytes()).hexdigest(),
     }
     return canonical_json(facts)
 
@@ -356,11 +357,9 @@ class BuildJob:
         cls, dataset: MoleculeDataset, descriptor: Descriptor, options: BuildOptions
     ) -> BuildJob:
         """Returns a build without a target."""
-        dataset = copy.copy(dataset)
-        dataset.close()
-        request = dataset._request.with_geometry()  # else crystals would be computed as open
+        request = dataset.request.with_geometry()  # else crystals would be computed as open
         exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
-        dataset._request = request._replace(exclude=exclude)
+        dataset = dataset.with_request(replace(request, exclude=exclude, augment=None))
         header = header_of(descriptor, options)
         header.source_id, header.source_kind = source_of(dataset)
         fingerprint = fingerprint_of(dataset, descriptor, header)
@@ -611,8 +610,8 @@ def _encode(batch: MoleculeBatch, header: CacheHeader) -> EncodedEntries:
         columns["features"] = batch.features.contiguous()
     if header.force_derivatives:
         columns |= {name: batch[name].contiguous() for name in DERIVATIVES if name in batch}
-        columns["edge_ptr"] = batch._first_rows("radial_center_idx")
-        columns["triplet_ptr"] = batch._first_rows("angular_center_idx")
+        columns["edge_ptr"] = first_rows(batch, "radial_center_idx")
+        columns["triplet_ptr"] = first_rows(batch, "angular_center_idx")
     names = list(batch["name"]) if "name" in batch else []
     return encode_cache_entries(columns, names, list(SYMBOLS), header)
 

@@ -17,10 +17,11 @@ from atompack_torch import formats
 from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheSource
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.features import Stored, features_of
 from atompack_torch.datasets.options import MoleculeOptions
-from atompack_torch.datasets.request import FORCE_DERIVATIVES
+from atompack_torch.datasets.request import FORCE_DERIVATIVES, place_of
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.formats.torch_cache.file import CacheFile
@@ -172,8 +173,12 @@ class TorchCache:
         """
         return self._handle.derivatives(index, dtype)
 
-    def _without_mapping(self) -> TorchCache:
-        """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``."""
+    def without_mapping(self) -> TorchCache:
+        """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``.
+
+        Returns:
+            The copy.
+        """
         part = copy.copy(self)
         part._handle = self._handle.without_mapping()
         return part
@@ -259,7 +264,7 @@ class TorchCacheDataset(MoleculeDataset):
             forces = apt.contract_forces(batch, torch.autograd.grad(energy.sum(), ...)[0])
 
     ``positions`` (float64), ``atomic_numbers``, ``energy``, ``forces``, ``cell``, ``pbc`` and
-    ``name`` come from the structures in the file, whose pickles are decoded without being
+    ``name`` come from the molecules in the file, whose pickles are decoded without being
     executed. A cell without flags is periodic in all directions.
     """
 
@@ -292,11 +297,13 @@ class TorchCacheDataset(MoleculeDataset):
             raise ValueError("features: expected a descriptor, got a cache: it is the path")
         if not isinstance(path, TorchCache):
             path = TorchCache(path, storage_options=given.storage_options)
-        self._cache = path._without_mapping() if given.access == "read" else path
+        self._cache = path.without_mapping() if given.access == "read" else path
         self._path = self._cache._handle.path
         self._take_options(given, features, self._cache._stored_features())
         if self._request.names_fields:
-            self._batcher()  # checks names
+            self.batcher()  # checks names
+        if self.request.augment is not None:
+            warn_of_fields(self.request.augment, place_of(self), self.schema)
 
     @property
     def path(self) -> Path | str:
@@ -370,7 +377,7 @@ class TorchCacheDataset(MoleculeDataset):
         return self._cache._force_entries()
 
     def _options(self) -> dict[str, Any]:
-        return {**self._request._asdict(), "force_subset": self._forces}
+        return {**vars(self._request), "force_subset": self._forces}
 
     def _size(self) -> int:
         return len(self._cache)
@@ -381,9 +388,14 @@ class TorchCacheDataset(MoleculeDataset):
     def _identity(self) -> Any:
         return [self._path, self._cache._handle.identity]
 
-    def _without_mapping(self) -> TorchCacheDataset:
+    def without_mapping(self) -> TorchCacheDataset:
+        """Returns a copy that reads files without mapping them.
+
+        Returns:
+            The copy.
+        """
         part = copy.copy(self)
-        part._cache, part._native = self._cache._without_mapping(), None
+        part._cache, part._native = self._cache.without_mapping(), None
         return part
 
     def _open_source(self) -> MoleculeSource:

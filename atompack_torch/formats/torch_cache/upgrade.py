@@ -87,7 +87,7 @@ class _StoredRows:
         self.compat = descriptor.compat
         self._features = None
         if features:
-            self._features = descriptor._of_dtype(self.dtype)
+            self._features = descriptor.with_dtype(self.dtype)
 
     def compute(self, batch: MoleculeBatch, derivatives: bool = False) -> MoleculeBatch:
         """Returns the batch, with features if requested."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from atompack_torch.batch.collated_fields import first_rows
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.sweeping import OnProgress, reporting
@@ -44,7 +45,7 @@ _MOST_UNSTORED_BYTES = 1 << 30  # of features, which are always computed along w
 
 @dataclass(frozen=True)
 class Difference:
-    """An entry whose stored rows differ from those recomputed from its structure.
+    """An entry whose stored rows differ from those recomputed from its molecule.
 
     Attributes:
         entry: index of the entry.
@@ -105,7 +106,7 @@ class Recomputation:
             raise AssertionError("a file with rows names its descriptor")
         self._path = str(cache.path)
         self._reader = cache._reader()
-        self._descriptor = stored._of_dtype("float64")
+        self._descriptor = stored.with_dtype("float64")
         self._precision = _precision(cache, stored)
         self._tolerance = TOLERANCES[self._precision] if tolerance is None else tolerance
         cutoff = max(stored.rad_cutoff, stored.ang_cutoff)
@@ -167,7 +168,7 @@ class Recomputation:
             entry: number of the entry.
 
         Raises:
-            CorruptFileError: it stores far fewer rows than its structure has, beyond the optional
+            CorruptFileError: it stores far fewer rows than its molecule has, beyond the optional
                 ones at a cutoff.
             UnsupportedFormatError: it has many atoms and a descriptor with many features, none of
                 which are stored.
@@ -321,9 +322,9 @@ def verify_cache(
 ) -> Verification:
     """Reads every entry of a cache file with all checks, and recomputes its rows.
 
-    Attributes with their hashes, indexes, structures, and every row with the range of its indices
+    Attributes with their hashes, indexes, molecules, and every row with the range of its indices
     are checked against the format and each other. Then features and derivatives are computed from
-    the structures with the file's own descriptor. Features are compared number by number.
+    the molecules with the file's own descriptor. Features are compared number by number.
     Derivative rows may be in any order, and rows exactly at a cutoff are optional, so they are
     contracted with fixed weights and the resulting forces compared. Entries that differ are listed;
     those that the original library computes wrongly (atoms outside their cell in entries with
@@ -354,7 +355,7 @@ def verify_cache(
     file = os.fspath(path)
     result = Verification([file], _nothing_read(), differences=[])
     try:
-        cache = TorchCache(path)._without_mapping()
+        cache = TorchCache(path).without_mapping()
         again = _recomputation(cache, tolerance, result) if recompute else None
         examiner = _Examiner(cache, again)
     except AtompackError as error:
@@ -514,7 +515,7 @@ def _n_non_finite(batch: MoleculeBatch) -> int:
             continue
         values = batch[name].numpy()
         rows = np.unique(np.nonzero(~np.isfinite(values))[0])
-        begins = batch.ptr if name == "features" else batch._first_rows(_centers_of(name))
+        begins = batch.ptr if name == "features" else first_rows(batch, _centers_of(name))
         owners = np.searchsorted(begins.numpy(), rows, side="right") - 1
         present = batch.mask(name).numpy()
         bad[owners[present[owners]]] = True

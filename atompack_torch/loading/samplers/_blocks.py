@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from atompack_torch.loading.samplers.random_order import Integers, RandomOrder, mix, permutation
+from atompack_torch.random_order import Integers, RandomOrder, mix, permutation
 
 
 class BlockOrder:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from atompack_torch.loading.samplers.random_order import Integers, mix, permutation
+from atompack_torch.random_order import Integers, mix, permutation
 
 N_DUMMY_ATOMS = 2  # of the padding: an edge between two atoms has a length
 _SLACK = 0.01  # of the atoms, so that most strata can be in random order
@@ -50,6 +50,9 @@ class Sizes(NamedTuple):
 
     atoms: Integers
     edges: Integers | None
+
+    def at(self, molecules: Integers) -> Sizes:
+        return Sizes(self.atoms[molecules], None if self.edges is None else self.edges[molecules])
 
     @property
     def sorted_by(self) -> Integers:
@@ -103,6 +106,24 @@ def _tightened(sizes: Sizes, bucket: Bucket) -> Bucket:
         sums[np.argsort(sums, kind="stable")] += np.sort(row)[::-1]
     enough = int(sums.max()) + int(_SLACK * sums.mean())
     return bucket._replace(atoms=min(bucket.atoms, enough))
+
+
+def for_any(bucket: Bucket, sizes: Sizes, limits: Limits) -> Bucket:
+    """Returns the bucket with a shape that has room for its largest molecule in every place."""
+    atoms, edges = sizes.at(bucket.molecules)
+    most_atoms, most_edges = int(atoms.max()), 0 if edges is None else int(edges.max())
+    fitting = min(limits.atoms // max(most_atoms, 1), limits.edges // max(most_edges, 1))
+    n = int(max(1, min(bucket.per_batch, fitting)))
+    return bucket._replace(per_batch=n, atoms=n * most_atoms, edges=n * most_edges)
+
+
+def drawn_from(bucket: Bucket, drawn: Integers, sizes: Sizes) -> Bucket:
+    """Returns a bucket of the same shape with the places of its molecules among those drawn."""
+    places = np.flatnonzero(np.isin(drawn, bucket.molecules))
+    places = places[np.argsort(-sizes.sorted_by[places], kind="stable")]
+    n_batches = -(-len(places) // bucket.per_batch)
+    per_batch = -(-len(places) // max(n_batches, 1))
+    return bucket._replace(molecules=places, per_batch=per_batch, n_batches=n_batches)
 
 
 def _strata(values: Integers, n_batches: int) -> Integers:

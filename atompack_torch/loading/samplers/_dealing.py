@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from atompack_torch.loading.samplers.random_order import Integers
+from atompack_torch.random_order import Integers
 
 Costs = NDArray[np.float64]
 

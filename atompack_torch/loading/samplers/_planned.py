@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from atompack_torch.loading.samplers.elastic import Place
-from atompack_torch.loading.samplers.random_order import Integers
+from atompack_torch.random_order import Integers
 
 _CHUNK = 1024  # batches at a time
 

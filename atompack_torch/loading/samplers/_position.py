@@ -16,13 +16,13 @@ _DIGESTS = ("data", "costs", "n_atoms", "sizes", "blocks")  # settings that may 
 
 
 def is_dataset(source: Any) -> bool:
-    """Returns True for datasets of this package, which know a digest of what they hold."""
-    return hasattr(source, "_digest")
+    """Returns True for datasets of this package, which know their digest."""
+    return hasattr(source, "item_name")
 
 
 def has_epochs(source: Any) -> bool:
     """Returns True for datasets of molecules, which may change with the epoch."""
-    return hasattr(source, "_follow_epoch")
+    return hasattr(source, "follow_epoch")
 
 
 def settings_of(dataset: Any, epoch: int) -> dict[str, object]:
@@ -37,9 +37,9 @@ def settings_of(dataset: Any, epoch: int) -> dict[str, object]:
     """
     if not is_dataset(dataset):
         return {"data": None}
-    found: dict[str, object] = {"data": dataset._digest()}
-    if has_epochs(dataset) and dataset._draws_change:
-        found["drawn"] = dataset._epoch_for(epoch)
+    found: dict[str, object] = {"data": dataset.digest()}
+    if has_epochs(dataset) and dataset.draws_change:
+        found["drawn"] = dataset.epoch_for(epoch)
     return found
 
 
@@ -89,7 +89,7 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
     Returns:
         A phrase for each.
     """
-    item = dataset._item if is_dataset(dataset) else "molecule"
+    item = dataset.item_name if is_dataset(dataset) else "molecule"
     found = {}
     for key, expected in now.items():
         got = before.get(key)
@@ -97,6 +97,8 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
             continue
         if key == "order":
             found[key] = f"expected the order of {expected}, got that of {got}"
+        elif key == "weights":
+            found[key] = "expected the weights of this sampler, got others"
         elif key not in before:  # of a different kind of order
             continue
         elif key == "molecules":
@@ -111,7 +113,7 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
             found[key] = f"expected {key}={expected!r}, got {got!r}"
     n = before.get("molecules", 0)
     is_shorter = "molecules" in found and is_dataset(dataset) and n < len(dataset)
-    if is_shorter and before.get("data") == dataset._digest(n):
+    if is_shorter and before.get("data") == dataset.digest(n):
         found = {key: phrase for key, phrase in found.items() if key not in _DIGESTS}
         found["data"] = (
             f"the data has grown since then: dataset.subset(range({n})) resumes the epoch"

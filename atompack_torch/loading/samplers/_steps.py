@@ -12,7 +12,7 @@ import numpy as np
 from atompack_torch.loading.samplers._dealing import deal
 from atompack_torch.loading.samplers._windows import Batches, Plan, concatenate
 from atompack_torch.loading.samplers.elastic import Place
-from atompack_torch.loading.samplers.random_order import Integers
+from atompack_torch.random_order import Integers
 
 
 class BatchShare:

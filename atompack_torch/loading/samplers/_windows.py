@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atompack_torch.loading.samplers._dealing import Costs, deal_within, fill_in_order
-from atompack_torch.loading.samplers.random_order import Integers, RandomOrder, mix, permutation
+from atompack_torch.random_order import Integers, RandomOrder, mix, permutation
 
 _WINDOW = 1 << 17  # molecules whose batches are planned together
 _LARGEST_WINDOW = 1 << 20  # for batches of many molecules
@@ -73,6 +76,13 @@ class Windows:
         wanted = _BATCHES * limits.budget * n / total if total else 0.0
         self.n = -(-n // int(min(max(wanted, _WINDOW), _LARGEST_WINDOW)))
 
+    @property
+    def common_cost(self) -> float | None:
+        """The cost of every molecule if all cost the same whole number, else None."""
+        if not len(self.costs) or self.costs[0] != self.costs[-1] or self.costs[0] % 1:
+            return None
+        return float(self.costs[0]) if self.costs.min() == self.costs.max() else None
+
     def costs_of(self, molecules: Integers) -> Costs:
         """Returns the costs of molecules as float64."""
         return self.costs[molecules].astype(np.float64, copy=False)
@@ -102,19 +112,29 @@ class Plan:
 
     def n_batches(self) -> int:
         """Returns the number of batches of the whole epoch, which requires planning all of it."""
-        total = 0
-        for window in range(self.windows.n):
-            molecules = self._molecules(window)
-            if self._order is None:
-                total += len(self._in_order(molecules)) - 1
-            else:
-                total += self._deal_window(molecules)[1]
-        return total
+        if (cost := self.windows.common_cost) is not None:
+            return sum(self._n_alike(window, cost) for window in range(self.windows.n))
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # sorting holds no GIL
+            return sum(threads.map(self._count, range(self.windows.n)))
+
+    def _n_alike(self, window: int, cost: float) -> int:
+        first, last = self._bounds(window)
+        fitting = self.windows.limits.budget // cost if cost else math.inf
+        return -(-(last - first) // int(max(min(fitting, self.windows.limits.most), 1)))
+
+    def _count(self, window: int) -> int:
+        molecules = self._molecules(window)
+        if self._order is None:
+            return len(self._in_order(molecules)) - 1
+        return self._deal_window(molecules)[1]
+
+    def _bounds(self, window: int) -> tuple[int, int]:
+        n, n_windows = len(self.windows.costs), self.windows.n
+        return n * window // n_windows, n * (window + 1) // n_windows
 
     def _molecules(self, window: int) -> Integers:
-        n, n_windows = len(self.windows.costs), self.windows.n
-        positions = np.arange(n * window // n_windows, n * (window + 1) // n_windows)
-        return positions if self._order is None else self._order.at(positions)
+        first, last = self._bounds(window)
+        return np.arange(first, last) if self._order is None else self._order.between(first, last)
 
     def _in_order(self, molecules: Integers) -> Integers:
         limits = self.windows.limits

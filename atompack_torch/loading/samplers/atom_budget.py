@@ -15,7 +15,6 @@ from atompack_torch.loading.samplers.elastic import (
     Place,
     SamplerOptions,
 )
-from atompack_torch.loading.samplers.random_order import mix
 from atompack_torch.loading.samplers.sizes import (
     atoms_of_each,
     digest,
@@ -26,6 +25,7 @@ from atompack_torch.loading.samplers.sizes import (
     real,
 )
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers, mix
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -98,15 +98,19 @@ class AtomBudgetBatchSampler(BatchSampler):
         self._plan_costs(of_each)
 
     def _plan_costs(self, costs: np.ndarray[Any, Any]) -> None:
+        self._of_each = costs
+        self._digest: str | None = None
+        self._plan_windows(costs)
+
+    def _plan_windows(self, costs: np.ndarray[Any, Any]) -> None:
         most = len(costs) if self.max_molecules is None else self.max_molecules
         limits = Limits(float(self.max_atoms), max(most, 1))
         self._windows = Windows(costs, limits, self.shuffle)
-        self._digest: str | None = None
         self._counted: tuple[int, int, int] | None = None  # seed, epoch, its number of batches
 
     @property
     def _depends_on_sizes(self) -> bool:
-        costs = self._windows.costs
+        costs = self._of_each
         return bool(len(costs) and costs.min() < costs.max())
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
@@ -117,6 +121,9 @@ class AtomBudgetBatchSampler(BatchSampler):
         if self._oversized == "error":
             self._report_oversized(n_atoms)
         self._plan_costs(n_atoms)
+
+    def _plan_drawn(self, drawn: Integers) -> None:
+        self._plan_windows(self._of_each[drawn])
 
     def _report_oversized(self, costs: np.ndarray[Any, Any]) -> None:
         if not len(costs) or costs.max() <= self.max_atoms:
@@ -140,7 +147,7 @@ class AtomBudgetBatchSampler(BatchSampler):
 
     def __len__(self) -> int:
         """Number of batches of this rank in a whole pass of this epoch."""
-        self._plan_for(self.epoch)
+        self._plan_for(self.seed, self.epoch)
         if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
             n_batches = Plan(self._windows, mix(self.seed, self.epoch)).n_batches()
             self._counted = self.seed, self.epoch, n_batches
@@ -151,9 +158,9 @@ class AtomBudgetBatchSampler(BatchSampler):
 
     def _plan_settings(self) -> dict[str, object]:
         if self._digest is None and not self._draws_change:
-            self._digest = digest(self._windows.costs)
+            self._digest = digest(self._of_each)
         return {
-            "molecules": len(self._windows.costs),
+            "molecules": len(self._of_each),
             "costs": self._digest,
             "max_atoms": self.max_atoms,
             "max_molecules": self.max_molecules,

@@ -10,7 +10,6 @@ import numpy as np
 from atompack_torch.loading.samplers._blocks import BlockOrder
 from atompack_torch.loading.samplers.distributed import IndexSampler, Order, StoredOrder
 from atompack_torch.loading.samplers.elastic import ElasticSampler, SamplerOptions
-from atompack_torch.loading.samplers.random_order import Integers
 from atompack_torch.loading.samplers.sizes import (
     digest,
     integer,
@@ -21,6 +20,7 @@ from atompack_torch.loading.samplers.sizes import (
     positive,
 )
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -97,8 +97,11 @@ class BlockShuffleSampler(IndexSampler):
         self.window = window
         self.lanes = lanes or math.gcd(of_worker, _MAX_LANES)
         self.batch_size = batch_size
-        self._firsts = _firsts(n_or_block_sizes, block)
+        self._bounds = self._firsts = _firsts(n_or_block_sizes, block)
         self.n = int(self._firsts[-1])
+
+    def _plan_drawn(self, drawn: Integers) -> None:
+        self._firsts = np.searchsorted(drawn, self._bounds)  # the draws ascend
 
     def _extent(self) -> str:
         return f"{self.n} molecules in {len(self._firsts) - 1} blocks"
@@ -113,7 +116,7 @@ class BlockShuffleSampler(IndexSampler):
     def _plan_settings(self) -> dict[str, object]:
         return {
             "molecules": self.n,
-            "blocks": digest(self._firsts),
+            "blocks": digest(self._bounds),
             "window": self.window,
             "lanes": self.lanes,
             "workers": self.workers,

@@ -10,7 +10,6 @@ from atompack_torch.loading.samplers import _buckets
 from atompack_torch.loading.samplers._buckets import Limits, Sizes
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
 from atompack_torch.loading.samplers.elastic import BatchSampler, ElasticSampler, Place, RankOptions
-from atompack_torch.loading.samplers.random_order import mix, permutation
 from atompack_torch.loading.samplers.sizes import (
     atoms_of_each,
     digest,
@@ -19,6 +18,7 @@ from atompack_torch.loading.samplers.sizes import (
     positive,
 )
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers, mix, permutation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,8 +28,8 @@ class BatchShape(NamedTuple):
     """Shape of a padded batch.
 
     Attributes:
-        molecules: number of molecules, one of them the dummy structure.
-        atoms: number of atoms, at least two of them in the dummy structure.
+        molecules: number of molecules, one of them the dummy molecule.
+        atoms: number of atoms, at least two of them in the dummy molecule.
         edges: number of edges; None if the sampler does not know them.
     """
 
@@ -49,7 +49,8 @@ class BucketBatchSampler(BatchSampler):
     a model then runs without compilation. Molecules are divided into buckets by size; each bucket
     has a shape, and its batches have nearly equally many molecules, atoms and edges, so that
     little is padding. In every epoch, batches take other molecules of their bucket; without
-    ``shuffle`` they are always the same, in the stored order of their first molecules.
+    ``shuffle`` they are always the same, in the stored order of their first molecules. With
+    ``weights`` or ``balance``, the shapes have room for whatever is drawn: there is more padding.
 
     All ranks get the same number of batches: where the last ones do not suffice for all ranks,
     some of them are split, and no molecule occurs twice. The ranks of a step may get batches of
@@ -94,9 +95,18 @@ class BucketBatchSampler(BatchSampler):
         self._plan_sizes(_sizes(counts, edges))
 
     def _plan_sizes(self, sizes: Sizes) -> None:
-        self._sizes = sizes
-        self._buckets = _buckets.divide(sizes, self._checked_limits(), self.buckets)
+        self._of_each = self._sizes = sizes
+        limits = self._checked_limits()
+        self._buckets = _buckets.divide(sizes, limits, self.buckets)
+        if self._draws is not None:
+            self._buckets = [_buckets.for_any(b, sizes, limits) for b in self._buckets]
+        self._dealt = self._buckets
         self._digest: str | None = None
+
+    def _plan_drawn(self, drawn: Integers) -> None:
+        self._sizes = self._of_each.at(drawn)
+        dealt = (_buckets.drawn_from(b, drawn, self._sizes) for b in self._buckets)
+        self._dealt = [bucket for bucket in dealt if len(bucket.molecules)]
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
         if self._sizes.edges is not None:
@@ -167,12 +177,10 @@ class BucketBatchSampler(BatchSampler):
     def padding(self) -> dict[str, float]:
         """The share of an epoch's atoms and, where they are known, edges that is padding."""
         slots = {
-            "atoms": sum(
-                b.n_batches * s.atoms for b, s in zip(self._buckets, self.shapes, strict=True)
-            )
+            "atoms": sum(b.n_batches * (b.atoms + _buckets.N_DUMMY_ATOMS) for b in self._dealt)
         }
         if self._sizes.edges is not None:
-            slots["edges"] = sum(b.n_batches * b.edges for b in self._buckets)
+            slots["edges"] = sum(b.n_batches * b.edges for b in self._dealt)
         return {
             name: 1 - float(getattr(self._sizes, name).sum()) / max(count, 1)
             for name, count in slots.items()
@@ -187,12 +195,12 @@ class BucketBatchSampler(BatchSampler):
         return PlannedShare(self._plan(mix(seed, epoch)), start, ranks, n_ranks, False)
 
     def _plan(self, key: int) -> PlannedBatches:
-        if not self._buckets:
+        if not self._dealt:
             return PlannedBatches(np.zeros(0, np.int64), np.zeros(1, np.int64))
-        keys = [mix(key, k) if self.shuffle else None for k in range(len(self._buckets))]
+        keys = [mix(key, k) if self.shuffle else None for k in range(len(self._dealt))]
         parts = [
             _buckets.batches_of(bucket, self._sizes, key)
-            for bucket, key in zip(self._buckets, keys, strict=True)
+            for bucket, key in zip(self._dealt, keys, strict=True)
         ]
         molecules, lengths = _buckets.in_order(parts)
         starts = np.cumsum(lengths) - lengths
@@ -206,18 +214,18 @@ class BucketBatchSampler(BatchSampler):
 
     def __len__(self) -> int:
         """Number of batches of this rank in a whole pass."""
-        self._plan_for(self.epoch)
+        self._plan_for(self.seed, self.epoch)
         ranks, n_ranks = self._ranks_of_pass()
-        n_batches = sum(bucket.n_batches for bucket in self._buckets)
+        n_batches = sum(bucket.n_batches for bucket in self._dealt)
         return -(-n_batches // n_ranks) * len(ranks)
 
     def _plan_settings(self) -> dict[str, object]:
         if self._digest is None and not self._draws_change:
-            edges = self._sizes.edges
-            parts = [self._sizes.atoms] if edges is None else [self._sizes.atoms, edges]
+            atoms, edges = self._of_each
+            parts = [atoms] if edges is None else [atoms, edges]
             self._digest = digest(np.concatenate(parts))
         return {
-            "molecules": len(self._sizes.atoms),
+            "molecules": len(self._of_each.atoms),
             "sizes": self._digest,
             "max_atoms": self.max_atoms,
             "max_edges": self.max_edges,

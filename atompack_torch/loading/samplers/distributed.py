@@ -14,9 +14,9 @@ from atompack_torch.loading.samplers.elastic import (
     Place,
     SamplerOptions,
 )
-from atompack_torch.loading.samplers.random_order import Integers, RandomOrder, mix
 from atompack_torch.loading.samplers.sizes import n_molecules
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers, RandomOrder, mix
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -11,6 +11,7 @@ import numpy as np
 import torch.distributed
 from torch.utils.data import Sampler
 
+from atompack_torch.loading.samplers._draws import DrawnShare, draws_of
 from atompack_torch.loading.samplers._position import (
     VERSION,
     check_form,
@@ -26,8 +27,14 @@ from atompack_torch.loading.samplers._wrappers import (
     is_overfitting,
     refuse_dispatching,
 )
-from atompack_torch.loading.samplers.sizes import integer, numbers, optional_positive
+from atompack_torch.loading.samplers.sizes import (
+    integer,
+    no_other_molecules,
+    numbers,
+    optional_positive,
+)
 from atompack_torch.options import epoch_number
+from atompack_torch.random_order import Integers
 
 Item = TypeVar("Item")
 
@@ -55,6 +62,8 @@ class RankOptions(TypedDict, total=False):
     seed: int
     num_replicas: int | None
     rank: int | None
+    weights: Any
+    balance: str | None
 
 
 class DropOptions(RankOptions, total=False):
@@ -99,6 +108,8 @@ class ElasticSampler(Sampler[Item]):
         num_replicas: int | None = None,
         rank: int | None = None,
         pad: bool = False,
+        weights: Any = None,
+        balance: str | None = None,
     ) -> None:
         """Checks the options.
 
@@ -112,10 +123,17 @@ class ElasticSampler(Sampler[Item]):
             rank: rank of this process; None: as for ``num_replicas``.
             pad: repeat molecules or batches from the start of the epoch until all ranks have the
                 same number.
+            weights: a number of at least 0 for each molecule, or the name of a column of them: an
+                epoch consists of as many draws as there are molecules, with replacement, in which
+                the chances of a molecule are proportional to its weight. None: each molecule once.
+            balance: name of a field with one string or number per molecule, or ``"formula"``: draw
+                so that all of its values are equally frequent.
 
         Raises:
             TypeError: an option has the wrong type.
-            ValueError: an option is out of range, or ``pad`` and ``drop_last`` are combined.
+            ValueError: an option is out of range, ``pad`` and ``drop_last`` are combined, or there
+                are not as many weights as molecules.
+            FieldError: a molecule lacks the value of ``balance`` or ``weights``.
         """
         num_replicas = optional_positive("num_replicas", num_replicas)
         rank = None if rank is None else integer("rank", rank)
@@ -131,7 +149,11 @@ class ElasticSampler(Sampler[Item]):
         self.pad = pad
         self._dataset: Any = source if is_dataset(source) else None
         # Epoch of the dataset that the plan is made for.
-        self._drawn = source._epoch if has_epochs(source) else 0
+        self._drawn = source.current_epoch if has_epochs(source) else 0
+        self._draws = draws_of(source, weights, balance)
+        self._drawn_molecules: tuple[tuple[int, int], Integers] | None = None  # seed and epoch
+        if self._draws is not None and self._draws_change:
+            raise no_other_molecules("weights")
         self._epoch = 0
         self._is_chosen = False  # by set_epoch
         self._loaded: dict[str, Any] | None = (
@@ -156,29 +178,40 @@ class ElasticSampler(Sampler[Item]):
     def _settings(self, epoch: int) -> dict[str, object]:
         """Returns what a state of this epoch is compared by."""
         planned = self._plan_settings()
+        if self._draws is not None:
+            planned["weights"] = self._draws.digest
         return {"order": type(self).__name__, **planned, **settings_of(self._dataset, epoch)}
 
     @property
     def _draws_change(self) -> bool:
         """True if the dataset has different molecules in each epoch."""
-        return has_epochs(self._dataset) and bool(self._dataset._draws_change)
+        return has_epochs(self._dataset) and bool(self._dataset.draws_change)
 
     @property
     def _depends_on_sizes(self) -> bool:
         """True if other molecules need another plan."""
         return True
 
-    def _plan_for(self, epoch: int) -> None:
+    def _plan_for(self, seed: int, epoch: int) -> None:
         """Plans the molecules that the dataset has in an epoch, without entering it."""
+        if self._draws is not None:
+            if self._drawn_molecules is None or self._drawn_molecules[0] != (seed, epoch):
+                drawn = self._draws.of_epoch(seed, epoch)
+                self._plan_drawn(drawn)
+                self._drawn_molecules = (seed, epoch), drawn
+            return
         if not self._draws_change:
             return
-        drawn = self._dataset._epoch_for(epoch)
+        drawn = self._dataset.epoch_for(epoch)
         if drawn != self._drawn:
-            self._replan(numbers("n_atoms", self._dataset._counts_in(drawn)))
+            self._replan(numbers("n_atoms", self._dataset.counts_in(drawn)))
             self._drawn = drawn
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
         """Plans molecules with these numbers of atoms; for samplers that depend on them."""
+
+    def _plan_drawn(self, drawn: Integers) -> None:
+        """Plans the molecules of an epoch that are drawn; for samplers that depend on them."""
 
     @property
     def epoch(self) -> int:
@@ -280,9 +313,12 @@ class ElasticSampler(Sampler[Item]):
         if resumed is not None and not self._is_past(resumed):
             start = {key: resumed[key] for key in start}
         if has_epochs(self._dataset):
-            self._dataset._follow_epoch(begun.epoch)
-        self._plan_for(begun.epoch)
-        return self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
+            self._dataset.follow_epoch(begun.epoch)
+        self._plan_for(begun.seed, begun.epoch)
+        share = self._share(begun.seed, begun.epoch, start, *self._ranks_of_pass())
+        return (
+            share if self._drawn_molecules is None else DrawnShare(share, self._drawn_molecules[1])
+        )
 
     def _end(self, ended: Pass[Item]) -> None:
         """Goes to the next epoch after a whole pass."""
@@ -348,7 +384,10 @@ class ElasticSampler(Sampler[Item]):
 
     def _differences(self, state: Mapping[str, Any]) -> list[str]:
         """Words what this sampler and a state differ in."""
-        return differences_of(state["planned"], self._settings(state["epoch"]), self._dataset)
+        settings, planned = self._settings(state["epoch"]), state["planned"]
+        if "weights" in planned:
+            settings.setdefault("weights", None)
+        return differences_of(planned, settings, self._dataset)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None}  # a copy starts its own passes

@@ -8,9 +8,9 @@ import numpy as np
 
 from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
 from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
-from atompack_torch.loading.samplers.random_order import Integers, mix, permutation
 from atompack_torch.loading.samplers.sizes import atoms_of_each, digest, positive
 from atompack_torch.options import with_options
+from atompack_torch.random_order import Integers, mix, permutation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -58,8 +58,11 @@ class EqualSizeBatchSampler(BatchSampler):
         self._replan(counts)
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
-        self._sizes = n_atoms
+        self._of_each = self._sizes = n_atoms
         self._digest: str | None = None
+
+    def _plan_drawn(self, drawn: Integers) -> None:
+        self._sizes = self._of_each[drawn]
 
     def _start(self) -> Place:
         return {"position": 0, "offset": 0}
@@ -96,14 +99,14 @@ class EqualSizeBatchSampler(BatchSampler):
     def __len__(self) -> int:
         """Number of batches of this rank in a whole pass."""
         ranks, n_ranks = self._ranks_of_pass()
-        self._plan_for(self.epoch)
+        self._plan_for(self.seed, self.epoch)
         n_batches = len(self._cuts(np.sort(self._sizes)))
         n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
         return n_steps * len(ranks)
 
     def _plan_settings(self) -> dict[str, object]:
         if self._digest is None and not self._draws_change:
-            self._digest = digest(self._sizes)
+            self._digest = digest(self._of_each)
         return {
             "molecules": len(self._sizes),
             "n_atoms": self._digest,

@@ -163,7 +163,7 @@ def concatenated(
     else:
         mixture = MixtureDataset(whole)
         place = np.empty(len(mixture), np.int64)
-        place[mixture._selection.numpy()] = np.arange(len(mixture))
+        place[np.asarray(mixture.selection)] = np.arange(len(mixture))
         sizes = np.cumsum([0, *(len(part) for part in sources)])
         concatenated = [of_part + start for of_part, start in zip(numbers, sizes, strict=False)]
         molecules = mixture.subset(place[np.concatenate(concatenated)])
@@ -191,7 +191,7 @@ def in_memory(molecules: MoleculeDataset, edges: NeighborList | None) -> Residen
     Returns:
         The molecules, of the same numbers.
     """
-    part = molecules.with_request(molecules.request._replace(neighbors=edges))
+    part = molecules.with_request(replace(molecules.request, neighbors=edges))
     return ResidentDataset(part)
 
 

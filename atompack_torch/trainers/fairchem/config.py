@@ -76,7 +76,7 @@ class Dataset(BaseDataset):  # type: ignore[misc]
     ``atompack_torch.trainers.lightning.DataModule``. Numbers of atoms come from the index of the
     file; ``metadata.npz`` is not needed.
 
-    Items are ``AtomicData`` of single structures; ``Loader`` makes whole batches.
+    Items are ``AtomicData`` of single molecules; ``Loader`` makes whole batches.
 
     Args:
         config: of fairchem; ``src`` is a path, a pattern, a URL or a list of paths.
@@ -180,13 +180,13 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         return layout.dataset(self.molecules)
 
     def __getitem__(self, idx: int | slice) -> Any:
-        """Returns one structure as ``AtomicData``, or a list of them.
+        """Returns one molecule as ``AtomicData``, or a list of them.
 
         Args:
-            idx: number of the structure, or a slice.
+            idx: number of the molecule, or a slice.
 
         Returns:
-            The structure, whose ``dataset`` is a string as in ``AseDBDataset``.
+            The molecule, whose ``dataset`` is a string as in ``AseDBDataset``.
         """
         if isinstance(idx, slice):
             return [self[number] for number in range(*idx.indices(len(self)))]

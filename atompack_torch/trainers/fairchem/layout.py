@@ -181,7 +181,7 @@ class FairchemLayout(Layout):
         return self._data_of(fields, batch)
 
     def _data_of(self, fields: dict[str, Any], batch: MoleculeBatch) -> AtomicData:
-        """Returns an object with these attributes, and where its structures begin in them.
+        """Returns an object with these attributes, and where its molecules begin in them.
 
         Its own constructor checks what is so by construction here, with as much time as the rest.
         """

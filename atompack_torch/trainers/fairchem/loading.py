@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import SteppedLoader, budgeted
+from atompack_torch.trainers._samplers import SteppedLoader, SteppedOptions, stepped_loader
 from atompack_torch.trainers.fairchem.concatenation import (
     concatenated,
     in_memory,
@@ -21,6 +22,9 @@ from atompack_torch.trainers.fairchem.concatenation import (
 from atompack_torch.trainers.fairchem.config import neighbor_list
 from atompack_torch.trainers.fairchem.layout import Part
 from atompack_torch.trainers.fairchem.naming import Names, References, pairs_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 try:
     from fairchem.core.common import distutils, gp_utils
@@ -135,11 +139,11 @@ class _Named:
         return len(self.molecules)
 
 
+@with_options(stepped_loader)
 def loader(
     data: Data,
     batch_size: int | None = None,
     *,
-    max_atoms: int | None = None,
     task: str,
     split: str = "train",
     tasks: Sequence[Any] = (),
@@ -151,14 +155,8 @@ def loader(
     flat_stress: bool = False,
     dtype: torch.dtype = torch.float32,
     key_map: Mapping[str, str] | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    drop_last: bool = False,
-    num_replicas: int | None = None,
-    rank: int | None = None,
     resident: bool = False,
-    num_threads: int | None = None,
-    prefetch: int = 4,
+    **options: Unpack[SteppedOptions],
 ) -> SteppedLoader:
     """Returns a loader of one dataset for fairchem's trainer, or for a loop of one's own.
 
@@ -168,7 +166,6 @@ def loader(
     Args:
         data: a dataset of molecules, or what ``atompack_torch.open`` takes.
         batch_size: molecules in a batch.
-        max_atoms: atoms in a batch, instead.
         task: name of the dataset to the model, such as ``"omol"``.
         split: second half of the name in metrics, as ``"omol.train"``.
         tasks: tasks of fairchem; their labels are infinite where the dataset lacks them.
@@ -181,14 +178,8 @@ def loader(
         flat_stress: make stresses (B, 9).
         dtype: of positions, cells and labels.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        shuffle: use a new random order in every epoch.
-        seed: of that order.
-        drop_last: drop what would make ranks unequal.
-        num_replicas: number of ranks; None: of fairchem.
-        rank: of this process; None: of fairchem.
         resident: keep the molecules and their edges in memory; see ``ResidentDataset``.
-        num_threads: as for ``atompack_torch.Loader``.
-        prefetch: as for ``atompack_torch.Loader``.
+        **options: of batches, ranks and threads.
 
     Returns:
         The loader.
@@ -215,20 +206,18 @@ def loader(
         flat_stress=flat_stress,
         references=references,
     )
-    of_fairchem = _replicas()
-    sampler = budgeted(
+    n_ranks, rank = _replicas()
+    if options.get("num_replicas") is None:
+        options["num_replicas"] = n_ranks
+    if options.get("rank") is None:
+        options["rank"] = rank
+    named, made = _Named(molecules, [name]), layout.dataset(molecules)
+    return stepped_loader(
+        lambda sampler, *ahead: SteppedLoader(named, made, StepSampler(sampler), *ahead),
         molecules,
         batch_size,
-        max_atoms,
-        shuffle=shuffle,
-        seed=seed,
-        drop_last=drop_last,
-        num_replicas=of_fairchem[0] if num_replicas is None else num_replicas,
-        rank=of_fairchem[1] if rank is None else rank,
+        **options,
     )
-    named = _Named(molecules, [name])
-    made = layout.dataset(molecules)
-    return SteppedLoader(named, made, StepSampler(sampler), num_threads, prefetch)
 
 
 def _replicas() -> tuple[int, int]:

@@ -55,14 +55,14 @@ def batch(
 ) -> Any:
     """Converts a batch with edges to that of MACE.
 
-    Labels that a structure lacks are 0 with weight 0. Every loss of MACE then ignores them; with
+    Labels that a molecule lacks are 0 with weight 0. Every loss of MACE then ignores them; with
     weight 1 it would train on zeros, and a NaN with weight 0 would make it NaN.
 
     Args:
         molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
-        head: number of the head, the same for all structures.
+        head: number of the head, the same for all molecules.
         key_map: name in the data → name of a label in MACE, as ``{"REF_energy": "energy"}``;
             labels that are not named are found under the names of MACE and of this package;
             ``total_charge`` and ``total_spin`` also as ``charge`` and ``spin``.
@@ -70,13 +70,13 @@ def batch(
         dtype: of all values, float32 or float64; None: torch's default one.
 
     Returns:
-        A ``mace.tools.torch_geometric.Batch`` of B structures, N atoms and E edges:
+        A ``mace.tools.torch_geometric.Batch`` of B molecules, N atoms and E edges:
         ``positions`` (N, 3) in Å, ``node_attrs`` (N, elements), ``edge_index`` (2, E) int64 from
         sender to receiver, ``unit_shifts`` and ``shifts`` (E, 3), ``cell`` and ``rcell`` (3B, 3),
         ``volume`` (B,), ``pbc`` (B, 3) bool, ``batch`` (N,), ``ptr`` (B + 1,), ``head`` (B,),
         ``weight`` (B,), the labels ``energy`` (B,) in eV, ``forces`` (N, 3) in eV/Å, ``stress`` and
         ``virials`` (B, 3, 3) in eV/Å³ and eV, ``dipole`` (B, 3) and so on with their
-        ``NAME_weight``, and ``index`` (B,) int64, the indices of the structures. Open directions
+        ``NAME_weight``, and ``index`` (B,) int64, the indices of the molecules. Open directions
         have the long cell vectors that MACE makes up.
 
     Raises:
@@ -115,7 +115,7 @@ def loader(
         valid = mace.loader("val.atp", z_table, r_max, batch_size=16, shuffle=False)
         tools.train(train_loader=train, valid_loaders={"Default": valid}, ...)
 
-    An epoch has every structure once, shared by all ranks, which take as many steps;
+    An epoch has every molecule once; all ranks take the same number of steps, and
     ``state_dict`` resumes in the middle of an epoch. Each pass is the next epoch.
 
     Args:

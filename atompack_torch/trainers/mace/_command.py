@@ -117,24 +117,24 @@ def collections_of(
     """Opens the data of a head, instead of MACE's ``get_dataset_from_xyz``.
 
     Args:
-        work_dir: folder for the numbers of structures that are split off for validation.
-        train_path: paths of the structures to train on.
+        work_dir: folder for the numbers of molecules that are split off for validation.
+        train_path: paths of the molecules to train on.
         valid_path: paths of those for validation; None: they are split off, as MACE does.
-        valid_fraction: share of structures to split off.
+        valid_fraction: share of molecules to split off.
         key_specification: MACE's names of labels.
         config_type_weights: ``config_type`` → weight.
-        test_path: paths of structures for tests.
+        test_path: paths of molecules for tests.
         seed: of the split.
         keep_isolated_atoms: train on isolated atoms, too.
         head_name: name of the head.
-        no_data_ok: accept structures without labels.
+        no_data_ok: accept molecules without labels.
         prefix: of the file with the numbers.
 
     Returns:
-        The structures, and the energies of isolated atoms or None.
+        The molecules, and the energies of isolated atoms or None.
 
     Raises:
-        FieldError: no structure has a label, or an isolated atom has no energy.
+        FieldError: no molecule has a label, or an isolated atom has no energy.
     """
     keys = {**key_specification.info_keys, **key_specification.arrays_keys}
     weights = config_type_weights or {}

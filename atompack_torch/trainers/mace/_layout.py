@@ -99,9 +99,9 @@ class Label(NamedTuple):
     """A property that MACE trains on or gives to the model.
 
     Attributes:
-        per_atom: one row for each atom, else for each structure.
+        per_atom: one row for each atom, else for each molecule.
         shape: of a row.
-        fill: value of structures without it, which have weight 0.
+        fill: value of molecules without it, which have weight 0.
         weight_shape: shape of a row of ``NAME_weight``; None: there is no weight.
     """
 
@@ -150,8 +150,8 @@ class MaceLayout(Layout):
         dtype: of all values.
         labels: name of each label in MACE → field of the data.
         weights: name of each label → field with its weights (``config_NAME_weight``).
-        weight: field with the weights of structures, or None.
-        types: field with the types of structures, or None.
+        weight: field with the weights of molecules, or None.
+        types: field with the types of molecules, or None.
         type_weights: weight of each type.
         head: number of the head.
     """
@@ -237,7 +237,7 @@ class MaceLayout(Layout):
             The batch; see ``atompack_torch.trainers.mace.batch``.
 
         Raises:
-            FieldError: a structure lacks an input of the model.
+            FieldError: a molecule lacks an input of the model.
         """
         made["edge_index"], made["index"] = batch.edge_index, batch.index
         for name in ("cell", "rcell"):

@@ -18,7 +18,7 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers.mace._layout import LABELS
 from atompack_torch.trainers.mace._structures import Row, Structures
 
-# Values of a single graph without a dimension for structures.
+# Values of a single graph without a dimension for molecules.
 _SCALARS = frozenset(
     (
         *("weight", "head", "volume"),
@@ -29,10 +29,10 @@ _SCALARS = frozenset(
 
 
 class GraphDataset(Dataset[Any]):
-    """Structures as graphs of MACE, for a model.
+    """Molecules as graphs of MACE, for a model.
 
     Args:
-        structures: the structures.
+        structures: the molecules.
         numbers: atomic numbers of the model.
         cutoff: of the model, in Å.
         heads: names of all heads.
@@ -74,10 +74,10 @@ def _single(name: str, value: Any) -> Any:
 
 
 class Graph:
-    """A structure that MACE has asked to make a graph of; the loader makes all of a batch together.
+    """A molecule that MACE has asked to make a graph of; the loader makes all of a batch together.
 
     Args:
-        row: the structure.
+        row: the molecule.
         numbers: atomic numbers of the model.
         cutoff: of the model, in Å.
         heads: names of all heads.
@@ -132,9 +132,9 @@ class GraphLoader:
 
     Args:
         datasets: datasets, numbered as if they were one.
-        batch_size: structures in a batch.
+        batch_size: molecules in a batch.
         shuffle: use a random order in each pass.
-        sampler: yields indices of structures.
+        sampler: yields indices of molecules.
         drop_last: drop the last batch if it is not full.
         pin_memory: make batches in page-locked memory.
         generator: of random orders.
@@ -245,7 +245,7 @@ def join(batches: Sequence[Any]) -> Batch:
         batches: batches of MACE with the same values.
 
     Returns:
-        One batch with all structures.
+        One batch with all molecules.
     """
     if len(batches) == 1:
         return batches[0]

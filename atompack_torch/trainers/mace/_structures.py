@@ -17,7 +17,7 @@ from atompack_torch.errors import FieldError
 from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.mace._layout import TYPE, WEIGHT, MaceLayout, make_layout
 
-_AT_ONCE = 4096  # structures of a batch
+_AT_ONCE = 4096  # molecules of a batch
 
 Numbers = NDArray[np.int64]
 
@@ -27,7 +27,7 @@ class Part:
     """A dataset and the names of its labels.
 
     Attributes:
-        dataset: the structures.
+        dataset: the molecules.
         keys: label → field.
         type_weights: ``config_type`` → weight.
         head: name of the head.
@@ -96,11 +96,11 @@ class Row(NamedTuple):
 
 
 class Structures(Sequence[Row]):
-    """Structures of several datasets, in any order, some of them several times.
+    """Molecules of several datasets, in any order, some of them several times.
 
     Args:
         parts: the datasets.
-        part_numbers: (n,) the dataset of each structure.
+        part_numbers: (n,) the dataset of each molecule.
         numbers: (n,) its number in that dataset.
     """
 
@@ -175,7 +175,7 @@ def isolated_atoms(structures: Structures) -> tuple[dict[int, float], Structures
     """Separates the isolated atoms, whose energies are the reference energies of their elements.
 
     Args:
-        structures: all structures.
+        structures: all molecules.
 
     Returns:
         Atomic number → energy of single atoms with ``config_type=IsolatedAtom``, and the others.
@@ -201,13 +201,13 @@ def isolated_atoms(structures: Structures) -> tuple[dict[int, float], Structures
 
 
 def by_type(structures: Structures) -> list[tuple[str, Structures]]:
-    """Divides structures as MACE divides tests: by their type and head.
+    """Divides molecules as MACE divides tests: by their type and head.
 
     Args:
-        structures: all structures.
+        structures: all molecules.
 
     Returns:
-        Name and structures of each kind, in the order in which they first occur.
+        Name and molecules of each kind, in the order in which they first occur.
     """
     found: dict[str, list[int]] = {}
     for places, batch in structures.batches():
@@ -229,7 +229,7 @@ def average_energies(structures: Structures, numbers: Sequence[int]) -> dict[int
         Atomic number → energy.
 
     Raises:
-        FieldError: no structure has an energy.
+        FieldError: no molecule has an energy.
     """
     columns = {z: column for column, z in enumerate(numbers)}
     lookup = np.array([columns.get(z, len(numbers)) for z in range(256)])

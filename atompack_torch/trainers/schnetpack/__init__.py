@@ -123,10 +123,10 @@ def batch(
         dtype: of floating values; None: torch's default one.
 
     Returns:
-        For B structures, N atoms and E pairs: ``_positions`` (N, 3), ``_atomic_numbers`` (N,)
+        For B molecules, N atoms and E pairs: ``_positions`` (N, 3), ``_atomic_numbers`` (N,)
         int64, ``_idx_m`` (N,), ``_idx_i`` and ``_idx_j`` (E,), ``_offsets`` (E, 3) = S·cell,
         ``_cell`` (B, 3, 3), ``_pbc`` (3B,) bool, ``_n_atoms`` (B,), ``_idx`` (B,) the numbers of
-        the structures, and the properties: energies (B,), forces (N, 3). A missing value is NaN.
+        the molecules, and the properties: energies (B,), forces (N, 3). A missing value is NaN.
 
     Raises:
         FieldError: there are no edges or no such field, or an element has no offset.
@@ -150,8 +150,8 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for SchNetPack.
 
-    Structures that lack one of the properties are dropped, with a warning: SchNetPack's losses
-    do not support missing labels. An epoch has every other structure once, shared by all ranks;
+    Molecules that lack one of the properties are dropped, with a warning: SchNetPack's losses
+    do not support missing labels. An epoch has every other molecule once, shared by all ranks;
     ``state_dict`` resumes in the middle of an epoch.
 
     Args:
@@ -167,7 +167,7 @@ def loader(
         The loader.
 
     Raises:
-        FieldError: no structure has all properties.
+        FieldError: no molecule has all properties.
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
@@ -179,29 +179,11 @@ def loader(
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     """Data module for ``AtomisticTask``, also as ``_target_`` in a config of SchNetPack.
 
-    Structures that lack a property are dropped, with a warning. ``AddOffsets`` of the model finds
+    Molecules that lack a property are dropped, with a warning. ``AddOffsets`` of the model finds
     mean and atomic references here; what it adds is removed from the batches in float64 first.
-
-    Args:
-        train: a dataset of molecules, or anything that ``apt.open`` takes.
-        val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
-        test: likewise.
-        predict: likewise.
-        cutoff: of the model, in Å.
-        batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch, instead of ``batch_size``.
-        properties: names of labels, or name in SchNetPack → field.
-        remove_mean: properties whose mean of an atom is removed.
-        atomrefs: property → energy of each element, by symbol or atomic number, which is removed.
-        dtype: of floating values.
-        train_sampler_cls: an argument of ``spktrain``; None: samplers are those of this package.
-        **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
-            ``resident`` as for Lightning's module, and options of datasets that are opened here.
-
-    Raises:
-        ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.
     """
 
+    @with_options(DataHooks.__init__, skip=("layout",))
     def __init__(
         self,
         train: Data | None = None,
@@ -210,8 +192,6 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         predict: Sets | None = None,
         *,
         cutoff: float,
-        batch_size: int | None = None,
-        max_atoms: float | None = None,
         properties: Mapping[str, str] | Sequence[str] = LABELS,
         remove_mean: Sequence[str] = (),
         atomrefs: Mapping[str, Mapping[Any, float]] | None = None,
@@ -219,11 +199,28 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         train_sampler_cls: None = None,
         **options: Any,
     ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            train: a dataset of molecules, or anything that ``apt.open`` takes.
+            val: likewise, but the entries of a list or a dict are separate sets.
+            test: likewise.
+            predict: likewise.
+            cutoff: of the model, in Å.
+            properties: names of labels, or name in SchNetPack → field.
+            remove_mean: properties whose mean of an atom is removed.
+            atomrefs: property → energy of each element, by symbol or atomic number, which is
+                removed.
+            dtype: of floating values.
+            train_sampler_cls: an argument of ``spktrain``; None: samplers of this package.
+            **options: those of Lightning's module.
+
+        Raises:
+            ValueError: not exactly one of ``batch_size`` and ``max_atoms``, or another sampler.
+        """
         if train_sampler_cls is not None:
             raise ValueError(f"train_sampler_cls: expected None, got {train_sampler_cls}")
-        super().__init__(
-            train, val, test, predict, batch_size=batch_size, max_atoms=max_atoms, **options
-        )
+        super().__init__(train, val, test, predict, **options)
         self._plain = _layout(cutoff, properties, None, dtype)
         self._labels = list(self._plain.properties.values())
         self._remove_mean = tuple(remove_mean)
@@ -240,7 +237,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
             stage: ``"fit"``, ``"validate"``, ``"test"`` or ``"predict"``.
 
         Raises:
-            FieldError: no structure has all properties.
+            FieldError: no molecule has all properties.
             ValueError: there is no data for the stage.
         """
         super().setup(stage)
@@ -269,10 +266,10 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     def get_stats(
         self, name: str, divide_by_atoms: bool, remove_atomref: bool
     ) -> tuple[Tensor, Tensor]:
-        """Returns mean and standard deviation of a property of the structures to train on.
+        """Returns mean and standard deviation of a property of the molecules to train on.
 
         Args:
-            name: of a property with one number per structure.
+            name: of a property with one number per molecule.
             divide_by_atoms: of the value for each atom.
             remove_atomref: of the value without atomic references.
 

@@ -67,9 +67,9 @@ def batch(
         dtype: of floating values; None: torch's default one.
 
     Returns:
-        A torch-geometric batch of B structures and N atoms: ``z`` (N,) int64, ``pos`` (N, 3),
+        A torch-geometric batch of B molecules and N atoms: ``z`` (N,) int64, ``pos`` (N, 3),
         ``batch`` (N,), ``ptr`` (B + 1,), ``y`` (B, 1), ``neg_dy`` (N, 3) = forces, ``box``
-        (B, 3, 3), and ``index`` (B,), the indices of the structures. A missing value is NaN.
+        (B, 3, 3), and ``index`` (B,), the indices of the molecules. A missing value is NaN.
 
     Raises:
         FieldError: there is no such field, or an element has no reference energy.
@@ -92,8 +92,8 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
-    Structures that lack a label are dropped, with a warning: the losses do not support missing
-    ones. An epoch has every other structure once, shared by all ranks; ``state_dict`` resumes in
+    Molecules that lack a label are dropped, with a warning: the losses do not support missing
+    ones. An epoch has every other molecule once, shared by all ranks; ``state_dict`` resumes in
     the middle of an epoch.
 
     Args:
@@ -110,7 +110,7 @@ def loader(
         The loader.
 
     Raises:
-        FieldError: no structure has all labels.
+        FieldError: no molecule has all labels.
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
@@ -124,29 +124,10 @@ def loader(
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     """Data module for ``LNNP``, with the attributes of TorchMD-Net's own.
 
-    Structures that lack a label are dropped, with a warning.
-
-    Args:
-        train: a dataset of molecules, or anything that ``apt.open`` takes.
-        val: likewise, but the entries of a list or a dict are separate sets; None: no validation.
-        test: likewise.
-        predict: likewise.
-        batch_size: maximum number of structures in a batch.
-        max_atoms: maximum number of atoms in a batch.
-        energy: field with the energies in eV; None: none.
-        forces: field with the forces in eV/Å; None: none.
-        box: add the cells.
-        atomref: energy of each element by atomic number, for the prior model ``Atomref``.
-        remove_ref_energy: remove these energies from the labels, in float64; with the prior model
-            ``Atomref`` they stay.
-        dtype: of floating values.
-        **options: ``key_map``, ``shuffle``, ``seed``, ``num_threads``, ``prefetch`` and
-            ``resident`` as for Lightning's module, and options of datasets that are opened here.
-
-    Raises:
-        ValueError: not exactly one of ``batch_size`` and ``max_atoms``.
+    Molecules that lack a label are dropped, with a warning.
     """
 
+    @with_options(DataHooks.__init__, skip=("layout",))
     def __init__(
         self,
         train: Data | None = None,
@@ -154,8 +135,6 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         test: Sets | None = None,
         predict: Sets | None = None,
         *,
-        batch_size: int | None = None,
-        max_atoms: float | None = None,
         energy: str | None = ENERGY,
         forces: str | None = FORCES,
         box: bool = False,
@@ -164,17 +143,27 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         dtype: torch.dtype | None = torch.float32,
         **options: Any,
     ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            train: a dataset of molecules, or anything that ``apt.open`` takes.
+            val: likewise, but the entries of a list or a dict are separate sets.
+            test: likewise.
+            predict: likewise.
+            energy: field with the energies in eV; None: none.
+            forces: field with the forces in eV/Å; None: none.
+            box: add the cells.
+            atomref: energy of each element by atomic number, for the prior model ``Atomref``.
+            remove_ref_energy: remove these energies from the labels, in float64; with the prior
+                model ``Atomref`` they stay.
+            dtype: of floating values.
+            **options: those of Lightning's module.
+
+        Raises:
+            ValueError: not exactly one of ``batch_size`` and ``max_atoms``.
+        """
         layout = make_layout(energy, forces, box, atomref if remove_ref_energy else None, dtype)
-        super().__init__(
-            train,
-            val,
-            test,
-            predict,
-            batch_size=batch_size,
-            max_atoms=max_atoms,
-            layout=layout,
-            **options,
-        )
+        super().__init__(train, val, test, predict, layout=layout, **options)
         self._labels = layout.labels
         self._references = dict(atomref or {})
         self._moments: tuple[Tensor, Tensor] | None = None

@@ -46,7 +46,7 @@ class Structures:
         atomref: energy of each element by atomic number.
 
     Raises:
-        FieldError: no structure has all labels.
+        FieldError: no molecule has all labels.
         TypeError: the data are not molecules.
     """
 

@@ -13,14 +13,14 @@ namespace {
 constexpr uint64_t kMax = std::numeric_limits<uint32_t>::max();  // maximum of every size and count in the format
 constexpr uint64_t kMaxSections = 65535;
 
-// Order in which builtin fields are written; properties follow, those of atoms first, sorted by key.
-constexpr std::array<std::string_view, 8> kBuiltinOrder{"charges", "cell", "energy", "forces",
-                                                        "name",    "pbc",  "stress", "velocities"};
+Scope stored_scope(const Column& column) { return atp::stored_scope(column.scope, column.key); }
 
+// Builtin fields are written first, then properties of atoms, then those of molecules, each sorted by key, except that
+// charges come before all.
 auto writing_place(const Column& column) {
-  const auto builtin = std::ranges::find(kBuiltinOrder, column.key);
-  const auto place = column.scope == Scope::builtin ? builtin - kBuiltinOrder.begin() : 0;
-  return std::tuple(column.scope, place, std::string_view(column.key));
+  const Scope scope = stored_scope(column);
+  const bool are_charges = scope == Scope::builtin && column.key == "charges";
+  return std::tuple(scope, !are_charges, std::string_view(column.key));
 }
 
 // Level of a column in a schema.
@@ -68,7 +68,7 @@ SchemaEntry entry_of(const Column& column, Level level, const Value& value, cons
     throw FieldError(cat("type: the format cannot store ", words_for(value, row_shape),
                          level == Level::atom ? " per atom in this field" : " in this field"));
   }
-  return entry_for(column.scope, column.key, *tag, type, row_shape);
+  return entry_for(stored_scope(column), column.key, *tag, type, row_shape);
 }
 
 std::string head_of(const SchemaEntry& entry) {
@@ -120,7 +120,9 @@ Encoder::Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules)
   const auto place = [](const Section& section) { return writing_place(*section.column); };
   std::ranges::sort(sections_, {}, place);
   if (const auto twice = std::ranges::adjacent_find(sections_, {}, place); twice != sections_.end()) {
-    throw FieldError("duplicate key").at_field(twice->column->key);
+    const bool is_label = twice->column->scope != std::next(twice)->column->scope;
+    throw FieldError(is_label ? "key: expected a label or a property, got both" : "duplicate key")
+        .at_field(twice->column->key);
   }
   check_scopes();
   check_sizes(codec);
@@ -251,9 +253,9 @@ bool has_field(const Column& column, int64_t row) {
 // The original cannot read a record that has a key in both scopes.
 void Encoder::check_scopes() const {
   for (const Section& first : sections_) {
-    if (first.column->scope != Scope::atom_property) continue;
+    if (stored_scope(*first.column) != Scope::atom_property) continue;
     for (const Section& second : sections_) {
-      if (second.column->scope != Scope::molecule_property || second.column->key != first.column->key) continue;
+      if (stored_scope(*second.column) != Scope::molecule_property || second.column->key != first.column->key) continue;
       for (int64_t i = 0; i < size(); ++i) {
         if (!has_field(*first.column, row(i)) || !has_field(*second.column, row(i))) continue;
         throw FieldError("key: expected it for the molecule or for its atoms, got both")
@@ -361,7 +363,9 @@ class SectionCollector::Visitor final : public MoleculeVisitor {
     }
     const auto declared = static_cast<size_t>(view.declaration);
     if (owner_.seen_[declared]) return;
-    owner_.add(owner_.from_.stored_schema().entries[declared]);
+    const Scope scope = atp::stored_scope(view.scope, view.key);
+    const auto is_this = [&](const SchemaEntry& entry) { return entry.scope == scope && entry.key == view.key; };
+    owner_.add(*std::ranges::find_if(owner_.from_.stored_schema().entries, is_this));
     owner_.seen_[declared] = true;
   }
 

@@ -79,7 +79,7 @@ Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) 
 // Offsets of errors count from the payload until here.
 void report_fault(FieldView& view, CorruptFileError& error, uint64_t payload_at, MoleculeVisitor& visitor) {
   error.at_field(std::string(view.key)).at_offset(0).shift_offset(payload_at);
-  if (view.scope == Scope::builtin) throw error;
+  if (view.scope == Scope::builtin && is_builtin(view.key)) throw error;
   view.fault = &error;
   visitor.field(view, {});
 }
@@ -109,15 +109,22 @@ RecordDecoder::RecordDecoder(const Schema& schema) : entries_(schema.entries) {
   declared_.positions = schema.positions;
   for (const SchemaEntry& entry : entries_) {
     const std::optional<Shape> shape = declared_shape(entry);
-    declared_.fields.push_back({entry.scope, entry.key, entry.type, shape});
-    FieldView view{entry.scope, {}, entry.type, shape.value_or(Shape{})};
-    view.declaration = static_cast<int32_t>(expected_.size());
+    const Scope scope = field_scope(entry.scope, entry.key, entry.type, shape);
+    declared_.fields.push_back({scope, entry.key, entry.type, shape});
+    const FieldView view{scope, {}, entry.type, shape.value_or(Shape{})};
     const TagTraits& traits = traits_of(entry.tag);
     const bool any_length = !shape || traits.form == Form::text;
     const uint64_t bytes = entry.type.level == Level::atom ? traits.element_bytes : entry.slot_bytes.value_or(0);
     expected_.push_back({section_header(entry), view, bytes, any_length});
   }
-  for (size_t i = 0; i < expected_.size(); ++i) expected_[i].view.key = entries_[i].key;
+  const auto place = [](const auto& field) { return std::tuple(field.scope, std::string_view(field.key)); };
+  std::ranges::sort(declared_.fields, {}, place);
+  for (size_t i = 0; i < expected_.size(); ++i) {
+    FieldView& view = expected_[i].view;
+    view.key = entries_[i].key;
+    const auto found = std::ranges::lower_bound(declared_.fields, place(view), {}, place);
+    view.declaration = static_cast<int32_t>(found - declared_.fields.begin());
+  }
 }
 
 uint64_t RecordDecoder::min_bytes(uint64_t n_atoms) const {
@@ -191,6 +198,7 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
   Bytes data;
   try {
     if (const size_t listed = find(view.scope, view.key); listed < entries_.size()) {
+      view.scope = expected_[listed].view.scope;
       throw CorruptFileError(
           cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
     }
@@ -198,6 +206,7 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
     if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is invalid here"));
     view.type = *type;
     data = read_value(view, tag, section.payload, n_atoms);
+    view.scope = field_scope(view.scope, view.key, view.type, view.row_shape);
   } catch (CorruptFileError& error) {
     return report_fault(view, error, section.payload_at, visitor);
   }

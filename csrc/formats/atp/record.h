@@ -26,7 +26,7 @@ class RecordDecoder {
  public:
   explicit RecordDecoder(const Schema& schema);
 
-  // Fields declared by the schema; FieldView::declaration is an index into these.
+  // Fields declared by the schema, by scope and key; FieldView::declaration is an index into these.
   const MoleculeSchema& declared() const { return declared_; }
 
   // The minimum size of a record of n atoms.

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "formats/atp/header.h"
 #include "model/fields.h"
+#include "model/property_types.h"
 
 namespace atompack::atp {
 namespace {
@@ -48,6 +49,12 @@ constexpr bool is_legal_for(const BuiltinField& field, const TagTraits& traits) 
          is_floating(traits.dtype) == is_floating(field.dtype);
 }
 
+// Builtin fields that have sections of their own.
+const BuiltinField* find_section(std::string_view key) {
+  const BuiltinField* const field = find_builtin(key);
+  return field != nullptr && field->storage == Storage::section ? field : nullptr;
+}
+
 FieldType typed(Level level, const TagTraits& traits) {
   const ValueKind kind = traits.form == Form::text   ? ValueKind::string
                          : traits.form == Form::none ? ValueKind::none
@@ -76,12 +83,25 @@ bool legal_for_property(Scope scope, Form form) {
 
 const TagTraits& traits_of(uint8_t tag) { return kTraits[tag]; }
 
-bool is_builtin(std::string_view key) { return find_builtin(key) != nullptr; }
+bool is_builtin(std::string_view key) { return find_section(key) != nullptr; }
+
+Scope stored_scope(Scope scope, std::string_view key) {
+  if (scope != Scope::builtin) return scope;
+  const BuiltinField* const label = find_builtin(key);
+  if (label == nullptr || label->storage == Storage::section) return scope;
+  return label->level == Level::atom ? Scope::atom_property : Scope::molecule_property;
+}
+
+Scope field_scope(Scope stored, std::string_view key, const FieldType& type, const std::optional<Shape>& row_shape) {
+  if (stored_scope(Scope::builtin, key) != stored || !row_shape) return stored;
+  const BuiltinField* const label = find_builtin(key);
+  return label != nullptr && is_value_of(*label, type, row_shape->dims()) ? Scope::builtin : stored;
+}
 
 std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t tag) {
   if (tag >= kTagCount) return std::nullopt;
   if (scope == Scope::builtin) {
-    const BuiltinField* builtin = find_builtin(key);
+    const BuiltinField* builtin = find_section(key);
     if (builtin == nullptr || !is_legal_for(*builtin, kTraits[tag])) return std::nullopt;
     return typed(builtin->level, kTraits[tag]);
   }
@@ -95,9 +115,9 @@ namespace {
 Form property_form(const FieldType& type, const Shape& row_shape) {
   if (type.kind == ValueKind::none) return Form::none;
   if (type.kind == ValueKind::string) return Form::text;
+  if (has_own_shape(row_shape.dims(), type.level, type.dtype)) return Form::tensor;
   const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);
-  const bool threes = rank == 2 && row_shape.dims().back() == 3 && is_floating(type.dtype);
-  return rank == 0 ? Form::scalar : rank == 1 ? Form::array : threes ? Form::vectors : Form::tensor;
+  return rank == 0 ? Form::scalar : rank == 1 ? Form::array : Form::vectors;
 }
 
 // The first tag of this form and element type.
@@ -109,7 +129,7 @@ std::optional<uint8_t> property_tag(Form form, DType dtype) {
 }
 
 std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, const Shape& row_shape) {
-  const BuiltinField* const builtin = find_builtin(key);
+  const BuiltinField* const builtin = find_section(key);
   if (builtin == nullptr) return std::nullopt;
   for (uint8_t tag = 0; tag < kTagCount; ++tag) {
     const TagTraits& traits = kTraits[tag];
@@ -122,9 +142,11 @@ std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, 
 }  // namespace
 
 std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape) {
-  if (scope == Scope::builtin) return builtin_tag(key, type, row_shape);
+  const Scope stored = stored_scope(scope, key);
+  if (stored == Scope::builtin) return builtin_tag(key, type, row_shape);
+  if (scope == Scope::builtin && field_scope(stored, key, type, row_shape) != scope) return std::nullopt;
   const std::optional<uint8_t> tag = property_tag(property_form(type, row_shape), type.dtype);
-  return tag && field_type(scope, key, *tag) ? tag : std::nullopt;
+  return tag && field_type(stored, key, *tag) ? tag : std::nullopt;
 }
 
 std::string words_for(uint8_t tag) {

@@ -33,6 +33,11 @@ const TagTraits& traits_of(uint8_t tag);  // tag < kTagCount
 std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t tag);
 bool is_builtin(std::string_view key);
 
+// The scope of the sections of a field: some labels are stored as properties.
+Scope stored_scope(Scope scope, std::string_view key);
+// The scope of the field of a section, with the shape of its rows if known.
+Scope field_scope(Scope stored, std::string_view key, const FieldType& type, const std::optional<Shape>& row_shape);
+
 // Returns the tag with which a value is written (FORMAT.md#value-to-tag); nullopt if the format has none for it.
 std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape);
 
@@ -51,7 +56,7 @@ inline constexpr size_t kMaxKeyBytes = 255;  // the length of a section's key is
 struct Header;
 
 struct SchemaEntry {
-  Scope scope;
+  Scope scope;  // as stored
   uint8_t tag;
   std::string key;
   FieldType type;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "model/fields.h"
+#include "model/property_types.h"
 
 namespace atompack::parsed {
 namespace {
@@ -18,18 +19,11 @@ FieldType number_type(Level level, DType dtype) {
   return {.level = level, .kind = ValueKind::numeric, .dtype = dtype, .is_atom_index = false};
 }
 
-// Types that .atp files have: scalars of molecules are 64 bits wide, flags are integers.
-DType stored_dtype(const Target& target, bool are_scalars) {
-  const bool is_narrow = !are_scalars && (target.is_narrow || target.kind == Kind::flag);
-  if (target.kind == Kind::real) return is_narrow ? DType::float32 : DType::float64;
-  return is_narrow ? DType::int32 : DType::int64;
-}
-
-// True for values that .atp files store with a shape of their own.
-bool is_tensor(const Shape& row_shape, bool is_atoms, DType dtype) {
-  const int rank = row_shape.rank() + (is_atoms ? 1 : 0);
-  const bool is_rows_of_three = rank == 2 && row_shape.dims().back() == 3 && is_floating(dtype);
-  return rank >= 2 && !is_rows_of_three;
+// Type of the numbers of a key.
+DType dtype_of(const Target& target) {
+  if (target.kind == Kind::flag) return DType::boolean;
+  if (target.kind == Kind::real) return target.is_narrow ? DType::float32 : DType::float64;
+  return target.is_narrow ? DType::int32 : DType::int64;
 }
 
 std::string describe(const Array& array, const std::vector<int64_t>& shape) {
@@ -149,9 +143,9 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
   }
   rule.are_scalars = is_known && row_shape.rank() == 0 && !rule.is_atoms;
   const bool are_booleans = is_exact_ && target.kind == Kind::flag;
-  const DType dtype = are_booleans ? DType::boolean : stored_dtype(target, rule.are_scalars);
+  const DType dtype = are_booleans ? DType::boolean : stored_dtype(dtype_of(target), rule.are_scalars);
   const bool is_large = row_shape.numel() > kMaxSlotBytes / static_cast<int64_t>(item_bytes(dtype));
-  const bool varies = !is_known || is_large || is_tensor(row_shape, rule.is_atoms, dtype);
+  const bool varies = !is_known || is_large || has_own_shape(row_shape.dims(), target.level, dtype);
   declare(target.scope, target.name, number_type(target.level, dtype),
           varies ? std::nullopt : std::optional(row_shape));
   return rule;

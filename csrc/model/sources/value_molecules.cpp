@@ -29,6 +29,16 @@ bool fits_label(const BuiltinField& field, DType dtype) {
   return is_floating(dtype) || (field.key == "energy" && is_integer(dtype) && dtype != DType::uint64);
 }
 
+// True if a value with the key of a label is that label.
+bool is_value_of(const BuiltinField& label, const Value& value, int64_t n_atoms) {
+  if (label.storage == Storage::section) return true;
+  const auto tensor = stored_tensor(value);
+  const bool is_atoms = label.level == Level::atom;
+  if (!tensor || (is_atoms && !has_rows(value, n_atoms))) return false;
+  return atompack::is_value_of(label, {label.level, ValueKind::numeric, tensor->dtype},
+                               tensor->shape.subspan(is_atoms ? 1 : 0));
+}
+
 // The bytes of a value. Values that decode() has copied are at the front of `record` and are removed from it.
 Bytes take_data(const ValueMolecules::Entry& entry, Bytes& record) {
   const StoredTensor& tensor = entry.tensor;
@@ -162,20 +172,30 @@ void ValueMolecules::identify_keys(const KeyLevels& levels) {
   for (const std::string_view key : keys_) {
     FieldDeclaration field{Scope::builtin, std::string(key), {}, std::nullopt};
     const auto prefix = std::ranges::find_if(kPrefixes, [&](const auto& one) { return key.starts_with(one.first); });
-    if (const BuiltinField* const builtin = find_builtin(key)) {
+    const auto number = static_cast<int32_t>(schema_.fields.size());
+    if (const BuiltinField* const builtin = find_builtin(key); builtin != nullptr && are_values_of(*builtin, number)) {
       field.type.level = builtin->level;
     } else if (prefix != kPrefixes.end()) {
       field.scope = prefix->second;
       field.key = key.substr(prefix->first.size());
     } else {
       const auto known = levels.find(key);
-      const auto number = static_cast<int32_t>(schema_.fields.size());
       const bool per_atom = known != levels.end() ? known->second : every_value_has_rows(number);
       field.scope = per_atom ? Scope::atom_property : Scope::molecule_property;
     }
     if (field.scope == Scope::atom_property) field.type.level = Level::atom;
     schema_.fields.push_back(std::move(field));
   }
+}
+
+// True if the values of a field with the key of a label are that label.
+bool ValueMolecules::are_values_of(const BuiltinField& label, int32_t field) const {
+  for (int64_t i = 0; i < size(); ++i) {
+    for (const Entry& entry : entries(i)) {
+      if (entry.field == field && !is_value_of(label, entry.value, n_atoms(i))) return false;
+    }
+  }
+  return true;
 }
 
 bool ValueMolecules::every_value_has_rows(int32_t field) const {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/fields.h"
 #include "model/molecule_source.h"
 #include "model/value.h"
 
@@ -85,6 +86,7 @@ class ValueMolecules final : public MoleculeSource {
   bool gather(const Value& dict);
   bool set_structure(std::span<Entry> structure) const;
   void identify_keys(const KeyLevels& levels);
+  bool are_values_of(const BuiltinField& label, int32_t field) const;
   bool every_value_has_rows(int32_t field) const;
   bool set_value(Entry& entry, int64_t n_atoms);
 

@@ -363,16 +363,6 @@ void NeighborSearch::add_pairs(std::span<const double> positions, uint32_t i, st
   if (options_.vectors) pairs.vectors.resize(end);
 }
 
-Vector NeighborSearch::vector_to(std::span<const double> positions, uint32_t i, uint32_t j,
-                                 const Vector3& cells) const {
-  Vector vector;
-  for (size_t d = 0; d < 3; ++d) {
-    vector.xyz[d] = positions[3 * j + d] - positions[3 * i + d] +
-                    (cells[0] * cell_[0][d] + cells[1] * cell_[1][d] + cells[2] * cell_[2][d]);
-  }
-  return vector;
-}
-
 bool NeighborSearch::is_pair(std::span<const double> positions, uint32_t i, uint32_t place) const {
   const Image& image = images_.image(place);
   const Vector3& from = images_.cells(i);

@@ -73,7 +73,7 @@ class NeighborSearch {
   // candidates than the number of atoms justifies; `pairs` is unchanged in that case.
   void find(std::span<const double> positions, const Lattice& lattice, PairList& pairs);
 
-  // The same for several threads, without vectors and max_neighbors. `prepare` throws the errors of `find`. Then atoms
+  // The same for several threads, without max_neighbors. `prepare` throws the errors of `find`. Then atoms
   // are known by their places among the images, of which consecutive ones are near each other. For each place of the
   // range that is an atom's, the places of the images that make pairs with it are put into `near`; each thread brings
   // working memory of its own.
@@ -92,6 +92,15 @@ class NeighborSearch {
       visit(image.atom, Shift{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]});
     }
   }
+  // r_j - r_i + S cell, for the positions that the search was prepared with.
+  Vector vector_to(std::span<const double> positions, uint32_t i, uint32_t j, const Vector3& cells) const {
+    Vector vector;
+    for (size_t d = 0; d < 3; ++d) {
+      vector.xyz[d] = positions[3 * j + d] - positions[3 * i + d] +
+                      (cells[0] * cell_[0][d] + cells[1] * cell_[1][d] + cells[2] * cell_[2][d]);
+    }
+    return vector;
+  }
 
  private:
   // Images that may be near an atom: their number, and whether all of them are nearer than the cutoff.
@@ -103,7 +112,6 @@ class NeighborSearch {
   void add_pairs(std::span<const double> positions, uint32_t i, std::span<const uint32_t> near, PairList& pairs) const;
   void add_sure_pairs(uint32_t i, std::span<const uint32_t> near, PairList& pairs) const;
   bool is_wanted(uint32_t i, uint32_t j, const Vector3& cells) const;
-  Vector vector_to(std::span<const double> positions, uint32_t i, uint32_t j, const Vector3& cells) const;
   bool is_pair(std::span<const double> positions, uint32_t i, uint32_t place) const;
   struct Survey {
     bool in_range;  // all coordinates; nothing else is known if not

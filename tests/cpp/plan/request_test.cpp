@@ -68,9 +68,9 @@ TEST(Output, PlacesFollowTheOtherTensors) {
   EXPECT_EQ(plan.outputs[0].shape, (Sizes{5, 3}));
   EXPECT_EQ(plan.outputs[1].offset, 192U);
   EXPECT_EQ(plan.arena_bytes, 256U);
-  EXPECT_EQ(
-      test::message_of<FieldError>([&] { lay_out_outputs(plan, std::vector{made_of(OutputKind::value, "dipole")}); }),
-      "no such field (field 'dipole')");
+  EXPECT_EQ(test::message_of<FieldError>(
+                [&] { lay_out_outputs(plan, std::vector{made_of(OutputKind::value, "quadrupole")}); }),
+            "no such field (field 'quadrupole')");
 }
 
 TEST(Output, WhatEqualsAFieldSharesItsPlaceOnce) {

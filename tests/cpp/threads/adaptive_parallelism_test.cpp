@@ -44,6 +44,20 @@ TEST(AdaptiveParallelism, LargeWorkIsSplitWhereThreadsGain) {
   EXPECT_GT(runs.n_parallel, 980);
 }
 
+TEST(AdaptiveParallelism, LargeWorkIsSplitFromTheFirstCallOn) {
+  AdaptiveParallelism pace(1e6 / kWork);
+  for (int call = 1; call < 8; ++call) {
+    EXPECT_EQ(pace.advised_threads(kWork, 2), 2) << call;
+    pace.record({3e6, 3e6}, kWork, 2);  // a loss that nothing shows yet
+  }
+  EXPECT_EQ(pace.advised_threads(kWork, 2), 1) << "to know the time of one thread";
+  pace.record({1e6, 1e6}, kWork, 1);
+  EXPECT_EQ(pace.advised_threads(kWork, 2), 2);
+  pace.record({3e6, 3e6}, kWork, 2);
+  EXPECT_EQ(pace.advised_threads(kWork, 2), 1) << "after a loss";
+  EXPECT_EQ(AdaptiveParallelism(1e6 / kWork).advised_threads(kWork / 10, 2), 1) << "small";
+}
+
 TEST(AdaptiveParallelism, EachThreadHasItsShare) {
   AdaptiveParallelism pace;
   pace.record({1e6, 1e6}, kWork, 1);

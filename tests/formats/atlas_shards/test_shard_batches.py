@@ -46,7 +46,7 @@ def atoms(rng: np.random.Generator, i: int) -> Any:
         "name": f"molecule {i}",
         "magmoms": rng.normal(size=n).astype(np.float32),
         "spin": i,
-        "dipole": rng.normal(size=(7,)),
+        "moment": rng.normal(size=(7,)),
     }
 
 
@@ -247,22 +247,22 @@ def test_jagged(root_of: Callable[[Make], Path]) -> None:
 
 
 def test_levels_are_those_of_the_data_set(tmp_path: Path) -> None:
-    """A molecule of three atoms with a dipole: its row is not a row of atoms."""
+    """A molecule of three atoms with a moment: its row is not a row of atoms."""
     with apt.ShardWriter(tmp_path / "set", 100, 10, 0) as writer:
         for n in (3, 4, 3, 5):
             writer.write(
                 {
                     "positions": np.zeros((n, 3)),
                     "atomic_numbers": np.ones(n, dtype=np.int64),
-                    "dipole": np.zeros(3),
+                    "moment": np.zeros(3),
                     "spins": np.zeros(n),
                 }
             )
     dataset = apt.ShardDataset(tmp_path / "set")
     batch = dataset.batch([0, 2])
-    assert batch.level("dipole") == "molecule"
+    assert batch.level("moment") == "molecule"
     assert batch.level("spins") == "atom"
-    assert tuple(batch.dipole.shape) == (2, 3)
+    assert tuple(batch.moment.shape) == (2, 3)
     told = apt.ShardDataset(tmp_path / "set", levels={"spins": "molecule"}).batch([0, 2])
     assert told.level("spins") == "molecule"
 

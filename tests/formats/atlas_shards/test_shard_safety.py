@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pickle
-import subprocess
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import zstandard
+from processes.client import ScriptServer
 from reference.fixture_files import fixtures_root, names_of
 from torch.utils.data import DataLoader
 
@@ -153,30 +151,24 @@ else:
 """
 
 
-def read_with(megabytes: int, root: Path) -> str:
-    """Reads all examples with so much memory next to that of the first one."""
-    done = subprocess.run(
-        [sys.executable, "-c", _READ, str(root), str(megabytes)],
-        env=os.environ | {"PYTHONPATH": str(Path(apt.__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
+def test_memory_is_that_of_a_block(tmp_path: Path, scripts: ScriptServer) -> None:
     """200 MB of examples in blocks of 4 MB; then the same as one block."""
+
+    def read(root: Path) -> str:
+        """Reads all examples with 64 MB next to the memory of the first one."""
+        done = scripts.run(_READ, root, "64")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
     for name, block_size in (("small", 2), ("large", 100)):
         with apt.ShardWriter(tmp_path / name, 100, block_size, strategy=1, level=1) as writer:
             for i in range(100):
                 writer.write({"x": np.full(250_000, i, dtype=np.int64)})
-    assert read_with(64, tmp_path / "small") == "read"
+    assert read(tmp_path / "small") == "read"
     one = tmp_path / "large"
     with apt.ShardWriter(tmp_path / "both", 1, 1, strategy=1, level=1) as writer:
         writer.write({"x": np.zeros(1, dtype=np.int64)})
     (one / "0").rename(tmp_path / "both" / "1")
     with pytest.warns(UserWarning, match="shard_sizes"):
         assert len(apt.ShardDataset(tmp_path / "both")) == 101
-    assert read_with(64, tmp_path / "both") == "out of memory"
+    assert read(tmp_path / "both") == "out of memory"

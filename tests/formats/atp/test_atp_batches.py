@@ -69,7 +69,7 @@ def reference_of(paths: Sequence[Path]) -> ReferenceDataset:
     return ReferenceDataset([AtpFile.open(p) for p in paths], reserved_names())
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_batch(write: Callable[..., Written], data: st.DataObject) -> None:
     written = write(data)
@@ -80,7 +80,7 @@ def test_batch(write: Callable[..., Written], data: st.DataObject) -> None:
         assert_batch(dataset.batch(indices), written.reference.batch(indices))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_molecules(write: Callable[..., Written], data: st.DataObject) -> None:
     written = write(data)
@@ -91,7 +91,7 @@ def test_molecules(write: Callable[..., Written], data: st.DataObject) -> None:
     assert_same(dataset.n_atoms, torch.tensor(sizes, dtype=torch.int64), "n_atoms")
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_several_files(write: Callable[..., Written], data: st.DataObject) -> None:
     """Keys are the union over the files; widths are those of the files a batch touches."""
@@ -102,7 +102,7 @@ def test_several_files(write: Callable[..., Written], data: st.DataObject) -> No
     assert_batch(dataset.batch(indices), written.reference.batch(indices))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_fields_and_exclude(write: Callable[..., Written], data: st.DataObject) -> None:
     written = write(data)
@@ -116,7 +116,7 @@ def test_fields_and_exclude(write: Callable[..., Written], data: st.DataObject) 
     assert_batch(dataset.batch(indices), want)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_one_dtype(write: Callable[..., Written], data: st.DataObject) -> None:
     """One dtype casts every floating field but the energy."""
@@ -129,7 +129,7 @@ def test_one_dtype(write: Callable[..., Written], data: st.DataObject) -> None:
         assert batch.energy.dtype == torch.float64
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_dtype_by_field(write: Callable[..., Written], data: st.DataObject) -> None:
     """A dict casts what it names, energy too."""
@@ -146,7 +146,7 @@ def _is_floating(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_missing(write: Callable[..., Written], data: st.DataObject) -> None:
     """``error`` raises, ``drop`` leaves the molecules out; both judge the chosen fields."""

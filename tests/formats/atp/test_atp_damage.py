@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import atompack_torch as apt
 NewPath = Callable[[], Path]
 XORS = (0x01, 0x80, 0xFF)
 CASES = [(codec, schema) for codec in strategies.CODECS for schema in (True, False)]
+FEW = {(("zstd", True), 0x01), (("lz4", False), 0x80), (("none", True), 0xFF)}
 RECIPE = strategies.Recipe(
     "f4",
     {"energy": "f8", "forces": "f4", "pbc": "f8", "name": "f8"},
@@ -48,10 +50,10 @@ def legacy_file(codec: str) -> bytes:
     return atp_file(records, codec=codec)
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{'schema' if case[1] else 'legacy'}")
-def content(request: pytest.FixtureRequest, atompack: AtompackProcess, new_path: NewPath) -> bytes:
+@pytest.fixture
+def content(case: tuple[str, bool], atompack: AtompackProcess, new_path: NewPath) -> bytes:
     """The bytes of a small sound file with one or two commits."""
-    codec, schema = request.param
+    codec, schema = case
     if not schema:
         return legacy_file(codec)
     rng = np.random.default_rng(4)
@@ -178,6 +180,9 @@ def offsets(size: int, step: int = 64) -> Iterator[int]:
             yield offset
 
 
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.exhaustive] * (c[0] == "lz4")) for c in CASES]
+)
 def test_truncation_at_every_byte(content: bytes, new_path: NewPath) -> None:
     path, sound = new_path(), Reading(content)
     outcomes = {check(path, content[:size], sound) for size in offsets(len(content))}
@@ -185,7 +190,13 @@ def test_truncation_at_every_byte(content: bytes, new_path: NewPath) -> None:
     assert check(path, content, sound) == "read"
 
 
-@pytest.mark.parametrize("xor", XORS)
+@pytest.mark.parametrize(
+    ("case", "xor"),
+    [
+        pytest.param(*each, marks=[pytest.mark.exhaustive] * (each not in FEW))
+        for each in product(CASES, XORS)
+    ],
+)
 def test_damage_of_every_byte(content: bytes, new_path: NewPath, xor: int) -> None:
     path, sound = new_path(), Reading(content)
     outcomes = []

@@ -71,7 +71,7 @@ def test_no_workers(path: Path, reference: ReferenceDataset, shuffle: bool) -> N
 @pytest.mark.parametrize(
     ("method", "parent_reads_first"),
     [
-        ("fork", False),
+        pytest.param("fork", False, marks=pytest.mark.exhaustive),
         ("fork", True),
         ("spawn", True),
         pytest.param("forkserver", True, marks=pytest.mark.exhaustive),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from processes.client import ScriptServer
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -201,10 +200,11 @@ print(len(apt.AtpDataset(sys.argv[1]).batch([0])))
 """
 
 
-def test_where_it_is_forbidden_the_error_names_another_way(tmp_path: Path) -> None:
+def test_where_it_is_forbidden_the_error_names_another_way(
+    tmp_path: Path, scripts: ScriptServer
+) -> None:
     path = write(tmp_path / "a.atp", "none", 0)
-    command = [sys.executable, "-c", FORBIDDEN, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = scripts.run(FORBIDDEN, path)
     assert done.returncode == 0, done.stderr
     message, count = done.stdout.strip().split("\n")
     assert 'access="direct": io_uring is not available here (' in message

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle.client import AtompackProcess
+from processes.client import ScriptServer
 from reference import strategies
 from reference.atp_file import AtpFile
 from reference.collate import ReferenceDataset
@@ -45,14 +46,6 @@ def reference_of(path: Path) -> ReferenceDataset:
     return ReferenceDataset([AtpFile.open(path)], reserved_names())
 
 
-def run(
-    script: str, *arguments: str | Path, seconds: float = 60
-) -> subprocess.CompletedProcess[str]:
-    """A script in a separate process, so that a hang or a signal ends it alone."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-
-
 def test_pickle_is_small_and_reads_the_same(path: Path) -> None:
     dataset = apt.AtpDataset(path, fields=["energy", "forces"], exclude=["cell"])
     want = reference_of(path).batch([3, 1], fields=["energy", "forces"])
@@ -63,7 +56,7 @@ def test_pickle_is_small_and_reads_the_same(path: Path) -> None:
         assert_batch(dataset.batch([3, 1]), want)
 
 
-def test_pickle_in_another_process(path: Path, tmp_path: Path) -> None:
+def test_pickle_in_another_process(path: Path, tmp_path: Path, scripts: ScriptServer) -> None:
     dataset = apt.AtpDataset(path)
     dataset.batch(range(200))
     (tmp_path / "dataset.pickle").write_bytes(pickle.dumps(dataset))
@@ -72,7 +65,7 @@ def test_pickle_in_another_process(path: Path, tmp_path: Path) -> None:
         "dataset = pickle.load(open(sys.argv[1], 'rb'))\n"
         "print(len(dataset), dataset.batch([5]).energy.view(torch.int64).item())"
     )
-    done = run(script, tmp_path / "dataset.pickle")
+    done = scripts.run(script, tmp_path / "dataset.pickle")
     assert done.returncode == 0, done.stderr
     energy = reference_of(path).molecule(5).builtins["energy"].data
     assert done.stdout.split() == ["200", str(energy.view("i8").item())]
@@ -106,10 +99,10 @@ print("done")
 
 @pytest.mark.parametrize("codec", strategies.CODECS)
 def test_parent_reads_forks_child_reads(
-    atompack: AtompackProcess, new_path: NewPath, codec: str
+    atompack: AtompackProcess, new_path: NewPath, scripts: ScriptServer, codec: str
 ) -> None:
     path = atompack.write(new_path(), molecules(200, 2, n_atoms=100), codec)
-    done = run(FORK, path, seconds=60)
+    done = scripts.run(FORK, path)
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr
 
 
@@ -236,11 +229,13 @@ for read in (lambda: dataset.batch(range(200)), lambda: dataset[199], lambda: da
 
 
 @pytest.mark.parametrize("size", [0, 5000, 8192, 20000])
-def test_a_file_that_shrinks_is_an_error(path: Path, new_path: NewPath, size: int) -> None:
+def test_a_file_that_shrinks_is_an_error(
+    path: Path, new_path: NewPath, scripts: ScriptServer, size: int
+) -> None:
     copy = new_path()
     shutil.copy(path, copy)
     assert size < copy.stat().st_size
-    done = run(SHRINK, copy, str(size))
+    done = scripts.run(SHRINK, copy, str(size))
     assert done.returncode != -signal.SIGBUS, "SIGBUS"
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:2] == ["CorruptFileError"] * 2, done.stdout

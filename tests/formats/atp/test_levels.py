@@ -78,12 +78,19 @@ def converted_to_shards(path: Path, _: str, level: int) -> None:
 
 BOTH = [atp, compacted, array_file, store, converted]
 CASES = [(make, codec) for make in BOTH for codec in LEVELS]
+OF_ONE_LEVEL = [(array_file, "lz4"), (store, "lz4")]
 CASES += [(make, "zstd") for make in (shards, converted_to_shards)]
 IDS = [f"{make.__name__}-{codec}" for make, codec in CASES]
 
 
 @pytest.mark.parametrize(("make", "codec"), CASES, ids=IDS)
 def test_levels_at_the_ends(tmp_path: Path, make: Make, codec: str) -> None:
+    if (make, codec) in OF_ONE_LEVEL:
+        make(tmp_path / "out", codec, 3)
+        for level in LEVELS[codec]:
+            with pytest.raises(ValueError, match=f"level: expected 3, the default, .* got {level}"):
+                make(tmp_path / f"out{level}", codec, level)
+        return
     for level in LEVELS[codec]:
         make(tmp_path / f"out{level}", codec, level)
 

@@ -349,7 +349,11 @@ def test_arrays_that_do_not_fit(new_path: NewPath, change: dict[str, Any], messa
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        (Column(BUILTIN, "dipole", np.zeros(2)), apt.FieldError, "expected the name of a builtin"),
+        (
+            Column(BUILTIN, "quadrupole", np.zeros(2)),
+            apt.FieldError,
+            "expected the name of a builtin",
+        ),
         (Column(7, "k", np.zeros(2)), apt.FieldError, "scope: expected 0, 1 or 2, got 7"),
         (Column(2, 5, np.zeros(2)), TypeError, "key: expected str, got int"),  # type: ignore[arg-type]
         (Column(2, "\ud800", np.zeros(2)), apt.FieldError, "key: holds characters"),
@@ -452,9 +456,9 @@ def test_things_that_are_no_molecules(new_path: NewPath, item: Any) -> None:
 
 def test_labels_that_there_are_not(new_path: NewPath) -> None:
     with apt.AtpWriter(new_path()) as writer:
-        with pytest.raises(TypeError, match="'dipole' is no label"):
+        with pytest.raises(TypeError, match="'quadrupole' is no label"):
             writer.write_arrays(
-                positions=np.zeros((1, 1, 3)), atomic_numbers=[[1]], dipole=np.zeros((1, 3))
+                positions=np.zeros((1, 1, 3)), atomic_numbers=[[1]], quadrupole=np.zeros((1, 3))
             )
         assert len(writer) == 0
 

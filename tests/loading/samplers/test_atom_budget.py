@@ -291,3 +291,26 @@ def test_only_the_windows_at_hand_are_planned(
     resumed.load_state_dict(state)
     assert next(iter(resumed)) == following
     assert planned in ([n_planned - 1], [n_planned - 1, n_planned])
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("cost", [1, 3, 7, 100, 101, 0])
+@pytest.mark.parametrize("max_molecules", [None, 4])
+def test_batches_of_equal_molecules_are_counted_without_planning(
+    cost: int, max_molecules: int | None, shuffle: bool
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of molecules over the budget
+        sampler = AtomBudgetBatchSampler(
+            np.full(333, cost), 100, max_molecules=max_molecules, shuffle=shuffle
+        )
+    assert len(sampler) == len(list(sampler))
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_windows_are_counted_by_threads(shuffle: bool) -> None:
+    costs = np.random.default_rng(0).integers(1, 30, 1000)
+    sampler = AtomBudgetBatchSampler(costs, 100, shuffle=shuffle)
+    assert len(sampler) == len(list(sampler))

@@ -97,11 +97,12 @@ def test_keys_of_mace_and_of_files(tmp_path: Path) -> None:
         trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, key_map={"REF_energy": "forces"})
 
 
-def test_all_labels_weights_and_types(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dipole", ["REF_dipole", "dipole"])
+def test_all_labels_weights_and_types(tmp_path: Path, dipole: str) -> None:
     rng = np.random.default_rng(0)
     made = with_keys(structures(9))
     for number, atoms in enumerate(made):
-        atoms.info |= {"REF_dipole": rng.normal(size=3), "total_charge": float(number)}
+        atoms.info |= {dipole: rng.normal(size=3), "total_charge": float(number)}
         atoms.info |= {"polarizability": rng.normal(size=(3, 3)), "total_spin": 3.0}
         atoms.info |= {"REF_virials": rng.normal(size=(3, 3)), "elec_temp": 0.1}
         atoms.arrays["REF_charges"] = rng.normal(size=len(atoms))
@@ -116,7 +117,9 @@ def test_all_labels_weights_and_types(tmp_path: Path) -> None:
         path, Z_TABLE, CUTOFF, batch_size=9, shuffle=False, config_type_weights=weights
     )
     read = ase.io.read(path, ":")
-    keys = data.KeySpecification.from_defaults().update(info_keys={"dipole": "REF_dipole"})
+    for atoms in read if dipole == "dipole" else ():  # which ASE reads as a result
+        atoms.info[dipole] = atoms.calc.results[dipole]
+    keys = data.KeySpecification.from_defaults().update(info_keys={"dipole": dipole})
     configurations = data.config_from_atoms_list(
         read, key_specification=keys, config_type_weights=weights
     )

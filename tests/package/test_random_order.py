@@ -6,11 +6,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atompack_torch.loading.samplers import random_order
-from atompack_torch.loading.samplers.random_order import RandomOrder, mix, permutation
+from atompack_torch import random_order
+from atompack_torch.random_order import RandomOrder, mix, permutation
 
 TABLE = random_order._TABLE
 keys = st.integers(0, 2**64 - 1)
@@ -104,3 +105,40 @@ def test_neighbours_are_not_related(monkeypatch: pytest.MonkeyPatch, n: int, dis
     # How far a step goes, cyclically: every distance as often.
     steps = np.bincount((right - left) % n * 8 // n, minlength=8)
     assert abs(chi_square(steps)) < 5
+
+
+def by_numpy(order: RandomOrder, positions: np.ndarray) -> np.ndarray:
+    """The network as it is defined: eight rounds on (left, right), repeated beyond n."""
+    n_left, n_right = np.uint64(order._left), np.uint64(order._right)
+    half = np.uint64(32)
+    left, right = np.divmod(positions.astype(np.uint64), n_right)
+    for number, key in enumerate(order._keys):
+        to, of, modulus = (right, left, n_right) if number % 2 else (left, right, n_left)
+        word = of * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+        word = ((word ^ (word >> half)) * np.uint64(0xBF58476D1CE4E5B9)) >> half
+        to += (word * modulus) >> half
+        to -= np.where(to >= modulus, modulus, np.uint64(0))
+    numbers = (left * n_right + right).astype(np.int64)
+    beyond = numbers >= order.n
+    if beyond.any():
+        numbers[beyond] = by_numpy(order, numbers[beyond])
+    return numbers
+
+
+@pytest.mark.parametrize("n", [TABLE + 1, 100_003, 10**8, 2**53 + 1, 2**62 - 1])
+def test_equals_the_definition(n: int) -> None:
+    order = RandomOrder(9, n)
+    positions = np.random.default_rng(0).integers(0, n, 300_000)  # shared by threads
+    positions[:2] = 0, n - 1
+    assert order.at(positions).tolist() == by_numpy(order, positions).tolist()
+    assert order.between(n - 5, n).tolist() == order.at(np.arange(n - 5, n)).tolist()
+
+
+def test_many_are_shuffled_without_being_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = random_order.shuffled(3, 50)
+    expected = torch.randperm(50, generator=torch.Generator().manual_seed(3))
+    assert few.between(0, 50).tolist() == expected.tolist()
+    monkeypatch.setattr(random_order, "_DRAWN", 40)
+    many = random_order.shuffled(3, 50)
+    assert isinstance(many, RandomOrder)
+    assert sorted(many.between(0, 50).tolist()) == list(range(50))

@@ -7,10 +7,14 @@ and with every version of NumPy, whose own generators guarantee neither.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from atompack_torch._core import NativeOrder
 
 Integers = NDArray[np.int64]
 _Words = NDArray[np.uint64]
@@ -20,10 +24,8 @@ _STEP = 0x9E3779B97F4A7C15  # of splitmix64: consecutive states
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _SHIFTS = (30, 27, 31)
 
-_HALF = np.uint64(32)
 _ROUNDS = 8  # of the network
 _TABLE = 1 << 14  # up to here an order is sorted by hashes
-_CHUNK = 1 << 14  # positions at a time: the intermediate arrays stay in the cache
 
 
 def mix(*numbers: int) -> int:
@@ -80,46 +82,44 @@ class RandomOrder:
         self._keys = [mix(key, 1 + number) for number in range(_ROUNDS)]
         self._table = permutation(mix(key, 0), n) if n <= _TABLE else None
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_native"}
+
+    @cached_property
+    def _native(self) -> NativeOrder:
+        return NativeOrder(self.n, self._left, self._right, self._keys)
+
     def at(self, positions: Integers) -> Integers:
-        """Returns the numbers at these positions (int64, each in [0, n))."""
+        """Returns the numbers at these positions (int64, each in [0, n)); many use all threads."""
+        return self._native.at(positions) if self._table is None else self._table[positions]
+
+    def between(self, first: int, last: int) -> Integers:
+        """Returns the numbers at the positions from ``first`` to ``last - 1``."""
         if self._table is not None:
-            return self._table[positions]
-        numbers = np.empty(len(positions), np.int64)
-        for first in range(0, len(positions), _CHUNK):
-            part = slice(first, first + _CHUNK)
-            numbers[part] = self._network(positions[part])
-        beyond = np.flatnonzero(numbers >= self.n)
-        while len(beyond):
-            numbers[beyond] = self._network(numbers[beyond])
-            beyond = beyond[numbers[beyond] >= self.n]
-        return numbers
-
-    def _network(self, positions: Integers) -> Integers:
-        words = positions.astype(np.uint64)
-        left = words // np.uint64(self._right)
-        right = words - left * np.uint64(self._right)
-        scratch = np.empty_like(words)
-        for number, key in enumerate(self._keys):
-            if number % 2 == 0:
-                _add_hash(left, right, self._left, key, scratch)
-            else:
-                _add_hash(right, left, self._right, key, scratch)
-        left *= np.uint64(self._right)
-        left += right
-        return left.view(np.int64)
+            return self._table[first:last]
+        return self._native.between(first, last)
 
 
-def _add_hash(to: _Words, of: _Words, modulus: int, key: int, scratch: _Words) -> None:
-    """``to = (to + hash(of)) mod modulus``, in place; ``to`` must be below the modulus."""
-    np.multiply(of, np.uint64(_STEP), out=scratch)
-    scratch += np.uint64(key)
-    scratch ^= scratch >> _HALF
-    scratch *= np.uint64(_FACTORS[0])
-    scratch >>= _HALF
-    scratch *= np.uint64(modulus)  # 32 random bits times the modulus: the upper word is below it
-    scratch >>= _HALF
-    to += scratch
-    np.subtract(
-        to, np.uint64(modulus), out=scratch
-    )  # wraps around to a large number if it was less
-    np.minimum(to, scratch, out=to)
+class DrawnOrder:
+    """A random permutation drawn by torch's generator, held in memory.
+
+    Args:
+        seed: seed of the generator.
+        n: number of elements.
+    """
+
+    def __init__(self, seed: int, n: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._numbers = torch.randperm(n, generator=generator).numpy()
+
+    def between(self, first: int, last: int) -> Integers:
+        """Returns the numbers at the positions from ``first`` to ``last - 1``."""
+        return self._numbers[first:last]
+
+
+_DRAWN = 1 << 22  # drawing more would delay the first batch
+
+
+def shuffled(seed: int, n: int) -> DrawnOrder | RandomOrder:
+    """Returns a random order of the numbers below ``n``, determined by the seed."""
+    return DrawnOrder(seed, n) if n <= _DRAWN else RandomOrder(mix(seed), n)

@@ -1,0 +1,148 @@
+"""Random rotation, strain and displacement of molecules before their edges are found."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, FieldId, FieldSpec
+from atompack_torch.options import check_choice, checked_integer
+
+NOISE = FieldId(ATOM_PROPERTY, "noise")  # field of `keep_noise`
+
+_VECTOR_LIKE = ((3,), (3, 3))
+_MAX_STRAIN = 1 / 3  # from here on, a cell might be turned inside out
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random changes of molecules, made in each epoch before their edges are found.
+
+        apt.AtpDataset("train.atp", augment=apt.Augment(rotate="proper", noise=0.02),
+                       neighbors=apt.NeighborList(5.0))
+
+    A position r becomes R (1 + e) r + n, with a rotation R, a symmetric strain e and noise n that
+    depend on ``seed``, the epoch and the number of the molecule in the files alone, not on threads,
+    workers, ranks or batches. Cell vectors become R (1 + e) c. ``forces``, ``velocities``,
+    ``dipole`` and ``stress``, and the properties named in ``vectors`` and ``tensors``, turn with
+    R. Values are computed in float64 and keep the dtype in which they are stored. Edges and
+    computed features are those of the changed molecule.
+
+    Nothing else changes: under noise and strain, energies, forces and stresses are no longer those
+    of the molecule in the batch, and properties that depend on the orientation stay as they are
+    unless they are named; opening a dataset that has properties of shape (3,) or (3, 3) which are
+    not named warns of them.
+
+    ``Loader`` and the samplers of this package choose the epoch by themselves; with others call
+    ``set_epoch`` of the dataset. Statistics, ``filter``, ``split``, columns and counts of edges are
+    of the molecules as stored.
+
+    Args:
+        rotate: ``"proper"``: rotations, all equally likely; ``"all"``: in half of the molecules
+            followed by an inversion, so that reflections occur too.
+        noise: standard deviation of the noise of each coordinate, in the unit of the positions
+            (Å).
+        strain: largest component of the strain, below 1/3; the six components are uniform between
+            -strain and strain.
+        keep_noise: add the atom field ``noise`` (N, 3), the noise n of each atom, in the dtype of
+            the positions.
+        vectors: atom or molecule properties v that become R v; their last axis has 3 components.
+            They are polar vectors: an inversion changes their sign.
+        tensors: atom or molecule properties T that become R T R^T; their last axes are (3, 3).
+        seed: seed of all draws.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an option is out of range.
+    """
+
+    rotate: Literal[False, "proper", "all"] = False
+    noise: float = 0.0
+    strain: float = 0.0
+    keep_noise: bool = False
+    vectors: Sequence[str] = ()
+    tensors: Sequence[str] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rotate is not False:
+            check_choice("rotate", self.rotate, ("proper", "all"))
+        for name, end in (("noise", math.inf), ("strain", _MAX_STRAIN)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not hasattr(value, "__float__"):
+                raise TypeError(f"{name}: expected a number, got {value!r}")
+            if not 0 <= value < end:
+                raise ValueError(
+                    f"{name}: expected at least 0 and less than {end:.3g}, got {value}"
+                )
+        if not isinstance(self.keep_noise, bool):
+            raise TypeError(f"keep_noise: expected True or False, got {self.keep_noise!r}")
+        for name in ("vectors", "tensors"):
+            names = getattr(self, name)
+            if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+                raise TypeError(f"{name}: expected a list of names, got {names!r}")
+            object.__setattr__(self, name, tuple(names))
+        if twice := set(self.vectors) & set(self.tensors):
+            raise ValueError(
+                f"vectors and tensors: expected each name once, got {min(twice)!r} twice"
+            )
+        checked_integer("seed", self.seed, 0)
+
+
+def native_of(
+    augment: Augment, vectors: Sequence[FieldId], tensors: Sequence[FieldId], epoch: int
+) -> Any:
+    """Returns the options in the form that the native core takes.
+
+    Args:
+        augment: the options.
+        vectors: the fields that ``vectors`` names.
+        tensors: those that ``tensors`` names.
+        epoch: number of the epoch.
+
+    Returns:
+        A tuple.
+    """
+    word = (1 << 64) - 1
+    return (
+        augment.rotate or "none",
+        float(augment.noise),
+        float(augment.strain),
+        augment.keep_noise,
+        list(vectors),
+        list(tensors),
+        augment.seed & word,
+        epoch & word,
+    )
+
+
+def warn_of_fields(augment: Augment, place: str, schema: Mapping[str, FieldSpec]) -> None:
+    """Warns of properties that look like vectors or tensors and do not turn.
+
+    Args:
+        augment: the options.
+        place: path of the dataset.
+        schema: its fields.
+    """
+    if augment.rotate is False:
+        return
+    known = {"positions", "noise", *BUILTINS, *augment.vectors, *augment.tensors}
+    others = [
+        name
+        for name, spec in schema.items()
+        if spec.shape in _VECTOR_LIKE
+        and isinstance(spec.dtype, torch.dtype)
+        and spec.dtype.is_floating_point
+        and name not in known
+    ]
+    if others:
+        warnings.warn(
+            f"{place}: augment: {', '.join(map(repr, others))} stay as they are when molecules "
+            "turn: name them in vectors= or tensors= of Augment if they turn too, or in exclude=",
+            stacklevel=5,
+        )
