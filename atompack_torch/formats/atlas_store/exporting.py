@@ -56,7 +56,7 @@ def _copy(store: AtlasStore, new: AtlasStore, names: Sequence[str]) -> None:
     pending = 0
     for name in names:
         new.create_dataset(name)
-        for key, value in _attributes(store, name):
+        for key, value in _attributes(store, name).items():
             new.set_attr(name, key, encoded(key, value))
         for array in store.arrays_of(name):
             schema = store.schema(array, name)
@@ -75,12 +75,13 @@ def _copy(store: AtlasStore, new: AtlasStore, names: Sequence[str]) -> None:
             pending = 0
 
 
-def _attributes(store: AtlasStore, name: str) -> Iterator[tuple[str, Any]]:
-    """Yields all attributes by the keys that they have in a store."""
-    yield from store.attrs(name).items()
-    for array in store.arrays_of(name) if store.columns.has_array_attributes else ():
+def _attributes(store: AtlasStore, name: str) -> dict[str, Any]:
+    """Returns all attributes by the keys that they have in a store."""
+    found: dict[str, Any] = store.attrs(name)
+    for array in store.arrays_of(name):
         for key, value in store.array_attrs(name, array).items():
-            yield f"{array}.{key}", value
+            found[f"{array}.{key}"] = value
+    return found
 
 
 def _slabs(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
