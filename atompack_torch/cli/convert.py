@@ -65,7 +65,8 @@ class Convert(Command):
     ASE reads. The format is detected by content, and by suffix where the content does not tell. NetCDF
     files, Zarr groups and folders of them become datasets of a store, named after the files, and a
     store becomes one of them, its datasets groups, or a copy: a store that can be written to, also of a
-    collection, or with --to atlas-collection a collection of atlas-python 0.17. TARGET appears when it is complete. With --part
+    collection, or with --to atlas-collection, or if TARGET is data.atlas, a collection of atlas-python
+    0.17. TARGET appears when it is complete. With --part
     TARGET is a folder, to which each of N runs, in any order and on any machines, adds its share of the
     molecules; a part that is there already is left alone, so that a job array can be submitted again.
     Values, units and signs are preserved unless an option changes them, but labels that are all NaN
@@ -187,11 +188,14 @@ def _exported(options: argparse.Namespace) -> Any:
 
 def _copied(options: argparse.Namespace) -> Any:
     from atompack_torch.conversion.xarray_files import copy_store
+    from atompack_torch.formats import COLLECTION
 
+    is_file = Path(options.target).name == COLLECTION
+    is_collection = options.target_format == _COLLECTION or (not options.target_format and is_file)
     return copy_store(
         options.source[0],
         options.target,
-        to="collection" if options.target_format == _COLLECTION else "store",
+        to="collection" if is_collection else "store",
         mode="w" if options.overwrite else "x",
         codec=options.codec or "zstd",
         level=options.level,

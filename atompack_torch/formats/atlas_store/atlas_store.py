@@ -607,7 +607,7 @@ class AtlasStore(FlushingWriter):
         """Writes a copy of the last flush, which appears when it is complete.
 
         Args:
-            path: the folder to create.
+            path: the folder to create; or, if its name is ``data.atlas``, the file of a collection.
             to: ``"collection"``: a ``data.atlas`` that atlas-python 0.17 opens; ``"store"``: a
                 store of atlas-python 0.9 and 0.10, which can be written to. There attributes of an
                 array become ``ARRAY.KEY`` of the dataset, and lists JSON; in a collection those
@@ -618,7 +618,8 @@ class AtlasStore(FlushingWriter):
             level: zstd level.
 
         Raises:
-            FileExistsError: ``mode="x"`` and ``path`` exists.
+            FileExistsError: ``mode="x"`` and ``path`` exists; or ``data.atlas`` in a folder with a
+                store or a ``deleted.mask``.
             FieldError: no such dataset, or a name, type or attribute that the copy cannot have.
             CorruptFileError: a file is damaged.
             ValueError: an option does not have one of its values.
