@@ -90,7 +90,7 @@ test-trainers: $(foreach name,$(TRAINERS),.venv-trainers/$(name)/done)  ## train
 	done; if [[ -n $$failed ]]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-services
-test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services $(DONE)/extra-docs  ## read and write through servers on this machine, interrupt writers, look at pages in a browser
+test-services: $(DONE)/extension $(DONE)/extra-test $(DONE)/extra-services $(DONE)/extra-docs $(DONE)/atlas-0.17  ## read and write through servers on this machine, interrupt writers, look at pages in a browser
 	@.ci/setup chromium chromium-driver fonts-dejavu-core zsh fish iproute2
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -o norecursedirs=.* $(PYTEST_ARGS) tests/services tests/remote
 
@@ -234,6 +234,11 @@ $(DONE)/extra-%: pyproject.toml $(DONE)/torch
 	  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*project["optional-dependencies"]["$*"], sep="\n")' >.venv/$*.txt
 	$(call quietly,Installing what '$*' needs,$(PIP_INSTALL) $(TORCH) -r .venv/$*.txt)
+	@touch $@
+
+# Next to the older release of .venv, in a folder of its own: its requirements are in .venv.
+$(DONE)/atlas-0.17: $(DONE)/extra-test
+	$(call quietly,Installing atlas-python 0.17,$(PIP_INSTALL) --no-deps --upgrade --target .venv/atlas-0.17 atlas-python==0.17.2)
 	@touch $@
 
 # An environment in which a trainer is tried, on top of .venv: `site` adds the packages of that one after its own.

@@ -160,11 +160,14 @@ def _exported(options: argparse.Namespace) -> Any:
 
 def _copied(options: argparse.Namespace) -> Any:
     from atompack_torch.conversion.xarray_files import copy_store
+    from atompack_torch.formats import COLLECTION
 
+    is_file = Path(options.target).name == COLLECTION
+    is_collection = options.target_format == _COLLECTION or (not options.target_format and is_file)
     return copy_store(
         options.source[0],
         options.target,
-        to="collection" if options.target_format == _COLLECTION else "store",
+        to="collection" if is_collection else "store",
         mode="w" if options.overwrite else "x",
         codec=options.codec or "zstd",
         level=options.level,

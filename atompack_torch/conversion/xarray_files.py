@@ -240,7 +240,7 @@ def copy_store(
 
     Args:
         src: the store or collection.
-        dst: the folder to create.
+        dst: the folder to create, or the ``data.atlas`` of a collection.
         to: kind of the copy.
         mode: ``"x"`` rejects an existing ``dst``, ``"w"`` replaces it.
         codec: codec of blocks.

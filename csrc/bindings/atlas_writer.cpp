@@ -202,6 +202,16 @@ void bind_file_writer(py::module_& module) {
              const ArrayDefinition definition = definition_of(name, dtype, shape, names, chunk_shape, fill);
              self.use([&](Writer& w) { w.define(definition); });
            })
+      .def("attributes",
+           [](const FileWriter& self, Name name) {
+             return self.read([&](auto& w) { return attributes_object(w.attributes(name)); });
+           })
+      .def("set_attribute",
+           [](FileWriter& self, Name name, Name key, const py::object& value) {
+             self.use([&, of = atlas_store::to_array_value(attribute_value(value))](Writer& w) {
+               w.set_attribute(name, key, of);
+             });
+           })
       .def("remove", locked(&Writer::remove));
   bind_writer<Writer, Name>(writer);
 }

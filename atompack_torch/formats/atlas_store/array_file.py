@@ -21,7 +21,12 @@ from atompack_torch.formats.atlas_store.remote_handles import (
     MemoryArrayFileHandle,
     RemoteArrayFileHandle,
 )
-from atompack_torch.formats.atlas_store.stored_values import Attribute, Values, definition
+from atompack_torch.formats.atlas_store.stored_values import (
+    Attribute,
+    Values,
+    attribute,
+    definition,
+)
 from atompack_torch.options import (
     BUFFERS,
     MAX_METADATA_BYTES,
@@ -134,23 +139,36 @@ class ArrayFile(FlushingWriter):
         return self._handle.current().names()
 
     def attrs(self, name: str) -> dict[str, Attribute]:
-        """Returns the attributes of an array, as its newest layer has them.
+        """Returns the attributes of an array.
 
         Args:
             name: name of the array.
 
         Returns:
-            Key to bool, int, float, str, ``bytes`` or a list; empty in files that are written here.
+            Key to bool, int, float, str, ``bytes`` or a list, pending changes included. A key has
+            the value of the newest layer that has it.
 
         Raises:
             FieldError: there is no such array.
-            CorruptFileError: the attributes refer to keys or values that do not exist.
+            CorruptFileError: the file is damaged.
         """
-        reader = self._handle.reader
-        if reader is None:  # open for writing: arrays with attributes are not rewritten
-            self.schema(name)
-            return {}
-        return reader.attributes(utf8("name", name))
+        return self._handle.current().attributes(utf8("array", name))
+
+    def set_attr(self, name: str, key: str, value: Any) -> None:
+        """Sets an attribute of an array, which flushes and ``compact`` keep.
+
+        Args:
+            name: name of the array.
+            key: name of the attribute.
+            value: bool, int (64 bits), float or str.
+
+        Raises:
+            FieldError: there is no such array, an integer of more than 64 bits, or a timestamp,
+                for which array files have no type.
+            TypeError: the value is of a different type.
+        """
+        place = utf8("array", name), utf8("attribute", key)
+        self._handle.changing().set_attribute(*place, attribute(value))
 
     @property
     def num_layers(self) -> int:

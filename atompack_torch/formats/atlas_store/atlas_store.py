@@ -36,7 +36,10 @@ from atompack_torch.formats.atlas_store.handles import (
     StoreHandle,
     StoreOptions,
 )
-from atompack_torch.formats.atlas_store.remote_handles import RemoteStoreHandle
+from atompack_torch.formats.atlas_store.remote_handles import (
+    MemoryStoreHandle,
+    RemoteStoreHandle,
+)
 from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
 from atompack_torch.formats.atlas_store.stored_values import (
     Attribute,
@@ -44,7 +47,14 @@ from atompack_torch.formats.atlas_store.stored_values import (
     attribute,
     definition,
 )
-from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, is_url, utf8
+from atompack_torch.options import (
+    MAX_METADATA_BYTES,
+    MEMORY,
+    Buffer,
+    check_choice,
+    is_url,
+    utf8,
+)
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 
@@ -86,7 +96,8 @@ class AtlasStore(FlushingWriter):
             the files in the folder, a mapping from relative paths (``"atlas.json"``,
             ``"temperature/data.af"``) to ``bytes``, ``bytearray`` or ``memoryview``, which are
             read without a copy and must not be changed (mode ``"r"``). Errors name it
-            ``<memory>``; a pickle carries all of it.
+            ``<memory>``; a pickle carries all of it. None: a new store without a name (mode ``"x"``
+            or ``"a"``), in a temporary folder until it is closed; ``to_bytes`` returns it.
         mode: ``"r"``: read; ``"x"``: create a new store; ``"a"``: open one, or create it.
         codec: codec of new blocks: ``"none"``, ``"lz4"``, ``"zstd"``; None: the store's, or zstd.
         level: zstd level, -131072 to 22; for lz4, which has one level here, the default.
@@ -122,7 +133,7 @@ class AtlasStore(FlushingWriter):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Mapping[str, Buffer],
+        path: str | os.PathLike[str] | Mapping[str, Buffer] | None,
         mode: Literal["r", "a", "x"] = "r",
         codec: Literal["zstd", "lz4", "none"] | None = None,
         *,
@@ -148,6 +159,10 @@ class AtlasStore(FlushingWriter):
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
             metadata=metadata,
         )
+        if path is None:
+            check_choice("mode", mode, ["x", "a"])
+            self._own(MemoryStoreHandle(options, cache))
+            return
         if isinstance(path, str) and is_url(path) and mode != "r":
             self._own(RemoteStoreHandle(path, options, storage_options, cache))
             return
@@ -244,8 +259,9 @@ class AtlasStore(FlushingWriter):
             array: name of the array.
 
         Returns:
-            Key to value, as for ``attrs``. In stores of atlas-python 0.9 and 0.10, which have no
-            place for them, those of the dataset whose keys begin with the array and a point.
+            Key to value, as for ``attrs``. In stores of atlas-python 0.9 and 0.10 they are those
+            of the dataset whose keys begin with the array and a point, and those of the last flush
+            that were set in the array file itself.
 
         Raises:
             FieldError: no such dataset, or it has no such array.
@@ -253,10 +269,15 @@ class AtlasStore(FlushingWriter):
         """
         if self.columns.has_array_attributes:
             return self.columns.attributes(dataset, array)
+        self._check_array(dataset, array)
+        own = {} if self._handle.is_writing else self.columns.attributes(dataset, array)
+        of_dataset, prefix = self.attrs(dataset), f"{array}."
+        named = {k.removeprefix(prefix): v for k, v in of_dataset.items() if k.startswith(prefix)}
+        return own | named
+
+    def _check_array(self, dataset: str, array: str) -> None:
         if array not in self.arrays_of(dataset):
             raise FieldError(f"{self._handle.path}: dataset {dataset!r} has no array {array!r}")
-        own, prefix = self.attrs(dataset), f"{array}."
-        return {k.removeprefix(prefix): v for k, v in own.items() if k.startswith(prefix)}
 
     def attrs_in_doubt(self, dataset: str, array: str | None = None) -> list[str]:
         """Returns keys of attributes whose stored value may be wrong, or cannot be found.
@@ -506,19 +527,25 @@ class AtlasStore(FlushingWriter):
         """
         put(self._handle.changing(), (dataset, array), values, start)
 
-    def set_attr(self, dataset: str, key: str, value: Any) -> None:
-        """Sets an attribute of a dataset.
+    def set_attr(self, dataset: str, key: str, value: Any, array: str | None = None) -> None:
+        """Sets an attribute of a dataset, or of one of its arrays.
 
         Args:
             dataset: name of the dataset.
             key: name of the attribute.
             value: bool, int (64 bits), float, str or ``numpy.datetime64``.
+            array: name of the array, whose attribute is stored as ``ARRAY.KEY`` of the dataset:
+                atlas-python and xarray read it there. None: an attribute of the dataset itself.
 
         Raises:
-            FieldError: the value would not survive a round trip: a non-finite float (in JSON
-                metadata), a string that parses as a timestamp, an integer of more than 64 bits.
+            FieldError: no such dataset or array; or the value would not survive a round trip: a
+                non-finite float (in JSON metadata), a string that parses as a timestamp, an
+                integer of more than 64 bits.
             TypeError: the value is of a different type.
         """
+        if array is not None:
+            self._check_array(dataset, array)
+            key = f"{array}.{utf8('attribute', key)}"
         place = utf8("dataset", dataset), utf8("attribute", key)
         self._handle.changing().set_attribute(*place, attribute(value))
 
@@ -580,7 +607,7 @@ class AtlasStore(FlushingWriter):
         """Writes a copy of the last flush, which appears when it is complete.
 
         Args:
-            path: the folder to create.
+            path: the folder to create; or, if its name is ``data.atlas``, the file of a collection.
             to: ``"collection"``: a ``data.atlas`` that atlas-python 0.17 opens; ``"store"``: a
                 store of atlas-python 0.9 and 0.10, which can be written to. There attributes of an
                 array become ``ARRAY.KEY`` of the dataset, and lists JSON; in a collection those
@@ -591,12 +618,27 @@ class AtlasStore(FlushingWriter):
             level: zstd level.
 
         Raises:
-            FileExistsError: ``mode="x"`` and ``path`` exists.
+            FileExistsError: ``mode="x"`` and ``path`` exists; or ``data.atlas`` in a folder with a
+                store or a ``deleted.mask``.
             FieldError: no such dataset, or a name, type or attribute that the copy cannot have.
             CorruptFileError: a file is damaged.
             ValueError: an option does not have one of its values.
         """
         exporting.export(self, path, to, datasets, mode, codec, level)
+
+    def to_bytes(self) -> dict[str, bytes]:
+        """Flushes a store that was opened with None, merges its layers, and returns its files.
+
+        Returns:
+            Relative path of each file to its bytes; ``AtlasStore(files)`` reads them.
+
+        Raises:
+            ValueError: the store has a path, or is closed.
+        """
+        if not isinstance(self._handle, MemoryStoreHandle):
+            raise ValueError(f"to_bytes: expected a store without a path, got {self._handle.path}")
+        self.compact()
+        return self._handle.to_bytes()
 
     def to_xarray(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from atompack_torch._native import write_collection
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.formats import COLLECTION
+from atompack_torch.formats import COLLECTION, STORE_METADATA
 from atompack_torch.formats.atlas_store.xarray_datasets import encoded
 from atompack_torch.options import check_choice, check_level, checked_path, threads_or_cores
 from atompack_torch.publishing import published
@@ -40,23 +40,37 @@ def export(
     if len(set(names)) < len(names):
         raise FieldError(f"{store.path}: datasets: expected each name once")
     target = Path(checked_path(path))
+    is_file = target.name == COLLECTION
+    if is_file:
+        _check_container(target, to)
     if mode == "x" and target.exists():
         raise file_exists(target, "mode='w' replaces it")
     with published(target) as made:
-        made.mkdir()
+        if not is_file:
+            made.mkdir()
         if to == "collection":
-            place, reader = os.fspath(made / COLLECTION), store.columns.reader
+            place = os.fspath(made if is_file else made / COLLECTION)
+            reader = store.columns.reader
             write_collection(reader, numbers, place, codec, level, threads_or_cores(None))
             return
         with type(store)(made, "x", codec, level=level) as new:
             _copy(store, new, names)
 
 
+def _check_container(target: Path, to: Kind) -> None:
+    """Checks that nothing in its folder would be taken for a part of a collection."""
+    if to == "store":
+        raise ValueError(f"{target}: expected a folder for a store, got the file of a collection")
+    for name in (*STORE_METADATA, "deleted.mask"):
+        if (target.parent / name).exists():
+            raise file_exists(target.parent / name, "a collection needs a folder without it")
+
+
 def _copy(store: AtlasStore, new: AtlasStore, names: Sequence[str]) -> None:
     pending = 0
     for name in names:
         new.create_dataset(name)
-        for key, value in _attributes(store, name):
+        for key, value in _attributes(store, name).items():
             new.set_attr(name, key, encoded(key, value))
         for array in store.arrays_of(name):
             schema = store.schema(array, name)
@@ -75,12 +89,13 @@ def _copy(store: AtlasStore, new: AtlasStore, names: Sequence[str]) -> None:
             pending = 0
 
 
-def _attributes(store: AtlasStore, name: str) -> Iterator[tuple[str, Any]]:
-    """Yields all attributes by the keys that they have in a store."""
-    yield from store.attrs(name).items()
-    for array in store.arrays_of(name) if store.columns.has_array_attributes else ():
+def _attributes(store: AtlasStore, name: str) -> dict[str, Any]:
+    """Returns all attributes by the keys that they have in a store."""
+    found: dict[str, Any] = store.attrs(name)
+    for array in store.arrays_of(name):
         for key, value in store.array_attrs(name, array).items():
-            yield f"{array}.{key}", value
+            found[f"{array}.{key}"] = value
+    return found
 
 
 def _slabs(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:

@@ -56,7 +56,43 @@ class _Named:
         return True
 
 
-class RemoteStoreHandle(StoreHandle):
+class _CopyHandle(StoreHandle):
+    """Handle of a store that is written to as a folder of another name than users know.
+
+    Args:
+        name: URL or name for users.
+        local: the folder.
+        options: options of the store, with mode ``"a"`` or ``"x"``.
+        cache: of decoded blocks; None: that of the process.
+    """
+
+    def __init__(
+        self, name: str, local: Path, options: StoreOptions, cache: BlockCache | None
+    ) -> None:
+        self._local = str(local)
+        super().__init__(self._local, cast(_Mode, options.mode), options.limits, cache=cache)
+        with naming(name, self._local):
+            self.open_writer(replace(options, mode="a", durable=False))
+        self.writer = cast(AtlasWriter, _Named(self.writer, name, self._local))
+        self.given, self.path = name, shown_url(name)
+
+    def _open_reader(self, version: Version | None) -> AtlasReader:
+        names = self.given, self.path
+        self.given = self.path = self._local
+        try:
+            with naming(names[0], self._local):
+                return super()._open_reader(version)
+        finally:
+            self.given, self.path = names
+
+    def at_last_flush(self) -> StoreHandle:
+        """Returns another handle, for reading the local copy, which goes when this is closed."""
+        other = super().at_last_flush()
+        other.given = other.path = self._local
+        return other
+
+
+class RemoteStoreHandle(_CopyHandle):
     """Handle of a store that is written to by way of a local copy.
 
     Args:
@@ -78,31 +114,11 @@ class RemoteStoreHandle(StoreHandle):
         cache: BlockCache | None = None,
     ) -> None:
         self._publisher = StorePublisher(url, cast(_Mode, options.mode), storage_options)
-        self._local = str(self._publisher.copy.path)
-        super().__init__(self._local, cast(_Mode, options.mode), options.limits, cache=cache)
         try:
-            with naming(url, self._local):
-                self.open_writer(replace(options, mode="a", durable=False))
+            super().__init__(url, self._publisher.copy.path, options, cache)
         except BaseException:
             self._publisher.discard()
             raise
-        self.writer = cast(AtlasWriter, _Named(self.writer, url, self._local))
-        self.given, self.path = url, shown_url(url)
-
-    def _open_reader(self, version: Version | None) -> AtlasReader:
-        names = self.given, self.path
-        self.given = self.path = self._local
-        try:
-            with naming(names[0], self._local):
-                return super()._open_reader(version)
-        finally:
-            self.given, self.path = names
-
-    def at_last_flush(self) -> StoreHandle:
-        """Returns another handle, for reading the local copy, which goes when this is closed."""
-        other = super().at_last_flush()
-        other.given = other.path = self._local
-        return other
 
     def publish(self, *, only_rest: bool = False) -> None:
         """Uploads what was flushed, or what an earlier call could not."""
@@ -112,6 +128,29 @@ class RemoteStoreHandle(StoreHandle):
         """Closes the files, drops unflushed changes and removes the local copy."""
         super().close()
         self._publisher.discard()
+
+
+class MemoryStoreHandle(_CopyHandle):
+    """Handle of a new store without a name, which is in a temporary folder until it is closed.
+
+    Args:
+        options: options of the store.
+        cache: of decoded blocks; None: that of the process.
+    """
+
+    def __init__(self, options: StoreOptions, cache: BlockCache | None) -> None:
+        self._folder = TemporaryFolder()
+        super().__init__(MEMORY, self._folder.path, options, cache)
+
+    def to_bytes(self) -> dict[str, bytes]:
+        """Returns the files as of the last flush, by their relative paths."""
+        files = sorted(file for file in self._folder.path.rglob("*") if file.is_file())
+        return {file.relative_to(self._folder.path).as_posix(): file.read_bytes() for file in files}
+
+    def close(self) -> None:
+        """Closes the files and removes the folder."""
+        super().close()
+        self._folder.remove()
 
 
 class RemoteArrayFileHandle(ArrayFileHandle):

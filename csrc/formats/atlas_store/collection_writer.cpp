@@ -173,7 +173,9 @@ class CollectionWriter {
         length = prefix.size();
       }
       attribute.key.remove_prefix(length);
-      (owner == entries.size() ? own : described.of_arrays[owner].values).push_back(std::move(attribute));
+      std::vector<array_file::Attribute>& into = owner == entries.size() ? own : described.of_arrays[owner].values;
+      std::erase_if(into, [&](const array_file::Attribute& other) { return other.key == attribute.key; });
+      into.push_back(std::move(attribute));
     }
     described.own.values = std::move(own);
   }

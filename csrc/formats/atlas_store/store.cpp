@@ -430,14 +430,7 @@ AttributeList Store::attributes(uint32_t dataset) const {
   AttributeList list;
   for (size_t i = 0; i < metadata().n_attributes(dataset); ++i) {
     const Attribute attribute = metadata().attribute(dataset, i);
-    const auto typed = []<typename T>(const T& value) -> array_file::AttributeValue {
-      if constexpr (std::is_same_v<T, TimestampValue>) {
-        return value.at;
-      } else {
-        return value;
-      }
-    };
-    list.values.push_back({attribute.key, std::visit(typed, attribute.value)});
+    list.values.push_back({attribute.key, to_array_value(attribute.value)});
   }
   return list;
 }
@@ -446,7 +439,11 @@ AttributeList Store::attributes(uint32_t variable, uint32_t dataset) const {
   const uint64_t at = position(variable, dataset);
   if (is_by_dataset()) return snapshot_.container->attributes(dataset, at);
   const DatasetSchema* const schema = metadata().dataset_schema(dataset);
-  if (schema == nullptr) return {};
+  if (schema == nullptr) {
+    AttributeList list;
+    list.values = array(variable, dataset).attributes;
+    return list;
+  }
   const auto found =
       std::ranges::find_if(schema->array_attributes, [&](const auto& of_array) { return of_array.first == variable; });
   return found == schema->array_attributes.end() ? AttributeList() : read_declared(variable, dataset, found->second);

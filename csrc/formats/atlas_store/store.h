@@ -81,7 +81,7 @@ class Store final : public ColumnSource {
   // Its datasets are numbered consecutively from 0.
   const Metadata& metadata() const { return snapshot_.metadata; }
   bool is_collection() const { return snapshot_.container != nullptr; }
-  // False for stores of versions 0 and 1, which have no place for them.
+  // False for stores of versions 0 and 1, where they are attributes of the dataset.
   bool has_array_attributes() const { return is_collection() || metadata().version > 1; }
   int64_t size() const override { return metadata().n_numbers(); }
   std::string_view dataset_name(int64_t dataset) const override;
@@ -112,7 +112,8 @@ class Store final : public ColumnSource {
   std::unique_ptr<const array_file::Reader> open_reader(uint32_t variable, array_file::Reading reading) const;
   // By dataset, including deleted ones.
   array_file::Statistics statistics(uint32_t variable) const;
-  // Attributes of a dataset, and of one of its arrays, in stored order. Stores of versions 0 and 1 have none of arrays.
+  // Attributes of a dataset, and of one of its arrays, in stored order; for stores of versions 0 and 1, those in its
+  // array file.
   // FieldError if the dataset has no such array.
   AttributeList attributes(uint32_t dataset) const;
   AttributeList attributes(uint32_t variable, uint32_t dataset) const;

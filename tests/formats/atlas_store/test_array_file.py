@@ -11,6 +11,7 @@ import torch
 from oracle.atlas_client import AtlasProcess
 from reference.atlas_fixture import AtlasFixture
 from reference.compare import assert_same
+from reference.fixture_files import fixtures_root
 
 import atompack_torch as apt
 
@@ -200,3 +201,75 @@ def test_a_writer_keeps_no_blocks(tmp_path: Path, mode: Any) -> None:
     with pytest.raises(ValueError, match="cache_bytes: expected mode='r'"):
         apt.ArrayFile(tmp_path / "a.af", mode, cache_bytes=1 << 20)
     assert not (tmp_path / "a.af").exists()
+
+
+ATTRIBUTES = {
+    "units": "celsius",
+    "é": "a text of more than sixteen bytes",
+    "n": -3,
+    "f": -0.5,
+}
+
+
+def test_attributes_stay(tmp_path: Path, atlas_python: AtlasProcess) -> None:
+    """Through flushes of values, deletions and compaction, next to those of other arrays."""
+    store = atlas_python.create(
+        tmp_path / "store",
+        [("create_dataset", "d"), ("define_array", "d", "v", "float64", [2], ["x"], None, None)],
+    )
+    path = store / "v" / "data.af"
+    with apt.ArrayFile(path, "a") as file:
+        file.write("d", [0.5, 1.5])
+        file.define("other", "int8", (1,))
+        for key, value in ATTRIBUTES.items():
+            file.set_attr("d", key, value)
+        assert file.attrs("d") == ATTRIBUTES
+        file.set_attr("other", "n", True)
+        file.flush()
+        with pytest.raises(apt.FieldError, match="attribute 'at': expected a bool, a number"):
+            file.set_attr("d", "at", np.datetime64(0, "ns"))
+        with pytest.raises(apt.FieldError, match="no such array"):
+            file.set_attr("none", "n", 1)
+        with pytest.raises(TypeError, match="attribute: expected bool, int"):
+            file.set_attr("d", "list", [1])
+        statistics = file.stats()
+        file.set_attr("d", "n", 2**40)
+        file.flush()
+        assert file.stats() == statistics
+        with pytest.raises(apt.FieldError, match="slice of axis 0"):
+            file.write("d", [1.0, 2.0, 3.0])
+    with apt.ArrayFile(path, "a") as file:
+        file.set_attr("other", "later", "z")
+        with pytest.raises(apt.FieldError):
+            file.write("other", [1, 2])
+        assert file.attrs("other") == {"n": True, "later": "z"}
+    with apt.ArrayFile(path, "a") as file:
+        file.write("d", [2.5], start=[1])
+        file.delete("other")
+        file.flush()
+        file.define("other", "int8", (1,))
+        assert file.attrs("other") == {}
+    assert atlas_python.read(store)["d"]["arrays"]["v"]["values"].tolist() == [0.5, 2.5]
+    for _ in range(2):
+        file = apt.ArrayFile(path)
+        assert file.attrs("d") == ATTRIBUTES | {"n": 2**40}
+        assert file.attrs("other") == {}
+        assert file.num_layers == len(list(path.parent.glob("*.af")))
+        with apt.ArrayFile(path, "a") as writer:
+            writer.compact()
+            assert writer.num_layers == 1
+    assert atlas_python.read(store)["d"]["arrays"]["v"]["values"].tolist() == [0.5, 2.5]
+    opened = apt.AtlasStore(store)
+    assert opened.array_attrs("d", "v") == ATTRIBUTES | {"n": 2**40}
+    for kind in ("collection", "store"):
+        opened.export(tmp_path / f"as_{kind}", kind)
+        copy = apt.AtlasStore(tmp_path / f"as_{kind}")
+        assert copy.array_attrs("d", "v") == ATTRIBUTES | {"n": 2**40}
+
+
+@pytest.mark.parametrize("release", ["0.12.0", "0.14.0"])
+def test_attributes_of_newer_files(release: str) -> None:
+    """Footer 5: the newest layer has lost a key of the older one, and numbers it anew."""
+    path = fixtures_root() / "atlas_today" / f"{release}_attrs_layers" / "t" / "data.af"
+    found = apt.ArrayFile(path).attrs("jan")
+    assert found == {"units": "celsius", "n": 5, "z": 6.5}

@@ -91,6 +91,34 @@ def test_a_collection_becomes_a_store_again(
     assert "--overwrite" in capsys.readouterr().err
 
 
+def test_the_file_of_a_collection_by_its_name(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both ways to write write the same; any other name is that of a folder."""
+    for folder in ("exported", "converted"):
+        (tmp_path / folder).mkdir()
+    original = apt.AtlasStore(store)
+    original.export(tmp_path / "exported" / "data.atlas")
+    assert main(["convert", str(store), str(tmp_path / "converted/data.atlas"), "--quiet"]) == 0
+    for folder in ("exported", "converted"):
+        assert [path.name for path in (tmp_path / folder).iterdir()] == ["data.atlas"]
+        assert_copy(apt.AtlasStore(tmp_path / folder), original)
+    original.export(tmp_path / "out.atlas")
+    assert_copy(apt.AtlasStore(tmp_path / "out.atlas" / "data.atlas"), original)
+    with pytest.raises(ValueError, match="expected a folder for a store"):
+        original.export(tmp_path / "data.atlas", "store")
+    command = ["convert", str(store), str(tmp_path / "data.atlas"), "--to", "atlas", "--quiet"]
+    assert main(command) != 0
+    assert "expected a folder for a store" in capsys.readouterr().err
+    for other in ("deleted.mask", "atlas.json"):
+        (tmp_path / "out.atlas" / other).touch()
+        with pytest.raises(FileExistsError, match="a collection needs a folder without it"):
+            original.export(tmp_path / "out.atlas" / "data.atlas", mode="w")
+        (tmp_path / "out.atlas" / other).unlink()
+    original.export(tmp_path / "out.atlas" / "data.atlas", mode="w", datasets=["d7"])
+    assert apt.AtlasStore(tmp_path / "out.atlas").datasets == ["d7"]
+
+
 def test_a_failed_export_leaves_nothing(store: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(store, damaged)

@@ -191,3 +191,42 @@ def test_array_files_made_in_memory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="stop"), apt.ArrayFile(None, "a") as file:
         raise RuntimeError("stop")
     assert not list(tmp_path.iterdir())
+
+
+def test_stores_made_in_memory(folder: Path, tmp_path: Path) -> None:
+    stores = [apt.AtlasStore(None, "x", "lz4"), apt.AtlasStore(tmp_path / "store", "x", "lz4")]
+    for store in stores:
+        for name in "ab":
+            store.create_dataset(name)
+            store.define_array(name, "grid", "float32", (3, 2))
+            store.write(name, "grid", np.full((3, 2), ord(name), "float32"))
+            store.flush()
+        store.set_attr("a", "units", "K", array="grid")
+        assert store.array_attrs("a", "grid") == {"units": "K"}
+        with pytest.raises(apt.FieldError, match="dataset 'a' has no array 'none'"):
+            store.set_attr("a", "units", "K", array="none")
+    made = stores[0]
+    assert made.path == "<memory>"
+    assert made.scan("grid").values.shape == (2, 3, 2)
+    files = made.to_bytes()
+    stores[1].compact()
+    assert files == contents(tmp_path / "store")
+    made.delete_dataset("b")  # it continues
+    assert apt.AtlasStore(made.to_bytes()).datasets == ["a"]
+    with pytest.raises(apt.FieldError, match=r"<memory>.*no such dataset"):
+        made.write("b", "grid", 0)
+    place = made._handle._local  # type: ignore[attr-defined]
+    for store in stores:
+        store.close()
+    assert not Path(place).exists()
+    with pytest.raises(ValueError, match="closed"):
+        made.to_bytes()
+    with pytest.raises(ValueError, match="expected a store without a path"):
+        stores[1].to_bytes()
+    found = apt.AtlasStore(files)
+    assert_same_store(found, apt.AtlasStore(tmp_path / "store"))
+    assert found.array_attrs("a", "grid") == {"units": "K"}
+    with pytest.raises(ValueError, match="mode: expected one of x, a"):
+        apt.AtlasStore(None)
+    with apt.AtlasStore(None, "a") as made, pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(made)

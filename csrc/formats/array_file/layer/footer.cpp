@@ -318,7 +318,7 @@ std::vector<AttributePair> Footer::attribute_pairs(const ArrayRecord& array) con
 std::vector<Attribute> Footer::attributes(const ArrayRecord& array) const {
   std::vector<Attribute> found;
   for (const AttributePair pair : attribute_pairs(array)) {
-    const auto meaning = version_ == kFooterVersion5 ? find_attribute(pair) : std::optional(attribute(pair));
+    const auto meaning = is_6() ? std::optional(attribute(pair)) : find_attribute(pair);
     if (meaning) found.push_back(*meaning);
   }
   return found;

@@ -141,8 +141,8 @@ class Footer {
   uint32_t integer(Run integers, uint64_t index) const { return archive_.load<uint32_t>(integers.at + 4 * index); }
   std::vector<uint64_t> integers(Run integers) const;
   std::vector<std::string> strings(Run strings) const;
-  // Throws CorruptFileError for a key or value that does not exist. In version 5 such pairs are ignored: the original
-  // copies them from older layers, to whose dictionaries they refer.
+  // Throws CorruptFileError for a key or value that does not exist. Before version 6 such pairs are ignored: the
+  // original copies them from older layers, to whose dictionaries they refer.
   std::vector<Attribute> attributes(const ArrayRecord& array) const;
   std::vector<AttributePair> attribute_pairs(const ArrayRecord& array) const;
   // The meaning of a pair in this footer; nullopt if it is out of range.

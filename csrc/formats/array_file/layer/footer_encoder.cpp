@@ -1,8 +1,10 @@
 #include "formats/array_file/layer/footer_encoder.h"
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
 
 #include "formats/array_file/layer/archive.h"
 #include "formats/array_file/read/array.h"
@@ -17,10 +19,11 @@ struct Children {
   StatisticsTargets statistics;
 };
 
-// Keys and values of version 6: strings of both kinds are in one list, and each value is there once.
+// Keys and values of attributes, each there once. In version 6 strings of both kinds are in one list.
 class Dictionaries {
  public:
-  explicit Dictionaries(const std::vector<const LayerArray*>& arrays) {
+  explicit Dictionaries(const LayerContents& contents) : is_6_(contents.version == kFooterVersion6) {
+    const std::vector<const LayerArray*>& arrays = contents.arrays;
     for (const LayerArray* const array : arrays) {
       for (const Attribute& attribute : array->attributes) string(attribute.key);
     }
@@ -31,12 +34,19 @@ class Dictionaries {
 
   uint32_t string(std::string_view text) { return number_of(text, strings_, string_numbers_); }
   uint32_t value(const AttributeValue& value) {
-    std::visit([&](const auto& held) { see(held); }, value);
+    if (is_6_) std::visit([&](const auto& held) { see(held); }, value);
     std::string identity(1, static_cast<char>(value.index()));
     std::visit([&](const auto& held) { identify(held, identity); }, value);
     const auto [found, is_new] = value_numbers_.try_emplace(identity, static_cast<uint32_t>(values_.size()));
     if (is_new) values_.push_back(&value);
     return found->second;
+  }
+
+  bool is_6() const { return is_6_; }
+  // Bytes of a number in the attributes of an array.
+  uint64_t width() const {
+    constexpr size_t kMost = size_t{1} << 16;
+    return is_6_ || std::max(strings_.size(), values_.size()) > kMost ? sizeof(uint32_t) : sizeof(uint16_t);
   }
 
   Run put_all_strings(ArchiveWriter& archive) const { return archive.put_strings(strings_); }
@@ -88,10 +98,12 @@ class Dictionaries {
     }
   }
 
-  // Appends the elements of a list; returns their place.
+  // Appends the elements of a list, or a string of version 4; returns their place.
   template <typename T>
   Run put_target(ArchiveWriter& archive, const T& value) {
-    if constexpr (std::is_same_v<T, Bytes>) {
+    if constexpr (std::is_same_v<T, std::string_view>) {
+      return {is_6_ ? 0 : archive.put_long_string(value), 0};
+    } else if constexpr (std::is_same_v<T, Bytes>) {
       return {archive.put_bytes(value), value.size()};
     } else if constexpr (std::is_same_v<T, std::vector<std::string_view>>) {
       const Run run{archive.pad(kU32.alignment), value.size()};
@@ -103,8 +115,7 @@ class Dictionaries {
       const Run run{archive.pad(sizeof(uint64_t)), items.size()};
       for (const Run item : items) archive.put_run(item);
       return run;
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view> ||
-                         std::is_same_v<T, Timestamp>) {
+    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, Timestamp>) {
       return {};
     } else {
       using Item = typename T::value_type;
@@ -117,17 +128,19 @@ class Dictionaries {
 
   void put_value(ArchiveWriter& archive, const AttributeValue& value, Run target) {
     const auto tag = static_cast<uint8_t>(value.index());
+    const auto put_number = [&]<typename T>(T number) {
+      archive.put(tag);
+      archive.zeros(alignof(T) - sizeof(tag));
+      archive.put(number);
+      archive.zeros(TaggedLayout::kLayout.bytes - alignof(T) - sizeof(T));
+    };
     const auto put = [&]<typename T>(const T& held) {
-      if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string_view>) {
-        using Stored = std::conditional_t<std::is_arithmetic_v<T>, T, uint32_t>;
-        archive.put(tag);
-        archive.zeros(alignof(Stored) - sizeof(tag));
-        if constexpr (std::is_arithmetic_v<T>) {
-          archive.put(held);
-        } else {
-          archive.put(string(held));
-        }
-        archive.zeros(TaggedLayout::kLayout.bytes - alignof(Stored) - sizeof(Stored));
+      if constexpr (std::is_arithmetic_v<T>) {
+        put_number(held);
+      } else if constexpr (std::is_same_v<T, std::string_view>) {
+        if (is_6_) return put_number(string(held));
+        archive.put(uint64_t{tag});
+        archive.put_string(held, target.at);
       } else {
         archive.put(uint64_t{tag});
         archive.put_run(target);
@@ -136,6 +149,7 @@ class Dictionaries {
     std::visit(put, value);
   }
 
+  bool is_6_;
   std::vector<std::string_view> strings_;
   Numbers string_numbers_;
   std::vector<const AttributeValue*> values_;
@@ -181,8 +195,24 @@ Run put_chunks(ArchiveWriter& archive, const LayerArray& array) {
   return run;
 }
 
-// `dictionaries`: of version 6, otherwise nullptr.
-Children put_children(ArchiveWriter& archive, const LayerArray& array, Dictionaries* dictionaries) {
+// Numbers of keys and values, by key.
+Run put_attributes(ArchiveWriter& archive, const std::vector<Attribute>& attributes, Dictionaries& dictionaries) {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (const Attribute& attribute : attributes) {
+    pairs.emplace_back(dictionaries.string(attribute.key), dictionaries.value(attribute.value));
+  }
+  std::ranges::sort(pairs);
+  const bool is_wide = dictionaries.width() == sizeof(uint32_t);
+  const Run run{archive.pad(dictionaries.width()), pairs.size()};
+  for (const auto& [key, value] : pairs) {
+    for (const uint32_t number : {key, value}) {
+      is_wide ? archive.put(number) : archive.put(static_cast<uint16_t>(number));
+    }
+  }
+  return run;
+}
+
+Children put_children(ArchiveWriter& archive, const LayerArray& array, Dictionaries& dictionaries) {
   const ArrayDefinition& definition = array.definition;
   Children at;
   at.name = archive.put_long_string(definition.name);
@@ -194,16 +224,8 @@ Children put_children(ArchiveWriter& archive, const LayerArray& array, Dictionar
     const auto* const text = std::get_if<std::string>(&*definition.fill);
     at.fill = archive.put_long_string(text != nullptr ? *text : "");
   }
-  if (dictionaries == nullptr) {
-    at.attributes = {archive.pad(sizeof(uint16_t)), 0};
-    return at;
-  }
-  at.attributes = {archive.pad(kU32.alignment), array.attributes.size()};
-  for (const Attribute& attribute : array.attributes) {
-    archive.put(dictionaries->string(attribute.key));
-    archive.put(dictionaries->value(attribute.value));
-  }
-  if (array.statistics) at.statistics = put_targets(archive, definition.name, *array.statistics);
+  at.attributes = put_attributes(archive, array.attributes, dictionaries);
+  if (dictionaries.is_6() && array.statistics) at.statistics = put_targets(archive, definition.name, *array.statistics);
   return at;
 }
 
@@ -230,7 +252,7 @@ void put_fill(ArchiveWriter& archive, const OwnedFill& fill, uint64_t string_at)
   if (!std::holds_alternative<std::string>(fill)) archive.zeros(sizeof(uint64_t));
 }
 
-void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& at, bool is_6) {
+void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& at, const Dictionaries& dictionaries) {
   const ArrayDefinition& definition = array.definition;
   archive.put_string(definition.name, at.name);
   archive.put(uint64_t{static_cast<uint8_t>(definition.type)});
@@ -241,18 +263,18 @@ void put_array(ArchiveWriter& archive, const LayerArray& array, const Children& 
   archive.put_run(at.chunks);
   archive.put(uint64_t{definition.fill.has_value()});
   definition.fill ? put_fill(archive, *definition.fill, at.fill) : archive.zeros(TaggedLayout::kLayout.bytes);
-  if (is_6) {
+  if (dictionaries.is_6()) {
     archive.put_run(at.attributes);
     archive.put(uint64_t{array.statistics.has_value()});
     if (array.statistics) return put_statistics(archive, definition.name, *array.statistics, at.statistics);
     return archive.zeros(Array6Layout::kLayout.bytes - Array6Layout::kStatistics);
   }
   archive.put(uint64_t{array.deleted});
-  archive.put(uint64_t{0});  // attributes: pairs of u16
+  archive.put(uint64_t{dictionaries.width() == sizeof(uint32_t)});  // tag of pairs of u16 or u32
   archive.put_run(at.attributes);
 }
 
-Run put_arrays(ArchiveWriter& archive, const std::vector<const LayerArray*>& arrays, Dictionaries* dictionaries) {
+Run put_arrays(ArchiveWriter& archive, const std::vector<const LayerArray*>& arrays, Dictionaries& dictionaries) {
   std::vector<Children> children;
   children.reserve(arrays.size());
   for (const LayerArray* const array : arrays) {
@@ -260,18 +282,18 @@ Run put_arrays(ArchiveWriter& archive, const std::vector<const LayerArray*>& arr
   }
   const Run run{archive.pad(ArrayLayout::kLayout.alignment), arrays.size()};
   for (size_t i = 0; i < arrays.size(); ++i) {
-    put_array(archive, *arrays[i], children[i], dictionaries != nullptr);
+    put_array(archive, *arrays[i], children[i], dictionaries);
   }
   return run;
 }
 
 std::vector<std::byte> encode_footer6(const LayerContents& contents) {
   ArchiveWriter archive;
-  Dictionaries dictionaries(contents.arrays);
+  Dictionaries dictionaries(contents);
   const Run blocks = put_blocks(archive, contents.blocks);
   const Run strings = dictionaries.put_all_strings(archive);
   const Run values = dictionaries.put_values(archive);
-  const Run arrays = put_arrays(archive, contents.arrays, &dictionaries);
+  const Run arrays = put_arrays(archive, contents.arrays, dictionaries);
   archive.pad(Root6Layout::kLayout.alignment);
   archive.put(uint64_t{kFooterVersion6});
   for (const Run run : {blocks, strings, values, arrays}) archive.put_run(run);
@@ -284,15 +306,14 @@ std::vector<std::byte> encode_footer(const LayerContents& contents) {
   if (contents.version == kFooterVersion6) return encode_footer6(contents);
   ArchiveWriter archive;
   const Run blocks = put_blocks(archive, contents.blocks);
-  const Run arrays = put_arrays(archive, contents.arrays, nullptr);
-  const Run nothing{archive.pad(RootLayout::kLayout.alignment), 0};
+  Dictionaries dictionaries(contents);
+  const Run arrays = put_arrays(archive, contents.arrays, dictionaries);
+  const Run keys = dictionaries.put_all_strings(archive);
+  const Run values = dictionaries.put_values(archive);
   const uint64_t hint = archive.put_long_string(contents.base_hint);
   archive.pad(RootLayout::kLayout.alignment);
   archive.put(uint64_t{kFooterVersion});
-  archive.put_run(blocks);
-  archive.put_run(arrays);
-  archive.put_run(nothing);  // attribute keys
-  archive.put_run(nothing);  // attribute values
+  for (const Run run : {blocks, arrays, keys, values}) archive.put_run(run);
   archive.put(uint64_t{contents.number});
   archive.put_string(contents.base_hint, hint);
   return archive.take();

@@ -28,9 +28,8 @@ struct LayerArray {
   ArrayDefinition definition;  // includes its chunk shape
   bool deleted = false;
   std::vector<PlacedChunk> chunks;
-  // Only written to footers of version 6.
-  std::vector<Attribute> attributes = {};
-  std::optional<ArrayStatistics> statistics = {};
+  std::vector<Attribute> attributes = {};          // version 4: with tags up to that of strings
+  std::optional<ArrayStatistics> statistics = {};  // only written to footers of version 6
 };
 
 struct LayerContents {

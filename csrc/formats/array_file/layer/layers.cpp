@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <system_error>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "formats/array_file/layer/footer_encoder.h"
@@ -211,6 +212,7 @@ Array Layers::array(std::string_view name) const {
     const uint32_t newest = find(name);
     if (newest == kNone) throw FieldError("no such array");
     describe(mentions_[newest], array);
+    array.attributes = attributes(newest);
     check_extent(array);
     collect_chunks(newest, array);
   } catch (DataError& error) {
@@ -229,7 +231,21 @@ void Layers::describe(const Mention& mention, Array& array) const {
   array.chunk_shape = footer.integers(newest.chunk_shape);
   array.dimension_names = footer.strings(newest.dimension_names);
   array.fill = newest.fill;
-  array.attributes = footer.attributes(newest);
+}
+
+// The newest layer that has a key counts. What is written here is complete in every layer, but the original loses keys
+// of older layers.
+std::vector<Attribute> Layers::attributes(uint32_t mention) const {
+  std::vector<Attribute> found;
+  std::unordered_set<std::string_view> keys;
+  for (; mention != kNone; mention = mentions_[mention].older) {
+    const ArrayRecord at = record(mentions_[mention]);
+    if (at.deleted) break;
+    for (Attribute& attribute : layer(mentions_[mention].layer).footer().attributes(at)) {
+      if (keys.insert(attribute.key).second) found.push_back(std::move(attribute));
+    }
+  }
+  return found;
 }
 
 void Layers::collect_chunks(uint32_t mention, Array& array) const {

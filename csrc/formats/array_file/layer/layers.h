@@ -92,6 +92,7 @@ class Layers {
   // The newest mention of an existing array, otherwise kNone.
   uint32_t find(std::string_view name) const;
   void describe(const Mention& mention, Array& array) const;
+  std::vector<Attribute> attributes(uint32_t mention) const;
   void collect_chunks(uint32_t mention, Array& array) const;
   void add_chunks(const Mention& mention, const ArrayRecord& record, Array& array) const;
   bool same_layout(const Mention& mention, const ArrayRecord& record, const Array& array) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/excerpt.h"
 #include "base/utf8.h"
 
 namespace atompack::array_file {
@@ -64,7 +65,7 @@ void check_fill(const OwnedFill& fill, Type type) {
   }
 }
 
-void check_string(const std::string& text, std::string_view what) {
+void check_string(std::string_view text, std::string_view what) {
   if (!is_utf8(as_bytes(text))) throw FieldError(cat(what, ": expected UTF-8, got other bytes"));
 }
 
@@ -126,11 +127,17 @@ std::optional<Fill> view(const std::optional<OwnedFill>& fill) {
 }
 
 void check_can_be_rewritten(const Array& array) {
-  if (!array.attributes.empty())
-    throw UnsupportedFormatError("array: expected none with attributes for rewriting, got one");
   if (array.type == Type::list || array.type == Type::fixed_list) {
     throw UnsupportedFormatError(cat("array: expected a type that can be rewritten, got ", name_of(array.type)));
   }
+}
+
+void check_attribute(std::string_view key, const AttributeValue& value) {
+  check_string(key, "attribute key");
+  const auto* const text = std::get_if<std::string_view>(&value);
+  if (text != nullptr) return check_string(*text, "attribute");
+  if (value.index() < static_cast<size_t>(Type::string)) return;
+  throw FieldError(cat("attribute ", excerpt(key), ": expected a bool, a number or a string, got another type"));
 }
 
 ArrayDefinition definition_of(const Array& array) {

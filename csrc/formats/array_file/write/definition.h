@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -33,11 +34,14 @@ std::optional<Fill> view(const std::optional<OwnedFill>& fill);
 ArrayDefinition definition_of(const Array& array);
 // With codecs; a missing block has none here, so that the rest can be read. `layers`: those of the array.
 ArrayDefinition definition_of(const Array& array, const Layers& layers);
-// Throws UnsupportedFormatError for arrays with attributes and lists, parts of which a newer layer would lose.
+// Throws UnsupportedFormatError for lists, parts of whose type a newer layer would lose.
 void check_can_be_rewritten(const Array& array);
 
 // Returns the definition with defaults filled in. Throws FieldError for unsupported arrays.
 ArrayDefinition with_defaults(ArrayDefinition definition);
+
+// Throws FieldError for a key or value that footers of version 4 cannot have.
+void check_attribute(std::string_view key, const AttributeValue& value);
 
 // True if its values are strings or binary.
 bool holds_strings(Type type);

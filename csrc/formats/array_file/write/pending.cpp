@@ -1,7 +1,6 @@
 #include "formats/array_file/write/pending.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "formats/array_file/layer/strings.h"
 
@@ -52,7 +51,9 @@ PendingArray::PendingArray(ArrayDefinition definition, std::unique_ptr<const Arr
     : layer{std::move(definition), false, {}},
       grid(grid_of(layer.definition)),
       below(std::move(below_array)),
-      summary(layer.definition.type, layer.definition.fill) {}
+      summary(layer.definition.type, layer.definition.fill) {
+  if (below) layer.attributes = below->attributes;
+}
 
 const ChunkPlace* PendingArray::find(uint64_t cell) const {
   const auto found = chunk_at.find(cell);
@@ -68,6 +69,16 @@ void PendingArray::put(uint64_t cell, const ChunkPlace& place, Bytes chunk, cons
     summary_holds = false;
   }
   if (summary_holds) summary.add(chunk, box.n_elements());
+}
+
+void PendingArray::set_attribute(std::string_view key, AttributeValue value) {
+  if (auto* const text = std::get_if<std::string_view>(&value)) *text = texts.emplace_back(*text);
+  const auto found = std::ranges::find(layer.attributes, key, &Attribute::key);
+  if (found != layer.attributes.end()) {
+    found->value = std::move(value);
+  } else {
+    layer.attributes.push_back({texts.emplace_back(key), std::move(value)});
+  }
 }
 
 void ChunkStore::for_each_cell(const PendingArray& array, const Box& box, const std::function<void(const Cell&)>& use) {
@@ -213,7 +224,7 @@ class Compaction {
 
  private:
   void copy(const Array& array) {
-    LayerArray& made = arrays_.emplace_back(LayerArray{definition_of(array), false, {}});
+    LayerArray& made = arrays_.emplace_back(LayerArray{definition_of(array), false, {}, array.attributes});
     Summary summary(array.type, made.definition.fill);
     if (!array.chunks.empty()) {
       copy_chunks(array, made, summary);

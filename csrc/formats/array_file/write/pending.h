@@ -1,6 +1,7 @@
 // Changes that are not in a layer yet: arrays in the order in which they were touched, and their chunks.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,8 +27,11 @@ struct PendingArray {
   uint64_t item() const { return item_bytes(layer.definition.type); }
   const ChunkPlace* find(uint64_t cell) const;
   void put(uint64_t cell, const ChunkPlace& place, Bytes chunk, const Box& box);
+  // Copies its texts.
+  void set_attribute(std::string_view key, AttributeValue value);
 
-  LayerArray layer;
+  LayerArray layer;  // with views of `texts`, and of the committed layers
+  std::deque<std::string> texts;
   Grid grid;
   std::unique_ptr<const Array> below;
   // True if no cell may fall back to the layers below: they hold chunks of a deleted array of the same name.
@@ -74,7 +78,7 @@ class ChunkStore {
 
 // Writes a whole new base of the existing arrays, in order of first appearance, each chunk from its newest layer;
 // returns their statistics. One chunk is in memory at a time. Throws CorruptFileError; UnsupportedFormatError for
-// arrays with attributes and lists.
+// lists.
 StatisticsList write_compacted(const Reader& reader, LayerWriter& base);
 
 }  // namespace atompack::array_file

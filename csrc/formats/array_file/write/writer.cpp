@@ -25,9 +25,11 @@ class Writer::Impl {
   std::vector<std::string> names();
   bool contains(std::string_view name);
   ArrayDefinition definition(std::string_view name);
+  std::vector<Attribute> attributes(std::string_view name);
   void define(const ArrayDefinition& definition);
   void write(std::string_view name, const Box& box, Bytes numbers);
   void write(std::string_view name, const Box& box, std::span<const std::string_view> strings);
+  void set_attribute(std::string_view name, std::string_view key, const AttributeValue& value);
   void remove(std::string_view name);
   void check_unstored(std::string_view name, const Box& box);
   void read(std::string_view name, const Box& box, std::span<std::byte> out);
@@ -213,6 +215,22 @@ ArrayDefinition Writer::Impl::definition(std::string_view name) {
   return definition_of(committed().array(name), committed().layers());
 }
 
+std::vector<Attribute> Writer::Impl::attributes(std::string_view name) {
+  const PendingArray* const array = find(name);
+  if (array == nullptr) return committed().array(name).attributes;
+  if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
+  return array->layer.attributes;
+}
+
+void Writer::Impl::set_attribute(std::string_view name, std::string_view key, const AttributeValue& value) {
+  begin_change();
+  if (!contains(name)) throw FieldError("no such array").in_file(path_);
+  check_attribute(key, value);
+  PendingArray* array = find(name);
+  if (array == nullptr) array = &insert(load_pending(name));
+  array->set_attribute(key, value);
+}
+
 void Writer::Impl::define(const ArrayDefinition& definition) {
   begin_change();
   if (contains(definition.name)) throw FieldError("array: expected a new name, got one that exists");
@@ -228,6 +246,7 @@ void Writer::Impl::remove(std::string_view name) {
   if (!committed().contains(name)) return erase(name);
   auto tombstone = load_pending(name);
   tombstone->layer.deleted = true;
+  tombstone->layer.attributes.clear();
   if (find(name) != nullptr) erase(name);
   insert(std::move(tombstone));
 }
@@ -267,12 +286,12 @@ void Writer::Impl::put(std::string_view name, const Box& box, const Values& valu
   if (values.empty()) return;
   begin_change();
   layer();
-  if (fresh) array = &insert(std::move(fresh));
+  const bool is_first = fresh != nullptr;
+  if (is_first) array = &insert(std::move(fresh));
   try {
     chunks().write(*array, box, values);
   } catch (...) {
-    const bool untouched = array->below != nullptr && array->layer.chunks.empty();
-    if (untouched) erase(name);
+    if (is_first && array->layer.chunks.empty()) erase(name);
     throw;
   }
 }
@@ -354,6 +373,8 @@ void Writer::Impl::publish() {
   const bool again = !changed_.empty();
   for (ChangedArray& array : changed_) array.newest.reset();
   for (const auto& array : arrays_) {
+    const bool has_only_attributes = array->below && array->layer.chunks.empty() && !array->layer.deleted;
+    if (has_only_attributes) continue;
     const bool holds = array->summary_holds && !again;
     changed_.push_back({array->definition().name, holds ? std::optional(std::move(array->summary)) : std::nullopt});
   }
@@ -383,7 +404,7 @@ void Writer::Impl::withdraw_statistics() {
 
 void Writer::Impl::write_statistics() {
   check_usable();
-  if (changed_.empty()) return;
+  if (changed_.empty() && !withdrawn_) return;
   StatisticsList list = withdrawn_ ? *withdrawn_ : list_statistics(path_);
   update_statistics(committed(), changed_, list);
   io::replace_file(files_, statistics_path(path_), encode_statistics(list));
@@ -467,6 +488,14 @@ bool Writer::contains(std::string_view name) const { return use().contains(name)
 
 ArrayDefinition Writer::definition(std::string_view name) const {
   return with_context(path_, name, [&] { return use().definition(name); });
+}
+
+std::vector<Attribute> Writer::attributes(std::string_view name) const {
+  return with_context(path_, name, [&] { return use().attributes(name); });
+}
+
+void Writer::set_attribute(std::string_view name, std::string_view key, const AttributeValue& value) {
+  with_context(path_, name, [&] { use().set_attribute(name, key, value); });
 }
 
 void Writer::define(const ArrayDefinition& definition) {

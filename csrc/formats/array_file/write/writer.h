@@ -47,6 +47,8 @@ class Writer {
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
   ArrayDefinition definition(std::string_view name) const;
+  // Views, valid until the next change.
+  std::vector<Attribute> attributes(std::string_view name) const;
 
   // FieldError if the array exists or is invalid: type, axes, chunk shape, size, fill value.
   void define(const ArrayDefinition& definition);
@@ -55,6 +57,9 @@ class Writer {
   void write(std::string_view name, const Box& box, Bytes numbers);
   // The same for strings, which must be UTF-8, and binary values.
   void write(std::string_view name, const Box& box, std::span<const std::string_view> strings);
+  // Adds an attribute, or replaces its value. FieldError for texts that are not UTF-8, and values other than bool,
+  // numbers and strings.
+  void set_attribute(std::string_view name, std::string_view key, const AttributeValue& value);
   void remove(std::string_view name);
 
   // Throws FieldError if reading this box would take more memory than stored or pending data justifies.

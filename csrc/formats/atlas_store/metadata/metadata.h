@@ -139,6 +139,18 @@ struct TimestampValue {
 // Strings are views of the caller's data or of the metadata.
 using AttributeValue = std::variant<bool, int64_t, double, std::string_view, TimestampValue>;
 
+// The same value as array files hold it.
+inline array_file::AttributeValue to_array_value(const AttributeValue& value) {
+  const auto typed = []<typename T>(const T& held) -> array_file::AttributeValue {
+    if constexpr (std::is_same_v<T, TimestampValue>) {
+      return held.at;
+    } else {
+      return held;
+    }
+  };
+  return std::visit(typed, value);
+}
+
 struct Attribute {
   std::string_view key;
   AttributeValue value;

@@ -56,6 +56,53 @@ TEST_F(ArrayWriter, WantsABaseBelowSidecars) {
             "array file: expected a name that ends in .af, got " + (folder_ / "data"));
 }
 
+int32_t attribute_of(const Reader& reader, std::string_view name, size_t index) {
+  return std::get<int32_t>(reader.array(name).attributes.at(index).value);
+}
+
+// Another library copies the numbers of an array's attributes into newer layers, which have other values.
+TEST_F(ArrayWriter, NumbersTheAttributesOfEachLayer) {
+  ArrayDefinition other = kSix;
+  other.name = "other";
+  {
+    Writer writer(path());
+    writer.define(kSix);
+    writer.define(other);
+    for (int32_t i = 0; i < 3; ++i) writer.set_attribute("six", cat("key ", i), i);
+    writer.flush();
+    writer.set_attribute("other", "key 0", int32_t{7});
+    writer.set_attribute("six", "key 1", int32_t{8});
+    EXPECT_EQ(writer.attributes("six").size(), 3U);
+    writer.flush();
+    EXPECT_EQ(test::message_of<FieldError>([&] { writer.set_attribute("six", "key", Timestamp{}); }),
+              path() + ": attribute 'key': expected a bool, a number or a string, got another type (field 'six')");
+  }
+  for (int i = 0; i < 2; ++i) {
+    const Reader reader(path());
+    EXPECT_EQ(attribute_of(reader, "six", 0), 0);
+    EXPECT_EQ(attribute_of(reader, "six", 1), 8);
+    EXPECT_EQ(attribute_of(reader, "six", 2), 2);
+    EXPECT_EQ(attribute_of(reader, "other", 0), 7);
+    Writer(path()).compact();
+  }
+}
+
+TEST_F(ArrayWriter, NumbersMoreAttributesThan16BitsCount) {
+  constexpr int32_t kMany = 65'537;
+  {
+    Writer writer(path());
+    ArrayDefinition array = kSix;
+    for (int32_t i = 0; i < kMany; ++i) {
+      array.name = cat(i);
+      writer.define(array);
+      writer.set_attribute(array.name, "key", i);
+    }
+    writer.flush();
+  }
+  const Reader reader(path());
+  for (const int32_t i : {0, 1, kMany - 1}) EXPECT_EQ(attribute_of(reader, cat(i), 0), i);
+}
+
 TEST_F(ArrayWriter, NothingIsSeenBeforeAFlush) {
   Writer writer(path());
   EXPECT_FALSE(writer.stage());
