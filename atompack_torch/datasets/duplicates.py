@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch.datasets.alignment import Geometry, agree
 from atompack_torch.datasets.sweeping import runs
 
 if TYPE_CHECKING:
@@ -18,8 +21,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _BLOCK_MOLECULES = 4096
 _BLOCK_ATOMS = 1 << 18
-_N_KEYS = 9  # coordinates by which molecules are compared before all others
+_N_KEYS = 10  # invariants by which molecules are compared before all others
+_STEP = 2048  # molecules that are compared with those before them together
 _PAIRS_AT_ONCE = 1 << 20
+_WAVES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]])
+_NEIGHBORS = np.array([*product((-1, 0, 1), repeat=3)])  # of a bin of three keys
 
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -29,7 +35,7 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
 
     Args:
         dataset: the molecules, with their cells, as stored.
-        tolerance: largest difference of a coordinate.
+        tolerance: see ``agree``; 0: equal bit for bit, in the same order.
 
     Returns:
         (m, 2) int64: the earlier molecule, which repeats none, and the one that repeats it.
@@ -39,15 +45,11 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
     """
     if not 0 <= tolerance < np.inf:
         raise ValueError(f"tolerance: expected a finite number from 0, got {tolerance}")
-    hashes, kinds, keys = _survey(dataset)
+    hashes, kinds, keys = _survey(dataset, tolerance)
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     original = first[inverse.reshape(-1)].astype(np.int64)  # of those that are equal bit for bit
     if tolerance > 0:
-        alone = np.sort(first)
-        for match, later in _near_pairs(dataset, alone, kinds[alone], keys[alone], tolerance):
-            # An earlier molecule that is kept; those equal to the later one repeat it, too.
-            if original[match] == match and original[later] == later:
-                original[later] = match
+        _join_near(dataset, original, kinds, keys, tolerance)
         original = original[original]
     repeats = np.flatnonzero(original != np.arange(len(original)))
     return torch.from_numpy(np.stack([original[repeats], repeats], axis=1))
@@ -70,94 +72,151 @@ class _Geometries(NamedTuple):
         numbers, ptr = batch.atomic_numbers.numpy(), batch.ptr.numpy()
         return cls(numbers, batch.positions.numpy(), cell, pbc, ptr)
 
+    def periodic(self) -> Array:
+        """Returns which molecules have a periodic direction and a cell with a volume, (B,)."""
+        periodic: Array = self.pbc.any(axis=1) & (np.linalg.det(self.cell.astype(float)) != 0)
+        return periodic
 
-def _survey(dataset: MoleculeDataset) -> tuple[Array, Array, Array]:
+    def kinds(self) -> Array:
+        """Hashes compositions and periodic directions, (B,) uint64."""
+        sums = np.zeros(len(self.numbers) + 1, np.uint64)
+        np.cumsum(_mixed(self.numbers.astype(np.uint64)), out=sums[1:])
+        flags = (self.pbc * self.periodic()[:, None]) @ np.array([1, 2, 4])
+        return _mixed(sums[self.ptr[1:]] - sums[self.ptr[:-1]]) + flags.astype(np.uint64)
+
+    def keys(self, tolerance: float) -> Array:
+        """Returns invariants that differ by no more than 1 where geometries agree, (B, keys).
+
+        Of open molecules distances from the center, in order within each element; of periodic ones
+        the lengths of cell vectors and the absolute values of a few structure factors.
+        """
+        n_atoms, periodic = np.diff(self.ptr), self.periodic()
+        own = np.repeat(np.arange(len(n_atoms)), n_atoms)
+        made = np.zeros((len(n_atoms), _N_KEYS))
+        positions = self.positions.astype(np.float64)
+        center = np.stack([np.bincount(own, x, len(n_atoms)) for x in positions.T], axis=1)
+        far = np.linalg.norm(positions - (center / np.maximum(n_atoms, 1)[:, None])[own], axis=1)
+        far = far[np.lexsort((far, self.numbers, own))]
+        is_open = np.flatnonzero(~periodic & (n_atoms > 0))
+        for k in range(_N_KEYS):
+            at = self.ptr[is_open] + (n_atoms[is_open] - 1) * k // (_N_KEYS - 1)
+            made[is_open, k] = far[at] / (2 * tolerance)
+        cells = np.where(periodic[:, None, None], self.cell, np.eye(3)).astype(np.float64)
+        inverse = np.linalg.inv(cells)
+        scaled = np.einsum("ni,nij->nj", positions, inverse[own])
+        weights = np.bincount(own, self.numbers, len(n_atoms))
+        made[periodic, :3] = np.linalg.norm(cells[periodic], axis=2) / tolerance
+        for k, wave in enumerate(_WAVES):
+            turns = np.exp(2j * np.pi * (scaled @ wave)) * self.numbers
+            factor = np.bincount(own, turns.real, len(n_atoms)) + 1j * np.bincount(
+                own, turns.imag, len(n_atoms)
+            )
+            is_own = periodic & (self.pbc | (wave == 0)).all(axis=1)
+            # Twice the change that atoms at the tolerance make: the cells may differ too.
+            change = 4 * np.pi * tolerance * np.linalg.norm(inverse @ wave, axis=1)
+            sizes = np.abs(factor) / np.maximum(weights, 1) / change
+            made[is_own, 3 + k] = sizes[is_own]
+        return made
+
+
+def _survey(dataset: MoleculeDataset, tolerance: float) -> tuple[Array, Array, Array]:
     """Reads all molecules.
 
     Returns:
-        (n,) uint64 hashes of geometries; (n,) uint64 hashes of them without coordinates; and (n,
-        keys) a few coordinates of atoms and cells.
+        (n,) uint64 hashes of geometries; and for a tolerance above 0 also (n,) uint64, which differ
+        for molecules that cannot agree, and the (n, keys) invariants.
     """
     hashes, kinds = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
-    keys = [np.zeros((0, _N_KEYS + 3))]
+    keys = [np.zeros((0, _N_KEYS))]
     for part in runs(dataset.n_atoms.numpy(), _BLOCK_ATOMS, _BLOCK_MOLECULES):
         found = _Geometries.of(dataset.batch(part))
-        blank = found._replace(
-            positions=np.zeros_like(found.positions), cell=np.zeros_like(found.cell)
-        )
         hashes.append(geometry_hashes(*found))
-        kinds.append(geometry_hashes(*blank))
-        n_atoms = np.diff(found.ptr)
-        own = np.zeros((len(part), _N_KEYS + 3))
-        has = np.flatnonzero(n_atoms)
-        for k in range(_N_KEYS // 3):
-            # Atoms at even distances, so that parts that never move do not matter.
-            at = found.ptr[has] + (n_atoms[has] - 1) * k // (_N_KEYS // 3 - 1)
-            own[has, 3 * k : 3 * k + 3] = found.positions[at]
-        own[:, _N_KEYS:] = np.einsum("bii->bi", found.cell)
-        keys.append(own)
+        if tolerance > 0:
+            kinds.append(found.kinds())
+            keys.append(found.keys(tolerance))
     return np.concatenate(hashes), np.concatenate(kinds), np.concatenate(keys)
 
 
-def _near_pairs(
-    dataset: MoleculeDataset, numbers: Array, kinds: Array, keys: Array, tolerance: float
-) -> list[list[int]]:
-    """Returns pairs of molecules that agree within the tolerance, in the order of the later one.
+def _join_near(
+    dataset: MoleculeDataset, original: Array, kinds: Array, keys: Array, tolerance: float
+) -> None:
+    """Finds for each molecule that is its own original an earlier one that it agrees with.
+
+    Each is compared with the earlier ones that agree with none, so that many molecules of one
+    geometry are no more work than as many different ones.
 
     Args:
         dataset: all molecules.
-        numbers: (m,) those to compare, ascending.
-        kinds: (m,) equal for molecules that may agree.
-        keys: (m, keys) some of their coordinates.
-        tolerance: largest difference of a coordinate.
-
-    Returns:
-        Pairs of an earlier and a later molecule.
+        original: (n,) the original of each, which is updated.
+        kinds: (n,) equal for molecules that may agree.
+        keys: (n, keys) invariants.
+        tolerance: see ``agree``.
     """
-    if not len(numbers):
-        return []
-    by_kind = np.argsort(kinds, kind="stable")
-    starts = np.flatnonzero(np.diff(kinds[by_kind], prepend=~kinds[by_kind[:1]]))
+    geometry = lru_cache(256)(partial(_geometry, dataset))
+    bins = _bins(kinds, keys)
+    alone = np.unique(original)
+    kept = np.zeros(0, np.int64)
+
+    def match(pairs: Array) -> None:
+        for earlier, later in pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))].tolist():
+            if original[later] != later or original[earlier] != earlier:
+                continue
+            if agree(geometry(earlier), geometry(later), tolerance):
+                original[later] = earlier
+
+    for begin in range(0, len(alone), _STEP):
+        new = alone[begin : begin + _STEP]
+        match(_candidates(kept, new, bins, kinds, keys))
+        new = new[original[new] == new]
+        pairs = _candidates(new, new, bins, kinds, keys)
+        match(pairs[pairs[:, 0] < pairs[:, 1]])
+        kept = np.concatenate([kept, new[original[new] == new]])
+
+
+def _bins(kinds: Array, keys: Array) -> Array:
+    """Hashes kinds and bins of width 1 of the three keys that separate each kind best, (n, 4).
+
+    A neighbor in key k has the hash of the first column plus the difference in column k + 1.
+    """
+    if not len(kinds):
+        return np.zeros((0, 4), np.uint64)
+    order = np.argsort(kinds, kind="stable")
+    starts = np.flatnonzero(np.diff(kinds[order], prepend=~kinds[order[:1]]))
     sizes = np.diff(np.append(starts, len(kinds)))
-    # The coordinate that separates the molecules of a kind best.
-    spread = np.maximum.reduceat(keys[by_kind], starts) - np.minimum.reduceat(keys[by_kind], starts)
-    axis = np.repeat(spread.argmax(axis=1), sizes)
-    kind = np.repeat(np.arange(len(starts)), sizes)
-    value = keys[by_kind, axis]
-    order = np.lexsort((value, kind))
-    numbers, kind, keys = numbers[by_kind[order]], kind[order], keys[by_kind[order]]
-    value = value[order]
-    ends = np.empty(len(value), np.int64)
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        part = slice(start, start + size)
-        ends[part] = start + np.searchsorted(value[part], value[part] + tolerance, side="right")
-    counts = ends - np.arange(len(ends)) - 1
-    n_atoms = dataset.n_atoms.numpy()
+    clean = np.nan_to_num(keys, posinf=0, neginf=0)[order]
+    spread = np.maximum.reduceat(clean, starts) - np.minimum.reduceat(clean, starts)
+    axes = np.repeat(np.argsort(-spread, axis=1)[:, :3], sizes, axis=0)
+    values = np.floor(np.take_along_axis(clean, axes, axis=1)).clip(-(2.0**60), 2.0**60)
+    made = np.empty((len(kinds), 4), np.uint64)
+    made[:, 1:] = _MIX
+    made[order, 0] = kinds[order] + (values.astype(np.int64).view(np.uint64) * _MIX).sum(axis=1)
+    return made
+
+
+def _candidates(left: Array, right: Array, bins: Array, kinds: Array, keys: Array) -> Array:
+    """Returns the pairs of molecules of two lists whose invariants agree, (m, 2)."""
     found = [np.zeros((0, 2), np.int64)]
-    for run in runs(counts, _PAIRS_AT_ONCE, len(counts)):
-        n = counts[run.start : run.stop]
-        left = np.repeat(np.arange(run.start, run.stop), n)
-        right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(n) - n, n)
-        close = (np.abs(keys[left] - keys[right]) <= tolerance).all(axis=1)
-        pairs = np.sort(np.stack([numbers[left[close]], numbers[right[close]]], axis=1), axis=1)
-        found.append(pairs[_agree(dataset, pairs, n_atoms, tolerance)])
-    pairs = np.concatenate(found)
-    in_order: list[list[int]] = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))].tolist()
-    return in_order
+    left = left[np.argsort(bins[left, 0])]
+    hashes = bins[left, 0]
+    for neighbor in _NEIGHBORS.astype(np.int64).view(np.uint64):
+        wanted = bins[right, 0] + bins[right, 1:] @ neighbor
+        begin = np.searchsorted(hashes, wanted)
+        counts = np.searchsorted(hashes, wanted, side="right") - begin
+        for run in runs(counts, _PAIRS_AT_ONCE, max(len(counts), 1)):
+            n = counts[run.start : run.stop]
+            rank = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+            one = left[np.repeat(begin[run.start : run.stop], n) + rank]
+            other = np.repeat(right[run.start : run.stop], n)
+            close = (np.abs(keys[one] - keys[other]) <= 1 + 1e-6).all(axis=1)
+            close &= kinds[one] == kinds[other]
+            found.append(np.stack([one[close], other[close]], axis=1))
+    return np.concatenate(found)
 
 
-def _agree(dataset: MoleculeDataset, pairs: Array, n_atoms: Array, tolerance: float) -> Array:
-    """Returns which pairs agree in all coordinates, (m,) bool."""
-    agrees = np.zeros(len(pairs), bool)
-    for part in runs(2 * n_atoms[pairs[:, 0]], _BLOCK_ATOMS, _BLOCK_MOLECULES):
-        own = slice(part.start, part.stop)
-        one = _Geometries.of(dataset.batch(pairs[own, 0]))
-        other = _Geometries.of(dataset.batch(pairs[own, 1]))
-        apart = ~(np.abs(one.positions - other.positions).max(axis=1, initial=0) <= tolerance)
-        n_apart = np.concatenate([[0], np.cumsum(apart)])
-        cells_agree = np.abs(one.cell - other.cell).max(axis=(1, 2)) <= tolerance
-        agrees[own] = (n_apart[one.ptr[1:]] == n_apart[one.ptr[:-1]]) & cells_agree
-    return agrees
+def _geometry(dataset: MoleculeDataset, number: int) -> Geometry:
+    found = _Geometries.of(dataset.batch([number]))
+    cell = found.cell[0].astype(np.float64) if found.periodic()[0] else None
+    return Geometry(found.numbers, found.positions.astype(np.float64), cell, found.pbc[0])
 
 
 def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, ptr: Array) -> Array:
