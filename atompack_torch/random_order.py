@@ -117,7 +117,7 @@ class DrawnOrder:
         return self._numbers[first:last]
 
 
-_DRAWN = 1 << 22  # drawing more takes longer than a batch may be waited for
+_DRAWN = 1 << 22  # drawing more would delay the first batch
 
 
 def shuffled(seed: int, n: int) -> DrawnOrder | RandomOrder:

@@ -293,7 +293,7 @@ class MoleculeBatch(CollatedFields):
             The batch.
 
         Raises:
-            ValueError: there are no structures, or there is no such level.
+            ValueError: there are no molecules, or there is no such level.
             FieldError: values of a property cannot share a batch, or with ``arrays="molecule"`` an
                 array and ``info`` share a key.
         """

@@ -155,7 +155,7 @@ class ParsedFiles(MoleculeFiles):
         first = 0
         for index in self._loaded_indexes():
             part = counts[first : first + len(index)]
-            index.copy_counts(part.data_ptr())
+            index.copy_counts(part.numpy())
             first += len(index)
         return counts
 

@@ -104,7 +104,7 @@ def _foreign(name: str, title: str, **known: Any) -> Format:
 
 
 def _room(name: str) -> Any:
-    """Returns the modules of a format that has a room of its own."""
+    """Returns the modules of a format that has a folder in ``formats``."""
     room = f"atompack_torch.formats.{name}"
     return {"entry": f"{room}.inspection", "converter": f"{room}.converter"}
 

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "base/names.h"
 
 namespace atompack {
 
@@ -24,7 +25,7 @@ enum class DType : uint8_t {
   complex64,
   complex128,
 };
-inline constexpr int kNumberOfDTypes = static_cast<int>(DType::complex128) + 1;
+inline constexpr size_t kNumberOfDTypes = static_cast<size_t>(DType::complex128) + 1;
 
 constexpr size_t item_bytes(DType dtype) {
   switch (dtype) {
@@ -56,40 +57,10 @@ constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtyp
 
 constexpr bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
 
-constexpr std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "bool";
-    case DType::uint8:
-      return "uint8";
-    case DType::uint16:
-      return "uint16";
-    case DType::uint32:
-      return "uint32";
-    case DType::uint64:
-      return "uint64";
-    case DType::int8:
-      return "int8";
-    case DType::int16:
-      return "int16";
-    case DType::int32:
-      return "int32";
-    case DType::int64:
-      return "int64";
-    case DType::float16:
-      return "float16";
-    case DType::bfloat16:
-      return "bfloat16";
-    case DType::float32:
-      return "float32";
-    case DType::float64:
-      return "float64";
-    case DType::complex64:
-      return "complex64";
-    case DType::complex128:
-      return "complex128";
-  }
-  return "?";
+constexpr Names<kNumberOfDTypes> names_of(DType) {
+  return {"dtype",
+          {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16",
+           "float32", "float64", "complex64", "complex128"}};
 }
 
 }  // namespace atompack

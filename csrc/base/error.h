@@ -158,6 +158,12 @@ class LockedError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// An argument of a type that is not accepted.
+class TypeError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // A broken invariant of this library.
 class InternalError : public std::logic_error {
  public:

@@ -4,7 +4,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,43 +15,30 @@ namespace atompack::bindings {
 pybind11::list dataset_names(const atlas_store::Metadata& metadata);
 // Returns the names of the variables by number; None for variables that no dataset has.
 pybind11::list variable_names(const atlas_store::Metadata& metadata);
-// Returns the numbers of datasets. Throws FieldError for unknown names.
-std::vector<uint32_t> find_datasets(const atlas_store::Metadata& metadata, const std::vector<std::string>& names);
-// Returns the number of a dataset; IndexError if there is none.
-uint32_t checked(const atlas_store::Metadata& metadata, uint32_t dataset);
 pybind11::dict attributes_of(const atlas_store::Metadata& metadata, uint32_t dataset);
 // Returns the numbers of the variables of a dataset, in stored order.
 std::vector<uint32_t> variables_of(const atlas_store::Metadata& metadata, uint32_t dataset);
-// Returns the numbers of the datasets that have a variable.
-std::vector<uint32_t> datasets_with(const atlas_store::Metadata& metadata, uint32_t variable);
-size_t n_datasets(const atlas_store::Metadata& metadata);
 
 // Binds the properties; `access(handle, action)` calls the action with the metadata of a handle.
 template <typename Handle, typename... Options, typename Access>
 void bind_metadata(pybind11::class_<Handle, Options...>& handle, const Access& access) {
   namespace py = pybind11;
   using atlas_store::Metadata;
-  handle.def("__len__", [access](const Handle& self) { return access(self, n_datasets); })
+  // Returns a method that calls an action with the metadata and an argument.
+  const auto with = [access]<typename Argument>(auto action, Argument) {
+    return [access, action](const Handle& self, const Argument& argument) {
+      return access(self, [&](const Metadata& metadata) { return action(metadata, argument); });
+    };
+  };
+  const auto find = [](const Metadata& metadata, const auto& names) { return metadata.find_datasets(names); };
+  const auto with_variable = [](const Metadata& metadata, uint32_t number) { return metadata.datasets_with(number); };
+  const auto count = [](const Metadata& metadata) { return metadata.datasets().size(); };
+  handle.def("__len__", [access, count](const Handle& self) { return access(self, count); })
       .def("dataset_names", [access](const Handle& self) { return access(self, dataset_names); })
       .def("variable_names", [access](const Handle& self) { return access(self, variable_names); })
-      .def(
-          "find_datasets",
-          [access](const Handle& self, const std::vector<std::string>& names) {
-            return access(self, [&](const Metadata& metadata) { return find_datasets(metadata, names); });
-          },
-          py::arg("names"))
-      .def(
-          "variables_of",
-          [access](const Handle& self, uint32_t dataset) {
-            return access(self, [&](const Metadata& metadata) { return variables_of(metadata, dataset); });
-          },
-          py::arg("dataset"))
-      .def(
-          "datasets_with",
-          [access](const Handle& self, uint32_t variable) {
-            return access(self, [&](const Metadata& metadata) { return datasets_with(metadata, variable); });
-          },
-          py::arg("variable"))
+      .def("find_datasets", with(find, std::vector<std::string>()), py::arg("names"))
+      .def("variables_of", with(variables_of, uint32_t()), py::arg("dataset"))
+      .def("datasets_with", with(with_variable, uint32_t()), py::arg("variable"))
       .def_property_readonly("codec", [access](const Handle& self) {
         return access(self, [](const Metadata& metadata) { return metadata.codec; });
       });

@@ -17,19 +17,27 @@ py::object timestamp_object(Timestamp timestamp) {
   return py::module_::import("numpy").attr("datetime64")(timestamp.nanoseconds, "ns");
 }
 
-py::object extreme_object(const std::optional<array_file::Extreme>& extreme) {
-  if (!extreme) return py::none();
-  return std::visit(
-      []<typename T>(const T& value) -> py::object {
-        if constexpr (std::is_same_v<T, std::string>) {
-          return py::bytes(value);
-        } else if constexpr (std::is_same_v<T, Timestamp>) {
-          return py::int_(value.nanoseconds);
-        } else {
-          return py::cast(value);
-        }
-      },
-      *extreme);
+template <typename T>
+py::object plain_object(const T& value) {
+  if constexpr (std::is_same_v<T, std::string_view>) {
+    return str_from_bytes(std::string(value));
+  } else if constexpr (std::is_same_v<T, Bytes>) {
+    return py::bytes(as_text(value));
+  } else if constexpr (std::is_same_v<T, atlas_store::TimestampValue>) {
+    return timestamp_object(value.at);
+  } else if constexpr (std::is_same_v<T, Timestamp>) {
+    return timestamp_object(value);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return py::bool_(value);
+  } else if constexpr (std::is_integral_v<T>) {
+    return py::int_(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return py::float_(value);
+  } else {
+    py::list list;
+    for (const typename T::value_type item : value) list.append(plain_object(item));
+    return list;
+  }
 }
 
 // Returns str or bytes.
@@ -38,19 +46,21 @@ py::object string_object(const std::string& value, ColumnKind kind) {
   return py::bytes(value);
 }
 
-py::object fill_object(const std::optional<array_file::OwnedFill>& fill) {
-  if (!fill) return py::none();
+// Returns an extreme or a fill value; timestamps are numbers of nanoseconds.
+template <typename Value>
+py::object value_object(const std::optional<Value>& value, ColumnKind kind) {
+  if (!value) return py::none();
   return std::visit(
-      []<typename T>(const T& value) -> py::object {
+      [&]<typename T>(const T& held) -> py::object {
         if constexpr (std::is_same_v<T, std::string>) {
-          return str_from_bytes(value);
+          return string_object(held, kind);
         } else if constexpr (std::is_same_v<T, Timestamp>) {
-          return py::int_(value.nanoseconds);
+          return py::int_(held.nanoseconds);
         } else {
-          return py::cast(value);
+          return py::cast(held);
         }
       },
-      *fill);
+      *value);
 }
 
 std::string type_name(Type type) { return type == Type::timestamp ? "timestamp_ns" : std::string(name_of(type)); }
@@ -80,39 +90,16 @@ py::object nested_strings(std::span<const std::string> strings, std::span<const 
   return list;
 }
 
-namespace {
-
-template <typename T>
-py::object plain_object(const T& value) {
-  if constexpr (std::is_same_v<T, std::string_view>) {
-    return str_from_bytes(std::string(value));
-  } else if constexpr (std::is_same_v<T, Bytes>) {
-    return py::bytes(as_text(value));
-  } else if constexpr (std::is_same_v<T, atlas_store::TimestampValue>) {
-    return timestamp_object(value.at);
-  } else if constexpr (std::is_same_v<T, Timestamp>) {
-    return timestamp_object(value);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return py::bool_(value);
-  } else if constexpr (std::is_integral_v<T>) {
-    return py::int_(value);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return py::float_(value);
-  } else {
-    py::list list;
-    for (const typename T::value_type item : value) list.append(plain_object(item));
-    return list;
-  }
-}
-
-}  // namespace
-
 py::object attribute_object(const atlas_store::AttributeValue& value) {
   return std::visit([](const auto& held) { return plain_object(held); }, value);
 }
 
-py::object attribute_object(const array_file::AttributeValue& value) {
-  return std::visit([](const auto& held) { return plain_object(held); }, value);
+py::dict attributes_object(std::span<const array_file::Attribute> attributes) {
+  py::dict all;
+  for (const auto& [key, value] : attributes) {
+    all[str_from_bytes(key)] = std::visit([](const auto& held) { return plain_object(held); }, value);
+  }
+  return all;
 }
 
 atlas_store::AttributeValue attribute_value(py::handle value) {
@@ -128,7 +115,8 @@ py::tuple describe(const array_file::ArrayDefinition& array) {
   for (const std::string& name : array.dimension_names) names.append(str_from_bytes(name));
   py::list codecs;
   for (const std::string& codec : array.codecs) codecs.append(str_from_bytes(codec));
-  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names, fill_object(array.fill), codecs);
+  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names,
+                        value_object(array.fill, ColumnKind::text), codecs);
 }
 
 array_file::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
@@ -147,7 +135,8 @@ py::dict statistics_object(const array_file::Statistics& statistics) {
   py::dict all;
   for (const auto& [name, of_array] : statistics) {
     all[str_from_bytes(name)] =
-        py::make_tuple(extreme_object(of_array.min), extreme_object(of_array.max), of_array.n_null, of_array.n_rows);
+        py::make_tuple(value_object(of_array.min, ColumnKind::bytes), value_object(of_array.max, ColumnKind::bytes),
+                       of_array.n_null, of_array.n_rows);
   }
   return all;
 }

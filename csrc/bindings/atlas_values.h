@@ -17,7 +17,8 @@ namespace atompack::bindings {
 
 // Returns bool, int, float, str, bytes, a list of them, or numpy.datetime64 for timestamps.
 pybind11::object attribute_object(const atlas_store::AttributeValue& value);
-pybind11::object attribute_object(const array_file::AttributeValue& value);
+// Returns {key: value} in the same types.
+pybind11::dict attributes_object(std::span<const array_file::Attribute> attributes);
 
 // Converts bool, int, float, str, or ("ns", int) for a timestamp in nanoseconds. Strings are views of `value`.
 atlas_store::AttributeValue attribute_value(pybind11::handle value);

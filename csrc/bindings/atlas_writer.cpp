@@ -10,6 +10,7 @@
 #include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/plain_arrays.h"
+#include "bindings/tuple_caster.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
 #include "formats/array_file/write/writer.h"
@@ -36,47 +37,17 @@ Bytes bytes_of(const py::array& values) {
   return {static_cast<const std::byte*>(values.data()), static_cast<size_t>(values.nbytes())};
 }
 
-// Kind, as NumPy names it, and size of the items of an array.
-struct Items {
-  char kind = 0;
-  uint64_t bytes = 0;
-};
-
-bool are_stored_as(const Items& items, Type type) {
-  const auto kind = [&] {
-    switch (type) {
-      case Type::float32:
-      case Type::float64:
-        return 'f';
-      case Type::uint8:
-      case Type::uint16:
-      case Type::uint32:
-      case Type::uint64:
-        return 'u';
-      case Type::int8:
-      case Type::int16:
-      case Type::int32:
-      case Type::int64:
-      case Type::timestamp:
-        return 'i';
-      default:
-        return '\0';
-    }
-  };
-  return items.kind == kind() && items.bytes == array_file::item_bytes(type);
-}
-
 // Writes values from the first element on if they have the type and memory layout of the array at `place`; otherwise
 // returns false and writes nothing.
 template <typename Writer, typename... Place>
-bool write_unconverted(Locked<Writer>& writer, const py::array& values, const Place&... place) {
-  const char order = values.dtype().byteorder();
+bool write_unconverted(Locked<Writer>& writer, const Place&... place, const py::array& values) {
+  const char order = values.dtype().byteorder(), kind = values.dtype().kind();
   if ((order != '=' && order != '|') || (values.flags() & py::array::c_style) == 0) return false;
-  const Items items{values.dtype().kind(), static_cast<uint64_t>(values.itemsize())};
+  const auto item_bytes = static_cast<uint64_t>(values.itemsize());
   const size_t n_axes = static_cast<size_t>(values.ndim());
   const Box box{Extents(n_axes), Extents(values.shape(), values.shape() + n_axes)};
   return writer.use([&, bytes = bytes_of(values)](Writer& w) {
-    const bool fits = are_stored_as(items, w.definition(place...).type);
+    const bool fits = array_file::holds_items(w.definition(place...).type, kind, item_bytes);
     if (fits) w.write(place..., box, bytes);
     return fits;
   });
@@ -111,6 +82,44 @@ py::object values_of(Type type, const Extents& count, const Read& read) {
   return nested_strings(strings, shape, type == Type::string ? ColumnKind::text : ColumnKind::bytes);
 }
 
+// Binds what writers of stores and of single files share; `Place` is the place of an array: its dataset and name, or
+// its name.
+template <typename Writer, typename... Place>
+void bind_writer(py::class_<Locked<Writer>, UniqueHandle<Locked<Writer>>>& writer) {
+  using Self = Locked<Writer>;
+  writer
+      .def("definition",
+           [](Self& self, Place... place) {
+             return describe(self.use([&](Writer& w) { return w.definition(place...); }));
+           })
+      .def("write",
+           [](Self& self, Place... place, const Extents& start, const Extents& count, const py::array& values) {
+             self.use([&, bytes = bytes_of(values)](Writer& w) { w.write(place..., Box{start, count}, bytes); });
+           })
+      .def("write_unconverted", &write_unconverted<Writer, std::remove_cvref_t<Place>...>)
+      .def("write_strings",
+           [](Self& self, Place... place, const Extents& start, const Extents& count, const py::list& values) {
+             self.use(
+                 [&, strings = strings_of_list(values)](Writer& w) { w.write(place..., Box{start, count}, strings); });
+           })
+      .def("read",
+           [](Self& self, Place... place, const Extents& start, const Extents& count) {
+             const Box box{start, count};
+             const Type type = self.use([&](Writer& w) {
+               w.check_unstored(place..., box);
+               return w.definition(place...).type;
+             });
+             return values_of(type, count, [&](auto out) { self.use([&](Writer& w) { w.read(place..., box, out); }); });
+           })
+      .def("flush", locked(&Writer::flush))
+      .def("compact", locked(&Writer::compact))
+      .def("rewrite_redefined", locked(&Writer::rewrite_redefined))
+      .def("abandon", locked(&Writer::abandon));
+}
+
+using Name = const std::string&;
+using Names = std::vector<std::string>;
+
 UniqueHandle<StoreWriter> open_store_writer(const Path& path, bool create, std::optional<codec::Codec> codec, int form,
                                             int level, std::optional<uint64_t> block_bytes, bool durable,
                                             uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes,
@@ -135,135 +144,69 @@ void bind_store_writer(py::module_& module) {
              }),
              py::arg("store"), py::arg("datasets"), py::arg("path"), py::arg("codec"), py::arg("level"),
              py::arg("n_threads"));
-  using Name = const std::string&;
+  using atlas_store::Writer;
   py::class_<StoreWriter, UniqueHandle<StoreWriter>> writer(module, "AtlasWriter");
+  writer.def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
+             py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"),
+             py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"), py::arg("n_threads") = 0);
   bind_metadata(writer, [](const StoreWriter& self, const auto& action) {
     return self.read([&](auto& w) { return action(w.metadata()); });
   });
+  bind_writer<Writer, Name, Name>(writer);
   writer
-      .def(py::init(unlocked(&open_store_writer)), py::arg("path"), py::arg("create"), py::arg("codec"),
-           py::arg("form"), py::arg("level"), py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"),
-           py::arg("max_unstored_bytes"), py::arg("n_threads") = 0)
       .def(
           "attributes",
           [](const StoreWriter& self, uint32_t dataset) {
             return self.read([&](auto& w) { return attributes_of(w.metadata(), dataset); });
           },
           py::arg("dataset"))
-      .def("definition",
-           [](StoreWriter& self, Name dataset, Name array) {
-             return describe(self.use([&](auto& w) { return w.definition(dataset, array); }));
-           })
-      .def("create_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.create_dataset(name); }); })
+      .def("create_dataset", locked(&Writer::create_dataset))
       .def("define",
            [](StoreWriter& self, Name dataset, Name array, Name dtype, const Extents& shape,
-              const std::optional<std::vector<std::string>>& names, const std::optional<Extents>& chunk_shape,
-              const py::object& fill) {
+              const std::optional<Names>& names, const std::optional<Extents>& chunk_shape, const py::object& fill) {
              const ArrayDefinition definition = definition_of(array, dtype, shape, names, chunk_shape, fill);
-             self.use([&](auto& w) { w.define_array(dataset, definition); });
-           })
-      .def("write",
-           [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
-              const py::array& values) {
-             self.use([&, bytes = bytes_of(values)](auto& w) { w.write(dataset, array, Box{start, count}, bytes); });
-           })
-      .def("write_unconverted", [](StoreWriter& self, Name dataset, Name array,
-                                   const py::array& values) { return write_unconverted(self, values, dataset, array); })
-      .def("write_strings",
-           [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count,
-              const py::list& values) {
-             self.use([&, strings = strings_of_list(values)](auto& w) {
-               w.write(dataset, array, Box{start, count}, strings);
-             });
-           })
-      .def("read",
-           [](StoreWriter& self, Name dataset, Name array, const Extents& start, const Extents& count) {
-             const Type type = self.use([&](auto& w) { return w.definition(dataset, array); }).type;
-             self.use([&](auto& w) { w.check_unstored(dataset, array, Box{start, count}); });
-             return values_of(type, count, [&](auto out) {
-               self.use([&](auto& w) { w.read(dataset, array, Box{start, count}, out); });
-             });
+             self.use([&](Writer& w) { w.define_array(dataset, definition); });
            })
       .def("set_attribute",
            [](StoreWriter& self, Name dataset, Name key, const py::object& value) {
-             self.use([&, of = attribute_value(value)](auto& w) { w.set_attribute(dataset, key, of); });
+             self.use([&, of = attribute_value(value)](Writer& w) { w.set_attribute(dataset, key, of); });
            })
-      .def("delete_array", [](StoreWriter& self, Name dataset,
-                              Name array) { self.use([&](auto& w) { w.delete_array(dataset, array); }); })
-      .def("delete_dataset", [](StoreWriter& self, Name name) { self.use([&](auto& w) { w.delete_dataset(name); }); })
-      .def("flush", [](StoreWriter& self) { self.use([](auto& w) { w.flush(); }); })
-      .def("compact", [](StoreWriter& self) { self.use([](auto& w) { w.compact(); }); })
-      .def("rewrite_redefined",
-           [](StoreWriter& self) { return self.use([](auto& w) { return w.rewrite_redefined(); }); })
-      .def("abandon", [](StoreWriter& self) { self.use([](auto& w) { w.abandon(); }); });
+      .def("delete_array", locked(&Writer::delete_array))
+      .def("delete_dataset", locked(&Writer::delete_dataset));
 }
 
 UniqueHandle<FileWriter> open_file_writer(const Path& path, codec::Codec codec, int level,
                                           std::optional<uint64_t> block_bytes, bool durable,
                                           uint64_t max_metadata_bytes, std::optional<uint64_t> max_unstored_bytes,
                                           unsigned n_threads) {
-  array_file::WriterOptions options;
-  options.n_threads = n_threads;
-  options.max_metadata_bytes = max_metadata_bytes;
-  options.max_unstored_bytes = max_unstored_bytes;
-  options.codec = codec;
-  options.level = level;
-  options.block_bytes = block_bytes;
+  const array_file::WriterOptions options{.codec = codec,
+                                          .level = level,
+                                          .block_bytes = block_bytes,
+                                          .n_threads = n_threads,
+                                          .max_metadata_bytes = max_metadata_bytes,
+                                          .max_unstored_bytes = max_unstored_bytes};
   return make_unique_handle<FileWriter>(path.bytes, options, files_of(durable));
 }
 
 void bind_file_writer(py::module_& module) {
-  using Name = const std::string&;
-  py::class_<FileWriter, UniqueHandle<FileWriter>>(module, "ArrayFileWriter")
+  using array_file::Writer;
+  py::class_<FileWriter, UniqueHandle<FileWriter>> writer(module, "ArrayFileWriter");
+  writer
       .def(py::init(unlocked(&open_file_writer)), py::arg("path"), py::arg("codec"), py::arg("level"),
            py::arg("block_bytes"), py::arg("durable"), py::arg("max_metadata_bytes"), py::arg("max_unstored_bytes"),
            py::arg("n_threads") = 0)
-      .def("names", [](FileWriter& self) { return self.use([](auto& w) { return w.names(); }); })
-      .def("definition",
-           [](FileWriter& self, Name name) { return describe(self.use([&](auto& w) { return w.definition(name); })); })
+      .def("names", locked(&Writer::names))
       .def("define",
-           [](FileWriter& self, Name name, Name dtype, const Extents& shape,
-              const std::optional<std::vector<std::string>>& names, const std::optional<Extents>& chunk_shape,
-              const py::object& fill) {
+           [](FileWriter& self, Name name, Name dtype, const Extents& shape, const std::optional<Names>& names,
+              const std::optional<Extents>& chunk_shape, const py::object& fill) {
              const ArrayDefinition definition = definition_of(name, dtype, shape, names, chunk_shape, fill);
-             self.use([&](auto& w) { w.define(definition); });
+             self.use([&](Writer& w) { w.define(definition); });
            })
-      .def("write",
-           [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::array& values) {
-             self.use([&, bytes = bytes_of(values)](auto& w) { w.write(name, Box{start, count}, bytes); });
-           })
-      .def("write_unconverted",
-           [](FileWriter& self, Name name, const py::array& values) { return write_unconverted(self, values, name); })
-      .def("write_strings",
-           [](FileWriter& self, Name name, const Extents& start, const Extents& count, const py::list& values) {
-             self.use([&, strings = strings_of_list(values)](auto& w) { w.write(name, Box{start, count}, strings); });
-           })
-      .def("read",
-           [](FileWriter& self, Name name, const Extents& start, const Extents& count) {
-             const Type type = self.use([&](auto& w) { return w.definition(name); }).type;
-             self.use([&](auto& w) { w.check_unstored(name, Box{start, count}); });
-             return values_of(type, count,
-                              [&](auto out) { self.use([&](auto& w) { w.read(name, Box{start, count}, out); }); });
-           })
-      .def("remove", [](FileWriter& self, Name name) { self.use([&](auto& w) { w.remove(name); }); })
-      .def("flush", [](FileWriter& self) { self.use([](auto& w) { w.flush(); }); })
-      .def("compact", [](FileWriter& self) { self.use([](auto& w) { w.compact(); }); })
-      .def("rewrite_redefined",
-           [](FileWriter& self) { return self.use([](auto& w) { return w.rewrite_redefined(); }); })
-      .def("abandon", [](FileWriter& self) { self.use([](auto& w) { w.abandon(); }); });
-}
-
-// (device, inode, size, seconds, nanoseconds) of each layer
-py::list versions_of(const array_file::Reader& reader) {
-  py::list all;
-  for (const io::FileVersion& version : reader.versions()) {
-    all.append(py::make_tuple(version.device, version.inode, version.size, version.seconds, version.nanoseconds));
-  }
-  return all;
+      .def("remove", locked(&Writer::remove));
+  bind_writer<Writer, Name>(writer);
 }
 
 void bind_file_reader(py::module_& module) {
-  using Name = const std::string&;
   using array_file::Reader;
   py::class_<Reader, UniqueHandle<Reader>>(module, "ArrayFileReader")
       .def(py::init(unlocked([](const Path& path, uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& store,
@@ -273,15 +216,12 @@ void bind_file_reader(py::module_& module) {
                                                cache ? cache : array_file::shared_block_cache());
            })),
            py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none(), py::arg("cache") = py::none())
-      .def_property_readonly("versions", &versions_of)
+      .def_property_readonly("versions", &Reader::versions)
       .def("names", &Reader::names)
       .def(
           "attributes",
           [](const Reader& self, Name name) {
-            const array_file::Array array = without_gil([&] { return self.array(name); });
-            py::dict all;
-            for (const auto& [key, value] : array.attributes) all[str_from_bytes(key)] = attribute_object(value);
-            return all;
+            return attributes_object(without_gil([&] { return self.array(name); }).attributes);
           },
           py::arg("name"))
       .def("statistics",
@@ -311,10 +251,8 @@ void bind_file_reader(py::module_& module) {
             return make_unique_handle<Verification>(io::Location(path.bytes, store), max_metadata_bytes);
           })),
           py::arg("path"), py::arg("max_metadata_bytes"), py::arg("store") = py::none())
-      .def("names", [](Verification& self) { return self.use([](const auto& file) { return file.names(); }); })
-      .def(
-          "check", [](Verification& self, Name name) { self.use([&](auto& file) { file.check(name); }); },
-          py::arg("name"));
+      .def("names", locked(&array_file::Verification::names))
+      .def("check", locked(&array_file::Verification::check), py::arg("name"));
   module.def(
       "read_array_statistics",
       [](const Path& path) {

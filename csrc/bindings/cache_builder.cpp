@@ -2,13 +2,13 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/enum_casters.h"
 #include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
 #include "formats/torch_cache/build/builder.h"
-#include "formats/torch_cache/hdf5/contents.h"
 
 namespace atompack::bindings {
 namespace {
@@ -22,11 +22,11 @@ using torch_cache::EntryColumns;
 using torch_cache::LabelColumn;
 using torch_cache::ValueColumn;
 
-// Tensors by name, contiguous on the CPU; missing ones are None or omitted.
-using Columns = std::map<std::string, std::optional<at::Tensor>>;
+// Tensors of a batch by name, with NAME_mask for labels; missing ones are nullopt or omitted.
+using NamedTensors = std::map<std::string, std::optional<at::Tensor>>;
 
-void check_plain(const Columns& columns) {
-  for (const auto& [name, tensor] : columns) {
+void check_plain(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
     if (!tensor) continue;
     if (!tensor->is_cpu() || tensor->layout() != at::kStrided || !tensor->is_contiguous() || tensor->is_neg()) {
       throw FieldError(cat(name, ": expected a contiguous tensor on the CPU, got another")).at_field(name);
@@ -34,68 +34,73 @@ void check_plain(const Columns& columns) {
   }
 }
 
-const at::Tensor* find(const Columns& columns, const std::string& name) {
-  const auto found = columns.find(name);
-  return found == columns.end() || !found->second ? nullptr : &*found->second;
+const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
+  const auto found = tensors.find(name);
+  return found == tensors.end() || !found->second ? nullptr : &*found->second;
 }
 
 template <typename T>
-const T* data_of(const Columns& columns, const std::string& name) {
-  const at::Tensor* const tensor = find(columns, name);
+const T* data_of(const NamedTensors& tensors, const std::string& name) {
+  const at::Tensor* const tensor = find(tensors, name);
   return tensor == nullptr ? nullptr : tensor->const_data_ptr<T>();
 }
 
-std::span<const int64_t> numbers_of(const Columns& columns, const std::string& name) {
-  const at::Tensor& tensor = *find(columns, name);
+std::span<const int64_t> ints_of(const NamedTensors& tensors, const std::string& name) {
+  const at::Tensor& tensor = *find(tensors, name);
   return {tensor.const_data_ptr<int64_t>(), static_cast<size_t>(tensor.numel())};
 }
 
 template <typename T>
-LabelColumn<T> label_of(const Columns& columns, const std::string& name) {
-  return {data_of<T>(columns, name), data_of<bool>(columns, name + "_mask")};
+LabelColumn<T> label_of(const NamedTensors& tensors, const std::string& name) {
+  return {data_of<T>(tensors, name), data_of<bool>(tensors, name + "_mask")};
 }
 
-ValueColumn values_of(const Columns& columns, const std::string& name) {
-  const at::Tensor* const tensor = find(columns, name);
+ValueColumn values_of(const NamedTensors& tensors, const std::string& name) {
+  const at::Tensor* const tensor = find(tensors, name);
   if (tensor == nullptr) return {};
   const int64_t rows = tensor->size(0);
   const auto row = static_cast<size_t>(rows == 0 ? 1 : tensor->numel() / rows);
   return {static_cast<const std::byte*>(tensor->const_data_ptr()), collate::dtype_of(tensor->scalar_type()), row};
 }
 
-DerivativeColumns derivatives_of(const Columns& columns) {
+DerivativeColumns derivatives_of(const NamedTensors& tensors) {
   DerivativeColumns all;
-  all.edge_ptr = numbers_of(columns, "edge_ptr");
-  all.triplet_ptr = numbers_of(columns, "triplet_ptr");
-  all.radial_center = data_of<int64_t>(columns, "radial_center_idx");
-  all.radial_neighbor = data_of<int64_t>(columns, "radial_neighbor_idx");
-  all.radial_gradients = values_of(columns, "radial_dG_drij");
-  all.radial_typespin = values_of(columns, "radial_neighbor_typespin");
-  all.angular_center = data_of<int64_t>(columns, "angular_center_idx");
-  all.angular_j = data_of<int64_t>(columns, "angular_neighbor_j_idx");
-  all.angular_k = data_of<int64_t>(columns, "angular_neighbor_k_idx");
-  all.angular_gradients = {values_of(columns, "angular_grads_i"), values_of(columns, "angular_grads_j"),
-                           values_of(columns, "angular_grads_k")};
-  all.angular_typespin = values_of(columns, "angular_triplet_typespin");
+  all.edge_ptr = ints_of(tensors, "edge_ptr");
+  all.triplet_ptr = ints_of(tensors, "triplet_ptr");
+  all.radial_center = data_of<int64_t>(tensors, "radial_center_idx");
+  all.radial_neighbor = data_of<int64_t>(tensors, "radial_neighbor_idx");
+  all.radial_gradients = values_of(tensors, "radial_dG_drij");
+  all.radial_typespin = values_of(tensors, "radial_neighbor_typespin");
+  all.angular_center = data_of<int64_t>(tensors, "angular_center_idx");
+  all.angular_j = data_of<int64_t>(tensors, "angular_neighbor_j_idx");
+  all.angular_k = data_of<int64_t>(tensors, "angular_neighbor_k_idx");
+  all.angular_gradients = {values_of(tensors, "angular_grads_i"), values_of(tensors, "angular_grads_j"),
+                           values_of(tensors, "angular_grads_k")};
+  all.angular_typespin = values_of(tensors, "angular_triplet_typespin");
   return all;
 }
 
-std::shared_ptr<EncodedEntries> encode(const Columns& columns, std::vector<std::optional<std::string>> names,
-                                       const std::vector<std::string>& symbols, const CacheHeader& header) {
-  check_plain(columns);
+EntryColumns entry_columns(const NamedTensors& tensors, const CacheHeader& header) {
+  check_plain(tensors);
   EntryColumns entries;
-  entries.ptr = numbers_of(columns, "ptr");
-  entries.positions = data_of<double>(columns, "positions");
-  entries.atomic_numbers = numbers_of(columns, "atomic_numbers");
-  entries.symbols = symbols;
-  entries.energy = label_of<double>(columns, "energy");
-  entries.forces = label_of<double>(columns, "forces");
-  entries.cell = label_of<double>(columns, "cell");
-  entries.pbc = label_of<bool>(columns, "pbc");
-  entries.names = std::move(names);
-  if (header.features) entries.features = values_of(columns, "features");
-  if (header.force_derivatives) entries.derivatives = derivatives_of(columns);
+  entries.ptr = ints_of(tensors, "ptr");
+  entries.positions = data_of<double>(tensors, "positions");
+  entries.atomic_numbers = ints_of(tensors, "atomic_numbers");
+  entries.energy = label_of<double>(tensors, "energy");
+  entries.forces = label_of<double>(tensors, "forces");
+  entries.cell = label_of<double>(tensors, "cell");
+  entries.pbc = label_of<bool>(tensors, "pbc");
+  if (header.features) entries.features = values_of(tensors, "features");
+  if (header.force_derivatives) entries.derivatives = derivatives_of(tensors);
   entries.storage = header.storage;
+  return entries;
+}
+
+std::shared_ptr<EncodedEntries> encode(const NamedTensors& columns, std::vector<std::optional<std::string>> names,
+                                       const std::vector<std::string>& symbols, const CacheHeader& header) {
+  EntryColumns entries = entry_columns(columns, header);
+  entries.symbols = symbols;
+  entries.names = std::move(names);
   return without_gil([&] { return std::make_shared<EncodedEntries>(encode_entries(entries)); });
 }
 
@@ -153,11 +158,7 @@ void bind_cache_builder(py::module_& module) {
       .def(py::init<>())
       .def_readwrite("features", &CacheHeader::features)
       .def_readwrite("force_derivatives", &CacheHeader::force_derivatives)
-      .def_property(
-          "storage_dtype", [](const CacheHeader& self) { return name_of(self.storage); },
-          [](CacheHeader& self, const std::string& name) {
-            self.storage = name == "float32" ? DType::float32 : DType::float64;
-          })
+      .def_readwrite("storage_dtype", &CacheHeader::storage)
       .def_readwrite("n_features", &CacheHeader::n_features)
       .def_readwrite("n_radial", &CacheHeader::n_radial)
       .def_readwrite("n_angular", &CacheHeader::n_angular)

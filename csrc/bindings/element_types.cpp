@@ -1,50 +1,9 @@
 #include "bindings/element_types.h"
 
-#include <algorithm>
-#include <array>
-
 namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
-
-struct Letter {
-  char letter;
-  ElementKind kind;
-};
-
-constexpr std::array kLetters = {
-    Letter{'b', ElementKind::boolean},          Letter{'i', ElementKind::signed_integer},
-    Letter{'u', ElementKind::unsigned_integer}, Letter{'f', ElementKind::floating},
-    Letter{'c', ElementKind::complex},          Letter{'U', ElementKind::text},
-    Letter{'S', ElementKind::byte_string},      Letter{'V', ElementKind::raw},
-    Letter{'M', ElementKind::datetime},         Letter{'m', ElementKind::timedelta},
-    Letter{'O', ElementKind::object},
-};
-
-struct TorchType {
-  at::ScalarType torch;
-  ElementKind kind;
-  uint32_t item_bytes;
-};
-
-constexpr std::array kTorchTypes = {
-    TorchType{at::kBool, ElementKind::boolean, 1},
-    TorchType{at::kChar, ElementKind::signed_integer, 1},
-    TorchType{at::kShort, ElementKind::signed_integer, 2},
-    TorchType{at::kInt, ElementKind::signed_integer, 4},
-    TorchType{at::kLong, ElementKind::signed_integer, 8},
-    TorchType{at::kByte, ElementKind::unsigned_integer, 1},
-    TorchType{at::kUInt16, ElementKind::unsigned_integer, 2},
-    TorchType{at::kUInt32, ElementKind::unsigned_integer, 4},
-    TorchType{at::kUInt64, ElementKind::unsigned_integer, 8},
-    TorchType{at::kHalf, ElementKind::floating, 2},
-    TorchType{at::kFloat, ElementKind::floating, 4},
-    TorchType{at::kDouble, ElementKind::floating, 8},
-    TorchType{at::kBFloat16, ElementKind::bfloat16, 2},
-    TorchType{at::kComplexFloat, ElementKind::complex, 8},
-    TorchType{at::kComplexDouble, ElementKind::complex, 16},
-};
 
 constexpr size_t kMaxFields = 1024;  // that readers accept
 
@@ -52,14 +11,12 @@ bool is_date(ElementKind kind) { return kind == ElementKind::datetime || kind ==
 
 // Adds the fields of a type before the type itself, so that indices in ElementField are valid.
 bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype);
-bool do_not_overlap(const NumpyType& all, std::vector<ElementField> fields);
 
 std::optional<ElementType> element(NumpyType& all, const py::dtype& dtype) {
-  const auto letter = std::ranges::find(kLetters, dtype.kind(), &Letter::letter);
-  if (letter == kLetters.end() || !dtype.attr("subdtype").is_none()) return std::nullopt;
-  ElementType type{.kind = letter->kind,
-                   .big_endian = dtype.byteorder() == '>',
-                   .item_bytes = static_cast<uint32_t>(dtype.itemsize())};
+  const std::optional<ElementKind> kind = kind_of(dtype.kind());
+  if (!kind || !dtype.attr("subdtype").is_none()) return std::nullopt;
+  ElementType type{
+      .kind = *kind, .big_endian = dtype.byteorder() == '>', .item_bytes = static_cast<uint32_t>(dtype.itemsize())};
   if (type.kind == ElementKind::raw) {
     const bool is_void = dtype.attr("type").is(py::module_::import("numpy").attr("void"));
     if (!is_void || !add_fields(all, type, dtype)) return std::nullopt;
@@ -84,22 +41,10 @@ bool add_fields(NumpyType& all, ElementType& type, const py::dtype& dtype) {
     fields.push_back({all.names.emplace_back(name.cast<std::string>()), static_cast<uint32_t>(all.types.size() - 1),
                       field[1].cast<uint32_t>()});
   }
-  if (fields.size() > kMaxFields || !do_not_overlap(all, fields)) return false;
+  if (fields.size() > kMaxFields || !are_apart(all.table(), fields)) return false;
   type.first_field = static_cast<uint32_t>(all.fields.size());
   type.n_fields = static_cast<uint32_t>(fields.size());
   all.fields.insert(all.fields.end(), fields.begin(), fields.end());
-  return true;
-}
-
-// True if no two fields share bytes, which readers require.
-bool do_not_overlap(const NumpyType& all, std::vector<ElementField> fields) {
-  std::ranges::sort(fields, {}, &ElementField::offset);
-  uint32_t end = 0;
-  for (const ElementField& field : fields) {
-    const uint32_t bytes = all.types[field.type].item_bytes;
-    if (bytes == 0 || field.offset < end) return false;
-    end = field.offset + bytes;
-  }
   return true;
 }
 
@@ -129,12 +74,6 @@ py::dtype numpy_dtype(const TypeTable& table, const ElementType& type) {
   ElementType native = type;
   native.big_endian = false;
   return py::dtype(type_text(table, native));
-}
-
-std::optional<ElementType> element_of(at::ScalarType type) {
-  const auto found = std::ranges::find(kTorchTypes, type, &TorchType::torch);
-  if (found == kTorchTypes.end()) return std::nullopt;
-  return ElementType{.kind = found->kind, .item_bytes = found->item_bytes};
 }
 
 }  // namespace atompack::bindings

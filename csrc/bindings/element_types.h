@@ -1,7 +1,6 @@
-// Conversion between element types of NumPy, torch and this library.
+// Conversion between element types of NumPy and this library.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <pybind11/numpy.h>
 
 #include <deque>
@@ -27,8 +26,5 @@ std::optional<NumpyType> numpy_type(const pybind11::dtype& dtype);
 
 // Returns the type in native byte order. `type` must not be bfloat16.
 pybind11::dtype numpy_dtype(const TypeTable& table, const ElementType& type);
-
-// Returns nullopt for types that arrays do not have.
-std::optional<ElementType> element_of(at::ScalarType type);
 
 }  // namespace atompack::bindings

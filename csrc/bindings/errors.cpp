@@ -32,6 +32,8 @@ void translate(std::exception_ptr thrown) {
     raise("WriterLockedError", error.what());
   } catch (const IoError& error) {
     raise_os_error(error);
+  } catch (const TypeError& error) {
+    py::set_error(PyExc_TypeError, error.what());
   } catch (const InternalError& error) {
     PyErr_SetString(PyExc_AssertionError,
                     cat(error.what(), "; this is a bug of atompack_torch, please report it").c_str());

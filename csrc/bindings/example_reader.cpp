@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "bindings/bytes.h"
 #include "bindings/element_types.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
@@ -11,11 +12,9 @@ namespace {
 
 namespace py = pybind11;
 
-py::bytes bytes_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
 py::object big_integer(Bytes bytes) {
   const auto type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyLong_Type));
-  return type.attr("from_bytes")(bytes_of(bytes), "little", py::arg("signed") = true);
+  return type.attr("from_bytes")(to_bytes(bytes), "little", py::arg("signed") = true);
 }
 
 std::vector<int64_t> sizes_of(const Array& array) { return {array.shape.begin(), array.shape.end()}; }
@@ -95,7 +94,7 @@ py::object to_python(const Value& value) {
     case Kind::text:
       return to_str(value.text());
     case Kind::bytes:
-      return bytes_of(value.bytes());
+      return to_bytes(value.bytes());
     case Kind::list:
       return sequence_of<py::list>(value);
     case Kind::tuple:

@@ -100,4 +100,12 @@ std::shared_ptr<T> make_shared_handle(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteUnlocked());
 }
 
+// Returns a function for py::init() that constructs the object of a holder without the GIL.
+template <typename Holder, typename... Arguments>
+auto constructor() {
+  return unlocked_as<Holder, Arguments...>([](Arguments... arguments) {
+    return Holder(new typename Holder::element_type(std::move(arguments)...), DeleteUnlocked());
+  });
+}
+
 }  // namespace atompack::bindings

@@ -3,8 +3,11 @@
 
 #include <pybind11/pybind11.h>
 
+#include <functional>
 #include <mutex>
 #include <utility>
+
+#include "bindings/gil.h"
 
 namespace atompack::bindings {
 
@@ -54,5 +57,25 @@ class Locked {
   mutable std::mutex mutex_;
   T value_;
 };
+
+template <typename T, typename Result, typename... Arguments, typename Function>
+auto locked_as(Function function) {
+  static_assert(!HoldsPythonObjects<Result>::value && !(HoldsPythonObjects<Arguments>::value || ...),
+                "objects of Python are made, read and dropped with the GIL held");
+  return [function](Locked<T>& self, Arguments... arguments) {
+    return self.use(
+        [&](T& value) -> Result { return std::invoke(function, value, std::forward<Arguments>(arguments)...); });
+  };
+}
+
+// Returns a function for def() that calls a member of the object by Locked::use().
+template <typename T, typename Result, typename... Arguments>
+auto locked(Result (T::*function)(Arguments...)) {
+  return locked_as<T, Result, Arguments...>(function);
+}
+template <typename T, typename Result, typename... Arguments>
+auto locked(Result (T::*function)(Arguments...) const) {
+  return locked_as<T, Result, Arguments...>(function);
+}
 
 }  // namespace atompack::bindings

@@ -8,12 +8,21 @@
 #include "bindings/gil.h"
 #include "bindings/locked.h"
 #include "bindings/path.h"
+#include "bindings/tuple_caster.h"
 #include "formats/atp/inspect.h"
 #include "io/file.h"
 #include "passes/statistics.h"
 #include "passes/verify.h"
 
 namespace atompack::bindings {
+
+template <>
+struct Members<passes::Moments> {
+  static auto tie(auto& moments) {
+    return std::tie(moments.count, moments.non_finite, moments.mean, moments.scatter, moments.low, moments.high);
+  }
+};
+
 namespace {
 
 namespace py = pybind11;
@@ -52,15 +61,6 @@ UniqueHandle<LockedStatistics> start_statistics(std::shared_ptr<MoleculeSource> 
                                               references, cutoff, features, n_threads);
 }
 
-UniqueHandle<LockedVerifier> start_verifier(std::shared_ptr<MoleculeSource> source, int n_threads) {
-  return make_unique_handle<LockedVerifier>(std::move(source), n_threads);
-}
-
-// (count, non-finite, mean, sum of squared distances from the mean, min, max)
-py::tuple moments_of(const Moments& moments) {
-  return py::make_tuple(moments.count, moments.non_finite, moments.mean, moments.scatter, moments.low, moments.high);
-}
-
 py::tuple equations_of(const NormalEquations& equations) {
   constexpr auto kSize = static_cast<py::ssize_t>(passes::kElements);
   const std::vector<double> gram = equations.gram();
@@ -68,18 +68,12 @@ py::tuple equations_of(const NormalEquations& equations) {
                         py::array_t<double>({kSize}, equations.right().data()), equations.squares());
 }
 
-py::list features_of(const Statistics& found) {
-  py::list all;
-  for (const Moments& column : found.features) all.append(moments_of(column));
-  return all;
-}
-
 // {atomic number: moments}, of elements that have any
 py::dict isolated_atoms_of(const Statistics& found) {
   py::dict all;
   for (size_t element = 0; element < found.isolated_atoms.size(); ++element) {
     const Moments& energies = found.isolated_atoms[element];
-    if (energies.count + energies.non_finite > 0) all[py::int_(element)] = moments_of(energies);
+    if (energies.count + energies.non_finite > 0) all[py::int_(element)] = energies;
   }
   return all;
 }
@@ -102,9 +96,8 @@ py::dict statistics_of(const StatisticsPass& pass) {
   using namespace py::literals;
   const Statistics& found = pass.found();
   return py::dict("n_molecules"_a = found.n_molecules, "n_atoms"_a = found.n_atoms, "sizes"_a = found.sizes,
-                  "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of,
-                  "energy"_a = moments_of(found.energy), "energy_per_atom"_a = moments_of(found.energy_per_atom),
-                  "forces"_a = moments_of(found.forces), "features"_a = features_of(found),
+                  "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of, "energy"_a = found.energy,
+                  "energy_per_atom"_a = found.energy_per_atom, "forces"_a = found.forces, "features"_a = found.features,
                   "largest_force"_a = found.largest_force, "largest_force_at"_a = found.largest_force_at,
                   "force_squares"_a = found.force_squares, "force_components"_a = found.force_components,
                   "isolated_atoms"_a = isolated_atoms_of(found), "n_pairs"_a = found.n_pairs,
@@ -143,13 +136,14 @@ void bind_passes(py::module_& module) {
   py::class_<LockedStatistics, UniqueHandle<LockedStatistics>>(module, "StatisticsPass")
       .def(py::init(&start_statistics), py::arg("source"), py::arg("request"), py::arg("selection"),
            py::arg("references"), py::arg("cutoff"), py::arg("n_threads"), py::arg("features") = false)
-      .def("__len__", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.size(); }); })
-      .def("advance", [](LockedStatistics& self) { return self.use([](auto& pass) { return pass.advance(); }); })
+      .def("__len__", locked(&StatisticsPass::size))
+      .def("advance", locked(&StatisticsPass::advance))
       .def("found", [](const LockedStatistics& self) { return self.read(&statistics_of); });
   py::class_<LockedVerifier, UniqueHandle<LockedVerifier>>(module, "Verifier")
-      .def(py::init(&start_verifier), py::arg("source"), py::arg("n_threads"))
-      .def("__len__", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.size(); }); })
-      .def("advance", [](LockedVerifier& self) { return self.use([](auto& verifier) { return verifier.advance(); }); })
+      .def(py::init(constructor<UniqueHandle<LockedVerifier>, std::shared_ptr<MoleculeSource>, int>()),
+           py::arg("source"), py::arg("n_threads"))
+      .def("__len__", locked(&Verifier::size))
+      .def("advance", locked(&Verifier::advance))
       .def("take", &take_findings);
   py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
       .def_static(

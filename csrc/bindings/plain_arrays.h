@@ -34,4 +34,11 @@ std::span<const Element> span_of(const pybind11::array& array) {
   return {static_cast<const Element*>(array.data()), static_cast<size_t>(array.size())};
 }
 
+// The same for an array that the caller has made to be filled.
+template <typename Element>
+std::span<Element> mutable_span_of(pybind11::array& array) {
+  const size_t n = span_of<Element>(array).size();
+  return {static_cast<Element*>(array.mutable_data()), n};
+}
+
 }  // namespace atompack::bindings

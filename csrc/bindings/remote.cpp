@@ -5,13 +5,8 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -21,6 +16,7 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
+#include "bindings/bytes.h"
 #include "bindings/errors.h"
 #include "bindings/gil.h"
 #include "bindings/path.h"
@@ -28,145 +24,21 @@
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/paged_store.h"
 #include "io/fetch/range_reader.h"
+#include "io/fetch/request_queue.h"
 #include "threads/process.h"
 
 namespace atompack::bindings {
 namespace {
 
-// Store whose objects are read by a thread of Python.
-
 namespace py = pybind11;
-using io::fetch::Done;
-using io::fetch::ObjectVersion;
+namespace http = io::fetch::http;
+using http::HttpStore;
 using io::fetch::OpenObject;
-using io::fetch::RangeRequest;
-
-// A request that a thread of Python answers, once. One that is dropped has failed.
-class PythonRequest {
- public:
-  PythonRequest(std::string url, std::string version, RangeRequest request, Done done)
-      : url_(std::move(url)), version_(std::move(version)), request_(std::move(request)), done_(std::move(done)) {}
-  PythonRequest(const PythonRequest&) = delete;
-  PythonRequest& operator=(const PythonRequest&) = delete;
-  ~PythonRequest() { fail(ECANCELED, "the store was closed"); }
-
-  const std::string& url() const { return url_; }
-  const std::string& version() const { return version_; }
-  uint64_t offset() const { return request_.offset; }
-  uint64_t length() const { return request_.length(); }
-
-  void finish(std::string_view bytes) {
-    if (bytes.size() != length()) {
-      return fail(EIO, cat("expected ", length(), " bytes at ", offset(), ", got ", bytes.size()));
-    }
-    const Done done = take_done();
-    if (!done) return;
-    for (const std::span<std::byte> part : request_.into) {
-      std::memcpy(part.data(), bytes.data(), part.size());
-      bytes.remove_prefix(part.size());
-    }
-    done(nullptr);
-  }
-
-  void fail(int code, const std::string& reason) {
-    if (const Done done = take_done()) done(std::make_exception_ptr(IoError(code, reason, url_)));
-  }
-
- private:
-  Done take_done() {
-    const std::lock_guard lock(mutex_);
-    return std::exchange(done_, nullptr);
-  }
-
-  const std::string url_, version_;
-  const RangeRequest request_;
-  std::mutex mutex_;
-  Done done_;
-};
-
-using Requests = std::vector<std::shared_ptr<PythonRequest>>;
-
-// Requests on their way to the thread of Python. A fork has no such thread, and leaves the queue alone: destroying it
-// would wait for the thread.
-class RequestQueue {
- public:
-  RequestQueue() = default;
-  RequestQueue(const RequestQueue&) = delete;
-  RequestQueue& operator=(const RequestQueue&) = delete;
-  ~RequestQueue() {
-    if (!is_own_process()) static_cast<void>(state_.release());
-  }
-
-  void push(std::shared_ptr<PythonRequest> request) {
-    if (!is_own_process()) throw IoError(EIO, "opened before a fork: open it again in the child", request->url());
-    {
-      const std::lock_guard lock(state_->mutex);
-      if (!state_->is_closed) state_->waiting.push_back(std::move(request));
-    }
-    state_->arrived.notify_one();
-  }
-
-  // Waits for requests; returns none once the queue is closed.
-  Requests take(size_t max) {
-    std::unique_lock lock(state_->mutex);
-    auto& waiting = state_->waiting;
-    state_->arrived.wait(lock, [&] { return state_->is_closed || !waiting.empty(); });
-    Requests taken;
-    for (; taken.size() < max && !waiting.empty(); waiting.pop_front()) taken.push_back(std::move(waiting.front()));
-    return taken;
-  }
-
-  void close() {
-    if (!is_own_process()) return;
-    std::deque<std::shared_ptr<PythonRequest>> dropped;
-    {
-      const std::lock_guard lock(state_->mutex);
-      state_->is_closed = true;
-      dropped.swap(state_->waiting);
-    }
-    state_->arrived.notify_all();
-  }
-
- private:
-  bool is_own_process() const { return process_ == threads::process_id(); }
-
-  struct State {
-    std::mutex mutex;
-    std::condition_variable arrived;
-    std::deque<std::shared_ptr<PythonRequest>> waiting;
-    bool is_closed = false;
-  };
-
-  const int64_t process_ = threads::process_id();
-  std::unique_ptr<State> state_ = std::make_unique<State>();
-};
-
-// Closes the queue when the store and all readers are gone.
-struct OpenQueue {
-  explicit OpenQueue(std::shared_ptr<RequestQueue> opened) : queue(std::move(opened)) {}
-  OpenQueue(const OpenQueue&) = delete;
-  OpenQueue& operator=(const OpenQueue&) = delete;
-  ~OpenQueue() { queue->close(); }
-
-  std::shared_ptr<RequestQueue> queue;
-};
-
-class PythonReader final : public io::fetch::RangeReader {
- public:
-  PythonReader(std::shared_ptr<const OpenQueue> queue, std::string url, std::string version)
-      : queue_(std::move(queue)), url_(std::move(url)), version_(std::move(version)) {}
-
-  void read(RangeRequest request, Done done) const override {
-    queue_->queue->push(std::make_shared<PythonRequest>(url_, version_, std::move(request), std::move(done)));
-  }
-  size_t max_in_flight() const override { return kInFlight; }
-
- private:
-  static constexpr size_t kInFlight = 64;
-
-  std::shared_ptr<const OpenQueue> queue_;
-  std::string url_, version_;
-};
+using io::fetch::OpenQueue;
+using io::fetch::PagedStore;
+using io::fetch::QueuedReader;
+using io::fetch::QueuedRequest;
+using io::fetch::RequestQueue;
 
 // `open` of Python takes a URL and a number of bytes, and returns size, version and first bytes.
 class PythonStore final : public io::fetch::ObjectStore {
@@ -182,7 +54,7 @@ class PythonStore final : public io::fetch::ObjectStore {
       opened.version = {size, version, ""};
       const auto bytes = std::as_bytes(std::span(first));
       opened.first.assign(bytes.begin(), bytes.end());
-      opened.reader = std::make_shared<PythonReader>(queue_, url, version);
+      opened.reader = std::make_shared<QueuedReader>(queue_, url, version);
       return opened;
     });
   }
@@ -192,27 +64,27 @@ class PythonStore final : public io::fetch::ObjectStore {
   std::shared_ptr<const OpenQueue> queue_;
 };
 
-void finish(PythonRequest& request, const py::bytes& bytes) {
+void finish(QueuedRequest& request, const py::bytes& bytes) {
   const std::string_view view(bytes);  // `bytes` belongs to the caller
   without_gil([&] { request.finish(view); });
 }
 
-void fail(PythonRequest& request, int code, const Path& reason) {
+void fail(QueuedRequest& request, int code, const Path& reason) {
   without_gil([&] { request.fail(code, reason.bytes); });
 }
 
 // Python must not end while this thread asks for the GIL: the queue is closed before that.
-Requests take(RequestQueue& queue, size_t max) {
+RequestQueue::Requests take(RequestQueue& queue, size_t max) {
   return without_gil([&] { return queue.take(max); });
 }
 
 // After the base of stores of objects.
 void bind_python_store(py::module_& module) {
-  py::class_<PythonRequest, std::shared_ptr<PythonRequest>>(module, "PythonRequest")
-      .def_property_readonly("url", [](const PythonRequest& self) { return str_from_bytes(self.url()); })
-      .def_property_readonly("version", [](const PythonRequest& self) { return str_from_bytes(self.version()); })
-      .def_property_readonly("offset", &PythonRequest::offset)
-      .def_property_readonly("length", &PythonRequest::length)
+  py::class_<QueuedRequest, std::shared_ptr<QueuedRequest>>(module, "PythonRequest")
+      .def_property_readonly("url", [](const QueuedRequest& self) { return str_from_bytes(self.url()); })
+      .def_property_readonly("version", [](const QueuedRequest& self) { return str_from_bytes(self.version()); })
+      .def_property_readonly("offset", &QueuedRequest::offset)
+      .def_property_readonly("length", &QueuedRequest::length)
       .def("finish", &finish, py::arg("data"))
       .def("fail", &fail, py::arg("code"), py::arg("reason"));
   py::class_<RequestQueue, std::shared_ptr<RequestQueue>>(module, "RequestQueue")
@@ -225,11 +97,6 @@ void bind_python_store(py::module_& module) {
            }),
            py::arg("open_file"), py::arg("queue"));
 }
-
-namespace py = pybind11;
-namespace http = io::fetch::http;
-using http::HttpStore;
-using io::fetch::PagedStore;
 
 // access key, secret key, session token, bearer token, expiry in seconds since 1970
 using CredentialsTuple = std::tuple<std::string, std::string, std::string, std::string, std::optional<double>>;
@@ -296,47 +163,6 @@ http::Response send(const HttpStore& store, const std::string& method, const std
   return store.request(std::move(request));
 }
 
-// One version of an object, for callers that wait for each range.
-struct RemoteObject {
-  std::string url;
-  io::fetch::OpenObject opened;
-};
-
-struct Arrival {
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool has_ended = false;
-  std::exception_ptr error;
-  std::vector<std::byte> bytes;  // belongs to the request, should the caller be interrupted
-};
-
-std::shared_ptr<Arrival> read_range(const RemoteObject& object, uint64_t offset, uint64_t length) {
-  const auto arrival = std::make_shared<Arrival>();
-  const uint64_t size = object.opened.version.size;
-  if (offset > size || length > size - offset) {
-    throw std::out_of_range(cat("expected a range of ", size, " bytes, got ", length, " at ", offset));
-  }
-  arrival->bytes.resize(length);
-  object.opened.reader->read({offset, {std::span(arrival->bytes)}}, [arrival](std::exception_ptr error) {
-    const std::lock_guard lock(arrival->mutex);
-    arrival->error = std::move(error);
-    arrival->has_ended = true;
-    arrival->ended.notify_all();
-  });
-  std::unique_lock lock(arrival->mutex);
-  while (!arrival->ended.wait_for(lock, std::chrono::milliseconds(100), [&] { return arrival->has_ended; })) {
-    lock.unlock();
-    check_signals();
-    lock.lock();
-  }
-  if (arrival->error) std::rethrow_exception(std::exchange(arrival->error, nullptr));
-  return arrival;
-}
-
-py::bytes bytes_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Calls Python to list a folder.
 io::fetch::ListFolder lister_of(const py::object& callable) {
   return [shared = shared_object(callable)](const std::string& url) {
@@ -365,19 +191,14 @@ std::shared_ptr<PagedStore> make_paged_store(std::shared_ptr<io::fetch::ObjectSt
 }
 
 py::dict stats_of(const PagedStore& store) {
+  using namespace py::literals;
   const io::fetch::PageCacheStats memory = store.stats();
-  py::dict stats;
-  stats["held_bytes"] = memory.held_bytes;
-  stats["requests"] = memory.requests;
-  stats["fetched_bytes"] = memory.fetched_bytes;
-  stats["pages_from_disk"] = memory.pages_from_disk;
+  py::dict stats("held_bytes"_a = memory.held_bytes, "requests"_a = memory.requests,
+                 "fetched_bytes"_a = memory.fetched_bytes, "pages_from_disk"_a = memory.pages_from_disk);
   if (const auto disk = store.disk_stats()) {
-    stats["disk_hits"] = disk->hits;
-    stats["disk_misses"] = disk->misses;
-    stats["disk_rejected"] = disk->rejected;
-    stats["disk_written"] = disk->written;
-    stats["disk_skipped"] = disk->skipped;
-    stats["disk_stopped"] = disk->stopped;
+    stats.attr("update")("disk_hits"_a = disk->hits, "disk_misses"_a = disk->misses, "disk_rejected"_a = disk->rejected,
+                         "disk_written"_a = disk->written, "disk_skipped"_a = disk->skipped,
+                         "disk_stopped"_a = disk->stopped);
   }
   return stats;
 }
@@ -398,23 +219,22 @@ void bind_store(py::module_& module) {
       .def_readonly("n_attempts", &http::Response::n_attempts)
       .def("check", &http::check_response, py::arg("url"));
 
-  py::class_<RemoteObject, UniqueHandle<RemoteObject>>(module, "RemoteObject")
-      .def_property_readonly("size", [](const RemoteObject& object) { return object.opened.version.size; })
-      .def_property_readonly("etag",
-                             [](const RemoteObject& object) { return str_from_bytes(object.opened.version.etag); })
+  py::class_<OpenObject, UniqueHandle<OpenObject>>(module, "RemoteObject")
+      .def_property_readonly("size", [](const OpenObject& object) { return object.version.size; })
+      .def_property_readonly("etag", [](const OpenObject& object) { return str_from_bytes(object.version.etag); })
       .def_property_readonly("modified",
-                             [](const RemoteObject& object) { return str_from_bytes(object.opened.version.modified); })
-      .def_property_readonly("first", [](const RemoteObject& object) { return bytes_of(object.opened.first); })
+                             [](const OpenObject& object) { return str_from_bytes(object.version.modified); })
+      .def_property_readonly("first", [](const OpenObject& object) { return to_bytes(object.first); })
       .def(
           "read",
-          [](const RemoteObject& object, uint64_t offset, uint64_t length) {
-            return bytes_of(without_gil([&] { return read_range(object, offset, length); })->bytes);
+          [](const OpenObject& object, uint64_t offset, uint64_t length) {
+            return to_bytes(without_gil([&] { return io::fetch::read_range(object, offset, length); }));
           },
           py::arg("offset"), py::arg("length"));
 
   py::class_<io::fetch::ObjectStore, std::shared_ptr<io::fetch::ObjectStore>>(module, "ObjectStore")
       .def("open", unlocked([](const io::fetch::ObjectStore& store, const std::string& url, size_t n_first) {
-             return make_unique_handle<RemoteObject>(RemoteObject{url, store.open(url, n_first)});
+             return make_unique_handle<OpenObject>(store.open(url, n_first));
            }),
            py::arg("url"), py::arg("n_first") = 65536);
   py::class_<PagedStore, io::Store, std::shared_ptr<PagedStore>>(module, "PagedStore")

@@ -3,92 +3,74 @@
 #include <pybind11/stl.h>
 
 #include "bindings/enum_casters.h"
+#include "bindings/tuple_caster.h"
 #include "model/property_types.h"
 #include "plan/field_set.h"
 #include "plan/request.h"
 
 namespace atompack::bindings {
+
+template <>
+struct Members<plan::FieldId> {
+  static auto tie(auto& id) { return std::tie(id.scope, id.key); }
+};
+template <>
+struct Members<physics::NeighborOptions> {
+  static auto tie(auto& options) {
+    return std::tie(options.cutoff, options.full, options.vectors, options.self_interaction, options.triplet_cutoff,
+                    options.max_neighbors);
+  }
+};
+template <>
+struct Members<Augmentation> {
+  static auto tie(auto& options) {
+    return std::tie(options.rotation, options.noise, options.strain, options.keeps_noise, options.vectors,
+                    options.tensors, options.seed, options.epoch);
+  }
+};
+template <>
+struct Members<plan::Output> {
+  static auto tie(auto& output) {
+    return std::tie(output.kind, output.dtype, output.field, output.fill, output.scale, output.columns,
+                    output.references, output.order, output.level, output.row_shape, output.cutoff);
+  }
+};
+
 namespace {
 
 namespace py = pybind11;
+using plan::FieldId;
 using plan::Missing;
+using plan::Output;
 using plan::OutputField;
 using plan::Request;
-
-using PyFieldId = std::pair<Scope, std::string>;
-
-plan::FieldId field_id(const PyFieldId& id) { return {id.first, id.second}; }
-
-std::set<plan::FieldId> field_ids(const std::vector<PyFieldId>& ids) {
-  std::set<plan::FieldId> set;
-  for (const PyFieldId& id : ids) set.insert(field_id(id));
-  return set;
-}
 
 // (scope, key, level, dtype or "string", row shape)
 using PyDeclaration = std::tuple<Scope, std::string, Level, std::string, std::vector<int64_t>>;
 
 FieldDeclaration declaration(const PyDeclaration& from) {
   const auto& [scope, key, level, type, dims] = from;
-  Shape shape;
-  for (const int64_t dim : dims) shape.push_back(dim);
-  const bool text = type == "string";
-  return {scope,
-          key,
-          {level, text ? ValueKind::string : ValueKind::numeric, text ? DType::uint8 : value_named<DType>(type)},
-          shape};
+  return {scope, key, type_named(type, level), Shape(std::span(dims))};
 }
 
-// (cutoff, full, vectors, self_interaction, cutoff of triplets or None, maximum number of neighbors or None)
-using PyNeighbors = std::tuple<double, bool, bool, bool, std::optional<double>, std::optional<size_t>>;
-
-// (rotation, noise, largest strain, whether the noise is kept, vectors, tensors, seed, epoch)
-using PyAugmentation =
-    std::tuple<Rotation, double, double, bool, std::vector<PyFieldId>, std::vector<PyFieldId>, uint64_t, uint64_t>;
-
-// (kind, dtype, field or None, fill, scale, columns, references, order, level, row shape, cutoff)
-using PyOutput = std::tuple<plan::OutputKind, DType, std::optional<PyFieldId>, double, double, std::vector<int64_t>,
-                            std::vector<double>, std::vector<int64_t>, Level, std::vector<int64_t>, double>;
-
-plan::Output output(const PyOutput& from) {
-  const auto& [kind, dtype, field, fill, scale, columns, references, order, level, row_shape, cutoff] = from;
-  return {.kind = kind,
-          .dtype = dtype,
-          .field = field ? std::optional(field_id(*field)) : std::nullopt,
-          .fill = fill,
-          .scale = scale,
-          .columns = columns,
-          .references = references,
-          .order = order,
-          .level = level,
-          .row_shape = row_shape,
-          .cutoff = cutoff};
-}
-
-std::shared_ptr<Request> make_request(const std::optional<std::vector<PyFieldId>>& fields,
-                                      const std::vector<PyFieldId>& excluded,
-                                      const std::vector<PyDeclaration>& defaults, std::optional<DType> floating,
-                                      const std::vector<std::pair<PyFieldId, DType>>& casts, Missing missing,
-                                      const std::optional<PyNeighbors>& neighbors,
-                                      const std::optional<PyAugmentation>& augment,
-                                      const std::vector<PyOutput>& outputs, bool structure, int max_threads) {
+std::shared_ptr<Request> make_request(const std::optional<std::vector<FieldId>>& fields,
+                                      const std::vector<FieldId>& excluded, const std::vector<PyDeclaration>& defaults,
+                                      std::optional<DType> floating,
+                                      const std::vector<std::pair<FieldId, DType>>& casts, Missing missing,
+                                      const std::optional<physics::NeighborOptions>& neighbors,
+                                      const std::optional<Augmentation>& augment, std::vector<Output> outputs,
+                                      bool structure, int max_threads) {
   auto request = std::make_shared<Request>();
-  if (fields) request->fields = field_ids(*fields);
-  request->excluded = field_ids(excluded);
+  if (fields) request->fields.emplace(fields->begin(), fields->end());
+  request->excluded = {excluded.begin(), excluded.end()};
   for (const PyDeclaration& from : defaults) request->defaults.push_back(declaration(from));
   request->floating = floating;
-  for (const auto& [id, dtype] : casts) request->casts.emplace(field_id(id), dtype);
+  request->casts = {casts.begin(), casts.end()};
   request->missing = missing;
-  if (neighbors) {
-    const auto& [cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors] = *neighbors;
-    request->neighbors = {cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors};
-  }
-  if (augment) {
-    const auto& [rotation, noise, strain, keeps_noise, vectors, tensors, seed, epoch] = *augment;
-    request->augment = {rotation, noise, strain, keeps_noise, vectors, tensors, seed, epoch};
-  }
+  request->neighbors = neighbors;
+  request->augment = augment;
   request->structure = structure;
-  for (const PyOutput& from : outputs) request->outputs.push_back(output(from));
+  request->outputs = std::move(outputs);
   request->max_threads = max_threads;
   return request;
 }
@@ -102,10 +84,7 @@ py::object shape_of(const OutputField& field) {
 py::list list_output_fields(const Request& request, const MoleculeSource& source) {
   py::list all;
   for (const OutputField& field : output_fields(source.schemas(), request)) {
-    const std::string_view type = field.type.kind == ValueKind::numeric  ? name_of(field.type.dtype)
-                                  : field.type.kind == ValueKind::string ? "string"
-                                                                         : "none";
-    all.append(py::make_tuple(field.id.scope, field.id.key, field.type.level, type, shape_of(field)));
+    all.append(py::make_tuple(field.id.scope, field.id.key, field.type.level, type_name(field.type), shape_of(field)));
   }
   return all;
 }
@@ -126,9 +105,9 @@ std::string_view name_of(Turning rotation) {
 py::list builtin_fields() {
   py::list all;
   for (const BuiltinField& field : kBuiltinFields) {
-    const std::string_view type = field.kind == ValueKind::string ? "string" : name_of(field.dtype);
     const py::tuple shape = py::cast(std::vector<int64_t>(field.row.dims().begin(), field.row.dims().end()));
-    all.append(py::make_tuple(field.key, field.level, type, shape, field.unit, name_of(field.rotation),
+    const FieldType type{field.level, field.kind, field.dtype};
+    all.append(py::make_tuple(field.key, field.level, type_name(type), shape, field.unit, name_of(field.rotation),
                               field.storage == Storage::section, field.origin, field.names));
   }
   return all;
@@ -157,13 +136,11 @@ void bind_request(py::module_& module) {
       py::arg("row_shape"), py::arg("level"), py::arg("dtype"));
   py::class_<Request, std::shared_ptr<Request>>(module, "BatchRequest")
       .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
-           py::arg("excluded") = std::vector<PyFieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
-           py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<PyFieldId, DType>>(),
+           py::arg("excluded") = std::vector<FieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
+           py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<FieldId, DType>>(),
            py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(), py::arg("augment") = py::none(),
-           py::arg("outputs") = std::vector<PyOutput>(), py::arg("structure") = true, py::arg("max_threads") = 0)
-      .def(
-          "selects", [](const Request& request, const PyFieldId& id) { return request.selects(field_id(id)); },
-          py::arg("field"))
+           py::arg("outputs") = std::vector<Output>(), py::arg("structure") = true, py::arg("max_threads") = 0)
+      .def("selects", &Request::selects, py::arg("field"))
       .def("output_fields", &list_output_fields, py::arg("source"))
       .def(
           "positions",

@@ -30,17 +30,11 @@ using PyTables = std::tuple<std::vector<std::pair<DType, std::vector<PyResidentF
                             std::vector<PyForm>, std::string>;
 
 PyResidentField to_py(Scope scope, const std::string& key, const FieldType& type, const PyShape& shape) {
-  const std::string_view name = type.kind == ValueKind::numeric  ? name_of(type.dtype)
-                                : type.kind == ValueKind::string ? "string"
-                                                                 : "none";
-  return {scope, py::bytes(key), type.level, std::string(name), type.is_atom_index, shape};
+  return {scope, py::bytes(key), type.level, std::string(type_name(type)), type.is_atom_index, shape};
 }
 
 FieldType type_of(const PyResidentField& field) {
-  const auto& [scope, key, level, name, is_atom_index, shape] = field;
-  if (name == "none") return {level, ValueKind::none, DType::uint8, is_atom_index};
-  if (name == "string") return {level, ValueKind::string, DType::uint8, is_atom_index};
-  return {level, ValueKind::numeric, value_named<DType>(name), is_atom_index};
+  return type_named(std::get<3>(field), std::get<2>(field), std::get<4>(field));
 }
 
 PyTables tables_of(const ResidentSource& source) {
@@ -105,18 +99,6 @@ UniqueHandle<ResidentBuilder> make_builder(std::shared_ptr<MoleculeSource> sourc
       std::vector<std::shared_ptr<const Request>>(requests.begin(), requests.end()), std::move(path));
 }
 
-// (n_molecules, 3) int64: atoms, stored edges and stored triplets
-at::Tensor count_stored_rows(std::shared_ptr<MoleculeSource> source, std::vector<int64_t> numbers) {
-  const std::vector<collate::TensorSpec> specs{{DType::int64, {std::ssize(numbers), 3}}};
-  at::Tensor counts = collate::allocate_tensors(specs, collate::ArenaKind::heap).views.front();
-  auto* to = static_cast<int64_t*>(counts.mutable_data_ptr());
-  for (const int64_t number : numbers) {
-    const MoleculeExtent extent = source->extent(number);
-    for (const int64_t count : {extent.n_atoms, extent.n_edges, extent.n_triplets}) *to++ = count;
-  }
-  return counts;
-}
-
 using Given = std::optional<at::Tensor>;
 
 std::shared_ptr<PrecomputedEdges> keep(const std::shared_ptr<Request>& request, const at::Tensor& edge_ptr,
@@ -154,7 +136,10 @@ void bind_resident(py::module_& module) {
   py::class_<PrecomputedEdges, std::shared_ptr<PrecomputedEdges>>(module, "PrecomputedEdges")
       .def(py::init(unlocked(&keep)), py::kw_only(), py::arg("request"), py::arg("edge_ptr"), py::arg("index"),
            py::arg("shift"), py::arg("vector"), py::arg("triplet_ptr"), py::arg("triplet_edges"));
-  module.def("count_stored_rows", unlocked(&count_stored_rows), py::arg("source"), py::arg("numbers"));
+  module.def("count_stored_rows", unlocked([](const MoleculeSource& source, const std::vector<int64_t>& numbers) {
+               return collate::count_stored_rows(source, numbers);
+             }),
+             py::arg("source"), py::arg("numbers"));
 }
 
 }  // namespace atompack::bindings

@@ -2,13 +2,21 @@
 
 #include <pybind11/stl.h>
 
+#include "bindings/bytes.h"
 #include "bindings/enum_casters.h"
 #include "bindings/errors.h"
 #include "bindings/gil.h"
 #include "bindings/path.h"
+#include "bindings/tuple_caster.h"
 #include "formats/atlas_shards/reader.h"
 
 namespace atompack::bindings {
+
+template <>
+struct Members<atlas_shards::Place> {
+  static auto tie(auto& place) { return std::tie(place.shard, place.block, place.position); }
+};
+
 namespace {
 
 namespace py = pybind11;
@@ -25,8 +33,7 @@ std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_
 }
 
 py::bytes read_block(const ShardReader& reader, uint64_t shard, uint64_t number) {
-  const atlas_shards::Block block = without_gil([&] { return reader.read_block(shard, number); });
-  return {reinterpret_cast<const char*>(block.bytes().data()), block.bytes().size()};
+  return to_bytes(without_gil([&] { return reader.read_block(shard, number); }).bytes());
 }
 
 // (name, strategy, block size, examples, level, is lost) of each shard
@@ -34,8 +41,8 @@ py::list shards_of(const ShardReader& reader) {
   py::list all;
   for (const atlas_shards::Shard& shard : reader.shards()) {
     const atlas_shards::ShardMeta& meta = shard.meta;
-    all.append(py::make_tuple(str_from_bytes(shard.name), static_cast<int>(meta.strategy), meta.block_size,
-                              meta.stored_examples, meta.level, shard.is_lost));
+    all.append(py::make_tuple(str_from_bytes(shard.name), meta.strategy, meta.block_size, meta.stored_examples,
+                              meta.level, shard.is_lost));
   }
   return all;
 }
@@ -51,13 +58,7 @@ void bind_shard_reader(py::module_& module) {
       .def("fingerprint_of_first", &ShardReader::fingerprint_of_first, py::arg("n_shards"))
       .def("shards", &shards_of)
       .def("shard_sizes_warning", &ShardReader::shard_sizes_warning)
-      .def(
-          "locate",
-          [](const ShardReader& self, uint64_t example) {
-            const atlas_shards::Place place = self.locate(example);
-            return py::make_tuple(place.shard, place.block, place.position);
-          },
-          py::arg("example"))
+      .def("locate", &ShardReader::locate, py::arg("example"))
       .def("read_block", &read_block, py::arg("shard"), py::arg("number"));
 }
 

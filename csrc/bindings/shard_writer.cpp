@@ -17,8 +17,10 @@
 #include "bindings/gil.h"
 #include "bindings/path.h"
 #include "bindings/tensor_caster.h"
+#include "collate/arena.h"
 #include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/writer.h"
+#include "formats/atp/path_writer.h"
 #include "model/value.h"
 #include "serial/pickle/numpy_calls.h"
 #include "serial/pickle/writer.h"
@@ -100,40 +102,13 @@ bool is_memmap(py::handle value) {
   return Py_TYPE(value.ptr()) == reinterpret_cast<PyTypeObject*>(numpy_attribute("memmap", memmap).ptr());
 }
 
-// Shape and strides in elements; all strides are non-negative multiples of the element size.
-struct Layout {
-  std::vector<int64_t> shape, strides;
-
-  uint64_t span() const {
-    uint64_t last = 0;
-    for (size_t i = 0; i < shape.size(); ++i) {
-      if (shape[i] == 0) return 0;
-      last += static_cast<uint64_t>((shape[i] - 1) * strides[i]);
-    }
-    return last + 1;
-  }
-  Array array(const TypeTable& table, const ElementType& type, const void* data) const {
-    return {.type = type,
-            .table = table,
-            .order = pickle::order_of(shape, strides),
-            .shape = shape,
-            .strides = strides,
-            .data = {static_cast<const std::byte*>(data), span() * type.item_bytes}};
-  }
-};
-
 bool has_plain_strides(const py::array& array) {
   const py::ssize_t item = array.itemsize();
   return item > 0 && std::all_of(array.strides(), array.strides() + array.ndim(),
                                  [&](py::ssize_t stride) { return stride >= 0 && stride % item == 0; });
 }
 
-Layout layout_of(const py::array& array) {
-  Layout layout{{array.shape(), array.shape() + array.ndim()}, {}};
-  const py::ssize_t item = std::max<py::ssize_t>(array.itemsize(), 1);
-  for (py::ssize_t i = 0; i < array.ndim(); ++i) layout.strides.push_back(array.strides(i) / item);
-  return layout;
-}
+std::vector<int64_t> shape_of(const py::array& array) { return {array.shape(), array.shape() + array.ndim()}; }
 
 void ExampleWriter::write(py::handle example) {
   try {
@@ -230,15 +205,17 @@ void ExampleWriter::put_array(py::handle value, bool is_scalar) {
                py::str(array.dtype()).cast<std::string>()));
   if (type->type.kind == ElementKind::object) return put_objects(array);
   if (!has_plain_strides(array)) array = py::array::ensure(array, py::array::c_style);
-  const Layout layout = layout_of(array);
-  const Array view = layout.array(type->table(), type->type, array.data());
+  const std::vector<int64_t> shape = shape_of(array);
+  std::vector<int64_t> strides(array.strides(), array.strides() + array.ndim());
+  for (int64_t& stride : strides) stride /= std::max<int64_t>(array.itemsize(), 1);
+  const Array view = pickle::view_of(type->table(), type->type, shape, strides, array.data());
   is_scalar ? out_.scalar(view) : out_.array(view);
 }
 
 void ExampleWriter::put_objects(py::handle array) {
   if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
   const py::list objects = array.attr("reshape")(-1).attr("tolist")();
-  out_.begin_objects(layout_of(py::reinterpret_borrow<py::array>(array)).shape, false);
+  out_.begin_objects(shape_of(py::reinterpret_borrow<py::array>(array)), false);
   put_items(objects, &PyList_Size, &PyList_GetItem);
   out_.end_objects();
   --depth_;
@@ -252,21 +229,18 @@ void ExampleWriter::put_tensor(py::handle value) {
     refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
   }
   tensor = tensor.resolve_conj().resolve_neg();
-  const std::optional<ElementType> type = element_of(tensor.scalar_type());
-  const bool is_bfloat16 = type && type->kind == ElementKind::bfloat16;
-  const bool is_wide = type && type->kind == ElementKind::unsigned_integer && type->item_bytes > 1;
+  const std::optional<DType> type = collate::find_dtype(tensor.scalar_type());
+  const bool is_bfloat16 = type == DType::bfloat16;
+  const bool is_wide = type == DType::uint16 || type == DType::uint32 || type == DType::uint64;
   if (!type || (tensors_as_arrays_ ? is_bfloat16 : is_wide)) {
     refuse(cat("expected elements that ", tensors_as_arrays_ ? "NumPy has" : "torch reads back", ", got ",
                c10::toString(tensor.scalar_type())));
   }
-  const Layout layout{{tensor.sizes().begin(), tensor.sizes().end()},
-                      {tensor.strides().begin(), tensor.strides().end()}};
-  Array view = layout.array({}, *type, tensor.const_data_ptr());
+  Array view = pickle::view_of({}, element_of(*type), tensor.sizes(), tensor.strides(), tensor.const_data_ptr());
   view.requires_grad = requires_grad;
   tensors_as_arrays_ ? out_.array(view) : out_.tensor(view);
 }
 
-namespace py = pybind11;
 using atlas_shards::Writer;
 
 // Writer that refuses calls from other threads, which may arrive while it compresses blocks without the GIL.
@@ -345,22 +319,13 @@ class ShardWriter {
   bool is_busy_ = false;
 };
 
-std::optional<atlas_shards::Strategy> strategy_numbered(std::optional<int> optional) {
-  if (!optional) return std::nullopt;
-  const int number = *optional;
-  if (number < 0 || number > static_cast<int>(atlas_shards::Strategy::own_dictionary)) {
-    throw py::value_error(cat("strategy: expected 0, 1, 2 or 3, got ", number));
-  }
-  return static_cast<atlas_shards::Strategy>(number);
-}
-
 UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size,
-                                      std::optional<int> strategy, int level, double dictionary, unsigned n_threads,
-                                      bool tensors_as_arrays, atp::OpenMode mode) {
+                                      std::optional<atlas_shards::Strategy> strategy, int level, double dictionary,
+                                      unsigned n_threads, bool tensors_as_arrays, atp::OpenMode mode) {
   const bool creates = mode == atp::OpenMode::create;
   const atlas_shards::WriterOptions options{.shard_size = shard_size,
                                             .block_size = block_size,
-                                            .strategy = strategy_numbered(strategy),
+                                            .strategy = strategy,
                                             .level = level,
                                             .dictionary_fraction = dictionary,
                                             .n_threads = n_threads,

@@ -3,13 +3,19 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "base/utf8.h"
 #include "bindings/gil.h"
 #include "bindings/path.h"
+#include "bindings/tuple_caster.h"
 #include "formats/torch_cache/reader.h"
 #include "formats/torch_cache/source.h"
 
 namespace atompack::bindings {
+
+template <>
+struct Members<torch_cache::DerivativeSizes> {
+  static auto tie(auto& sizes) { return std::tie(sizes.n_edges, sizes.n_triplets); }
+};
+
 namespace {
 
 namespace py = pybind11;
@@ -18,28 +24,25 @@ using torch_cache::Cache;
 using torch_cache::CacheSource;
 using torch_cache::Column;
 using torch_cache::DerivativeRow;
-using torch_cache::DerivativeSchema;
 using torch_cache::EntryLabels;
 using torch_cache::EntryParts;
 using torch_cache::FeatureRow;
 using torch_cache::View;
 
-int64_t checked(const Cache& cache, int64_t entry) {
-  if (entry < 0 || entry >= cache.n_entries()) {
-    throw std::out_of_range(cat(cache.path(), ": entry ", entry, " of ", cache.n_entries()));
-  }
-  return entry;
+// Reads of an entry, without the GIL.
+template <typename Read>
+auto read_entry(const Cache& cache, int64_t entry, const Read& read) {
+  return without_gil([&] {
+    cache.check_entry(entry);
+    cache.prepare();
+    return read();
+  });
 }
 
 py::dict dict_of(const Cache& cache, const Attributes& attributes) {
+  in_file(cache.path(), [&] { torch_cache::check_text(attributes); });
   py::dict all;
-  for (const auto& [name, value] : attributes) {
-    const auto* const text = std::get_if<std::string>(&value);
-    if (text != nullptr && !is_utf8(as_bytes(*text))) {
-      throw CorruptFileError(cat("attribute '", name, "': expected UTF-8, got other bytes")).in_file(cache.path());
-    }
-    all[py::str(name)] = py::cast(value);
-  }
+  for (const auto& [name, value] : attributes) all[py::str(name)] = py::cast(value);
   return all;
 }
 
@@ -63,36 +66,14 @@ py::array copy_of(const View& view, const std::vector<int64_t>& shape) {
 }
 
 py::object load_features(const Cache& cache, int64_t entry) {
-  const std::optional<FeatureRow> row = without_gil([&] {
-    cache.prepare();
-    return cache.features(checked(cache, entry));
-  });
+  const std::optional<FeatureRow> row = read_entry(cache, entry, [&] { return cache.features(entry); });
   if (!row) return py::none();
   return copy_of(row->values, {row->n_atoms, row->n_features});
 }
 
-std::vector<int64_t> shape_of(Column column, const DerivativeRow& row, const DerivativeSchema& schema) {
-  const bool is_radial = column <= Column::radial_neighbor_typespin;
-  const int64_t rows = is_radial ? row.sizes.n_edges : row.sizes.n_triplets;
-  switch (column) {
-    case Column::radial_dG_drij:
-      return {rows, schema.n_radial, 3};
-    case Column::angular_grads_i:
-    case Column::angular_grads_j:
-    case Column::angular_grads_k:
-      return {rows, schema.n_angular, 3};
-    case Column::radial_neighbor_typespin:
-    case Column::angular_triplet_typespin:
-      return {schema.multi ? rows : 0};
-    default:
-      return {rows};
-  }
-}
-
 py::object load_force_derivatives(const Cache& cache, int64_t entry) {
-  const std::optional<DerivativeRow> row = without_gil([&] {
-    cache.prepare();
-    std::optional<DerivativeRow> found = cache.derivatives(checked(cache, entry));
+  const std::optional<DerivativeRow> row = read_entry(cache, entry, [&] {
+    std::optional<DerivativeRow> found = cache.derivatives(entry);
     if (found) cache.check_indices(entry, *found);
     return found;
   });
@@ -100,55 +81,46 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
   py::dict all;
   for (size_t i = 0; i < torch_cache::kNumberOfColumns; ++i) {
     const auto column = static_cast<Column>(i);
-    all[torch_cache::place_of(column).key] = copy_of((*row)[column], shape_of(column, *row, cache.derivative_schema()));
+    all[torch_cache::place_of(column).key] = copy_of((*row)[column], row->shape(column, cache.derivative_schema()));
   }
   return all;
 }
 
-py::object derivative_sizes(const Cache& cache, int64_t entry) {
-  const auto sizes = without_gil([&] { return cache.derivative_sizes(checked(cache, entry)); });
-  if (!sizes) return py::none();
-  return py::make_tuple(sizes->n_edges, sizes->n_triplets);
-}
-
 py::bytes structure_of(const Cache& cache, int64_t entry) {
-  return py::bytes(without_gil([&] {
-    cache.prepare();
-    return std::string(as_text(cache.structure(checked(cache, entry))));
-  }));
+  return py::bytes(read_entry(cache, entry, [&] { return std::string(as_text(cache.structure(entry))); }));
 }
 
 // (display_name, name, source_id, source_kind, frame_idx), strings as bytes
 py::tuple labels_of(const Cache& cache, int64_t entry) {
-  const EntryLabels found = without_gil([&] { return cache.labels(checked(cache, entry), 1).front(); });
+  const EntryLabels found = without_gil([&] {
+    cache.check_entry(entry);
+    return cache.labels(entry, 1).front();
+  });
   return py::make_tuple(py::bytes(found.display_name), py::bytes(found.name), py::bytes(found.source_id),
                         py::bytes(found.source_kind), found.frame_idx);
 }
 
-// (device, inode, size)
-using PyIdentity = std::tuple<uint64_t, uint64_t, uint64_t>;
-
-std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<PyIdentity>& identity, bool by_reading,
+std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<io::FileIdentity>& identity, bool by_reading,
                                   const std::string& name) {
   torch_cache::OpenOptions options;
   options.name = name;
   if (by_reading) options.access = io::Access::read;
-  if (identity) options.expected = {std::get<0>(*identity), std::get<1>(*identity), std::get<2>(*identity)};
+  options.expected = identity;
   return make_shared_handle<Cache>(path.bytes, options);
+}
+
+// Returns a function for def() that calls `function` with an entry that exists.
+template <typename Function>
+auto of_entry(Function function) {
+  return [function](const Cache& cache, int64_t entry) {
+    cache.check_entry(entry);
+    return std::invoke(function, cache, entry);
+  };
 }
 
 py::array atom_counts(const Cache& cache) {
   const std::span<const int64_t> counts = cache.n_atoms();
   return py::array_t<int64_t>(std::ssize(counts), counts.data());
-}
-
-// Returns the indices of the entries with forces.
-std::vector<int64_t> force_entries(const Cache& cache) {
-  std::vector<int64_t> found;
-  for (int64_t entry = 0; entry < cache.n_entries(); ++entry) {
-    if (cache.has_forces(entry)) found.push_back(entry);
-  }
-  return found;
 }
 
 }  // namespace
@@ -157,13 +129,9 @@ void bind_torch_cache(py::module_& module) {
   py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
       .def(py::init(unlocked(&open_cache)), py::arg("path"), py::arg("identity") = std::nullopt,
            py::arg("by_reading") = false, py::arg("name") = "")
-      .def_property_readonly("identity",
-                             [](const Cache& self) {
-                               const io::FileIdentity& identity = self.identity();
-                               return PyIdentity{identity.device, identity.inode, identity.size};
-                             })
+      .def_property_readonly("identity", &Cache::identity)
       .def("atom_counts", &atom_counts)
-      .def("force_entries", unlocked(&force_entries))
+      .def("force_entries", unlocked(&Cache::entries_with_forces))
       .def("__len__", &Cache::n_entries)
       .def_property_readonly("info", &info_of)
       .def_property_readonly("is_legacy", &Cache::is_legacy)
@@ -175,13 +143,12 @@ void bind_torch_cache(py::module_& module) {
       .def_property_readonly("n_radial", [](const Cache& self) { return self.derivative_schema().n_radial; })
       .def_property_readonly("n_angular", [](const Cache& self) { return self.derivative_schema().n_angular; })
       .def_property_readonly("multi", [](const Cache& self) { return self.derivative_schema().multi; })
-      .def("require_descriptor", unlocked(&Cache::require_descriptor), py::arg("compat_json"))
-      .def("n_atoms", [](const Cache& self, int64_t entry) { return self.n_atoms(checked(self, entry)); })
-      .def("energy", [](const Cache& self, int64_t entry) { return self.energy(checked(self, entry)); })
-      .def("has_forces", [](const Cache& self, int64_t entry) { return self.has_forces(checked(self, entry)); })
+      .def("n_atoms", of_entry([](const Cache& self, int64_t entry) { return self.n_atoms(entry); }))
+      .def("energy", of_entry(&Cache::energy))
+      .def("has_forces", of_entry(&Cache::has_forces))
       .def("structure", &structure_of, py::arg("entry"))
       .def("labels", &labels_of, py::arg("entry"))
-      .def("derivative_sizes", &derivative_sizes, py::arg("entry"))
+      .def("derivative_sizes", of_entry(&Cache::derivative_sizes), py::arg("entry"))
       .def("load_features", &load_features, py::arg("entry"))
       .def("load_force_derivatives", &load_force_derivatives, py::arg("entry"));
   py::class_<CacheSource, MoleculeSource, std::shared_ptr<CacheSource>>(module, "TorchCacheSource")

@@ -11,18 +11,6 @@
 
 namespace atompack::codec {
 
-std::string_view name_of(Codec codec) {
-  switch (codec) {
-    case Codec::none:
-      return "none";
-    case Codec::lz4:
-      return "lz4";
-    case Codec::zstd:
-      return "zstd";
-  }
-  return "?";
-}
-
 uint64_t decoded_bound(Codec codec, Bytes stored) {
   switch (codec) {
     case Codec::none:

@@ -6,12 +6,14 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/names.h"
 
 namespace atompack::codec {
 
 enum class Codec : uint8_t { none, lz4, zstd };
 
-std::string_view name_of(Codec codec);
+using atompack::name_of;
+constexpr Names<3> names_of(Codec) { return {"codec", {"none", "lz4", "zstd"}}; }
 
 // Upper bound of the decompressed size of this unit. A claimed size is checked against it before memory is allocated.
 // Throws CorruptFileError if the bytes are not a valid unit.

@@ -193,10 +193,23 @@ ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind)
   return tensors;
 }
 
-DType dtype_of(at::ScalarType type) {
-  for (int i = 0; i < kNumberOfDTypes; ++i) {
+ArenaTensors pack_tensors(std::span<const at::Tensor> tensors) {
+  std::vector<TensorSpec> specs;
+  for (const at::Tensor& tensor : tensors) specs.push_back({dtype_of(tensor.scalar_type()), tensor.sizes().vec()});
+  ArenaTensors packed = allocate_tensors(specs, ArenaKind::shared);
+  for (size_t i = 0; i < tensors.size(); ++i) packed.views[i].copy_(tensors[i]);
+  return packed;
+}
+
+std::optional<DType> find_dtype(at::ScalarType type) {
+  for (size_t i = 0; i < kNumberOfDTypes; ++i) {
     if (scalar_type_of(static_cast<DType>(i)) == type) return static_cast<DType>(i);
   }
+  return std::nullopt;
+}
+
+DType dtype_of(at::ScalarType type) {
+  if (const std::optional<DType> dtype = find_dtype(type)) return *dtype;
   throw UnsupportedFormatError(cat("dtype: ", c10::toString(type), " is not a type of this library"));
 }
 

@@ -39,8 +39,12 @@ struct ArenaTensors {
   std::vector<at::Tensor> views;
 };
 ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind);
+// Copies of tensors in one shared arena, which another process can receive.
+ArenaTensors pack_tensors(std::span<const at::Tensor> tensors);
 
 DType dtype_of(at::ScalarType type);
+// The same; nullopt for types that this library does not have.
+std::optional<DType> find_dtype(at::ScalarType type);
 at::ScalarType scalar_type_of(DType dtype);
 
 // Arenas in the slots of a shared ring, which a worker process sends as slot numbers.

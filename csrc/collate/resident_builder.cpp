@@ -1,5 +1,7 @@
 #include "collate/resident_builder.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -222,6 +224,16 @@ void ResidentBuilder::copy(int64_t first, int64_t last, std::span<std::byte> mem
   auto* const entries = reinterpret_cast<ResidentEntry*>(memory.data());
   std::ranges::copy(placed, entries + first);
   if (last == size()) entries[last] = end;
+}
+
+at::Tensor count_stored_rows(const MoleculeSource& source, std::span<const int64_t> numbers) {
+  at::Tensor counts = at::empty({std::ssize(numbers), 3}, at::TensorOptions(at::kLong));
+  auto* to = counts.mutable_data_ptr<int64_t>();
+  for (const int64_t number : numbers) {
+    const MoleculeExtent extent = source.extent(number);
+    for (const int64_t count : {extent.n_atoms, extent.n_edges, extent.n_triplets}) *to++ = count;
+  }
+  return counts;
 }
 
 }  // namespace atompack::collate

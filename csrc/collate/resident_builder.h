@@ -1,6 +1,8 @@
 // Builder of the block of memory of a ResidentSource.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,5 +62,8 @@ class ResidentBuilder {
   std::map<ResidentForm, uint32_t> forms_;
   std::mutex mutex_;  // of the tables
 };
+
+// Returns the numbers of atoms, stored edges and stored triplets of molecules: (molecules, 3), int64.
+at::Tensor count_stored_rows(const MoleculeSource& source, std::span<const int64_t> numbers);
 
 }  // namespace atompack::collate

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/names.h"
 #include "io/read_ahead.h"
 
 namespace atompack::io {
@@ -17,6 +18,8 @@ class OpenFile;
 // read: by pread, without a mapping, for passes over files that others may truncate in the meantime. direct: past the
 // kernel's page cache, for files that are larger than memory.
 enum class Access : uint8_t { automatic, random, sequential, read, direct };
+
+constexpr Names<5> names_of(Access) { return {"access", {"auto", "random", "sequential", "read", "direct"}}; }
 
 // The bytes that were read last; one for each thread and purpose.
 class RangeBuffer {

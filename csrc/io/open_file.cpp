@@ -58,6 +58,17 @@ std::vector<std::string> names_among(const Location& folder, std::span<const std
   return names;
 }
 
+std::pair<std::vector<std::byte>, std::vector<std::byte>> read_ends(const OpenFile& file, size_t n_first,
+                                                                    size_t n_last) {
+  const auto read = [&](uint64_t offset, uint64_t n) {
+    std::vector<std::byte> bytes(n);
+    bytes.resize(file.read_at(offset, bytes));
+    return bytes;
+  };
+  const uint64_t size = file.size(), n_end = std::min<uint64_t>(n_last, size);
+  return {read(0, std::min<uint64_t>(n_first, size)), read(size - n_end, n_end)};
+}
+
 std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes) {
   const uint64_t size = file.size();
   if (size > max_bytes) {

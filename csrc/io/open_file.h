@@ -89,6 +89,10 @@ std::optional<std::vector<std::string>> list_names(const Location& folder);
 // The same; if its store cannot list folders, those of the candidates that name a file.
 std::vector<std::string> names_among(const Location& folder, std::span<const std::string> candidates);
 
+// The first and last bytes of a file, as many as it has.
+std::pair<std::vector<std::byte>, std::vector<std::byte>> read_ends(const OpenFile& file, size_t n_first,
+                                                                    size_t n_last);
+
 // Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
 std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes);
 std::vector<std::byte> read_whole(const Location& location, uint64_t max_bytes);

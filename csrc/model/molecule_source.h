@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "base/shape.h"
 
 namespace atompack {
@@ -22,10 +23,7 @@ enum class Scope : uint8_t { builtin, atom_property, molecule_property };
 // Unit of a field's rows: one row per molecule, atom, stored pair of atoms, or stored triplet.
 enum class Level : uint8_t { molecule, atom, edge, triplet };
 
-constexpr std::string_view name_of(Level level) {
-  constexpr std::string_view kNames[] = {"molecule", "atom", "edge", "triplet"};
-  return kNames[static_cast<size_t>(level)];
-}
+constexpr Names<4> names_of(Level) { return {"level", {"molecule", "atom", "edge", "triplet"}}; }
 
 // none: the value "None" is stored, and there are no bytes to copy.
 enum class ValueKind : uint8_t { numeric, string, none };
@@ -40,6 +38,19 @@ struct FieldType {
   bool is_atom_index = false;
   bool operator==(const FieldType&) const = default;
 };
+
+// Name of the type of the values: "string", "none", or the name of the dtype.
+inline std::string_view type_name(const FieldType& type) {
+  if (type.kind == ValueKind::numeric) return name_of(type.dtype);
+  return type.kind == ValueKind::string ? "string" : "none";
+}
+
+// Reverse of type_name(). Throws std::invalid_argument for an unknown name.
+inline FieldType type_named(std::string_view name, Level level, bool is_atom_index = false) {
+  if (name == "none") return {level, ValueKind::none, DType::uint8, is_atom_index};
+  if (name == "string") return {level, ValueKind::string, DType::uint8, is_atom_index};
+  return {level, ValueKind::numeric, value_named<DType>(name), is_atom_index};
+}
 
 // Field declared by a schema, before any record is read.
 struct FieldDeclaration {

@@ -63,10 +63,8 @@ void gather(const Array& array, std::byte* out) {
   }
 }
 
-char letter_of(ElementKind kind) {
-  constexpr std::array<char, 12> kLetters = {'b', 'i', 'u', 'f', 'f', 'c', 'U', 'S', 'V', 'M', 'm', 'O'};
-  return kLetters[static_cast<size_t>(kind)];
-}
+// By kind.
+constexpr std::array<char, 12> kLetters = {'b', 'i', 'u', 'f', 'f', 'c', 'U', 'S', 'V', 'M', 'm', 'O'};
 
 }  // namespace
 
@@ -112,9 +110,36 @@ std::optional<DType> dtype_of(const ElementType& type) {
   }
 }
 
+ElementType element_of(DType dtype) {
+  const auto kind = [&] {
+    if (dtype == DType::boolean) return ElementKind::boolean;
+    if (dtype == DType::bfloat16) return ElementKind::bfloat16;
+    if (is_floating(dtype)) return ElementKind::floating;
+    if (!is_integer(dtype)) return ElementKind::complex;
+    return dtype <= DType::uint64 ? ElementKind::unsigned_integer : ElementKind::signed_integer;
+  };
+  return {.kind = kind(), .item_bytes = static_cast<uint32_t>(item_bytes(dtype))};
+}
+
+std::optional<ElementKind> kind_of(char letter) {
+  const auto found = std::ranges::find(kLetters, letter);
+  return found == kLetters.end() ? std::nullopt : std::optional(static_cast<ElementKind>(found - kLetters.begin()));
+}
+
+bool are_apart(const TypeTable& table, std::vector<ElementField> fields) {
+  std::ranges::sort(fields, {}, &ElementField::offset);
+  uint32_t end = 0;
+  for (const ElementField& field : fields) {
+    const uint32_t bytes = table.types[field.type].item_bytes;
+    if (bytes == 0 || field.offset < end) return false;
+    end = field.offset + bytes;
+  }
+  return true;
+}
+
 std::string type_code(const ElementType& type) {
   const uint32_t number = type.kind == ElementKind::text ? type.item_bytes / 4 : type.item_bytes;
-  return letter_of(type.kind) + std::to_string(number);
+  return kLetters[static_cast<size_t>(type.kind)] + std::to_string(number);
 }
 
 std::string type_text(const TypeTable& table, const ElementType& type) {

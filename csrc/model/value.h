@@ -83,6 +83,13 @@ void copy_out(const Array& array, std::span<std::byte> out);
 
 // Returns nullopt if there is no tensor type for it.
 std::optional<DType> dtype_of(const ElementType& type);
+ElementType element_of(DType dtype);
+
+// The kind of a letter in NumPy's notation, "f" for floating; nullopt: none of these.
+std::optional<ElementKind> kind_of(char letter);
+
+// True if no two of these fields share bytes.
+bool are_apart(const TypeTable& table, std::vector<ElementField> fields);
 
 // NumPy's notation with the byte order: "<f4", "|b1", "<U3", "<M8[D]"; fields as "{a:<i4@0,b:<f8@4,12}".
 std::string type_text(const TypeTable& table, const ElementType& type);

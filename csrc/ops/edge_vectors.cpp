@@ -125,7 +125,7 @@ void write_vectors(const Edges& edges, const at::Tensor& positions, const at::Te
   });
 }
 
-// What a piece adds to the atoms and cells of its part.
+// Contributions of a piece to the atoms and cells of its part.
 struct EdgeSums {
   std::vector<double> atoms, cells;
 };

@@ -16,6 +16,8 @@ namespace atompack::plan {
 // stacked: (rows, *shape), all of the same shape; jagged: concatenated along the first axis; list: one tensor per row.
 enum class Layout : uint8_t { stacked, jagged, list };
 
+constexpr Names<3> names_of(Layout) { return {"layout", {"stacked", "jagged", "list"}}; }
+
 struct RowPlan {
   uint64_t n_elements = 0;
   size_t offset = 0;                                // in the arena

@@ -52,6 +52,13 @@ enum class OutputKind : uint8_t {
   constant,              // (molecules or atoms, shape): `fill` everywhere
 };
 
+constexpr Names<19> names_of(OutputKind) {
+  return {"kind",
+          {"value", "weight", "voigt", "one_hot", "element_index", "edge_shift", "edge_offset", "edge_vector",
+           "edge_reversed", "edge_pairs", "edge_count", "wrapped_positions", "wrapped_shift", "cell", "reciprocal_cell",
+           "volume", "lattice", "fractional_positions", "constant"}};
+}
+
 struct Output {
   OutputKind kind;
   DType dtype;
@@ -85,6 +92,8 @@ std::vector<int64_t> output_shape(const Output& output, const OutputDims& dims,
 
 // Options of batches of molecules.
 enum class Missing : uint8_t { nan, error, drop };
+
+constexpr Names<3> names_of(Missing) { return {"missing", {"nan", "error", "drop"}}; }
 
 struct Request {
   std::optional<std::set<FieldId>> fields;  // nullopt: all

@@ -38,6 +38,15 @@ std::optional<DType> common_dtype(DType a, DType b) {
   return std::nullopt;
 }
 
+std::optional<DType> common_dtype(std::span<const DType> types) {
+  if (types.empty()) return std::nullopt;
+  std::optional<DType> common = types.front();
+  for (const DType type : types.subspan(1)) {
+    if (common) common = common_dtype(*common, type);
+  }
+  return common;
+}
+
 std::optional<FieldType> common_type(const FieldType& a, const FieldType& b) {
   if (a == b) return a;
   const bool both_numeric = a.kind == ValueKind::numeric && b.kind == ValueKind::numeric;

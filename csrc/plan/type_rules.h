@@ -24,6 +24,7 @@ struct Observation {
 // Returns the type that holds values of both types without loss: floats of different widths become float64, integers
 // of different widths int64. Floats and integers do not mix, and uint64 mixes with no other type.
 std::optional<DType> common_dtype(DType a, DType b);
+std::optional<DType> common_dtype(std::span<const DType> types);
 std::optional<FieldType> common_type(const FieldType& a, const FieldType& b);
 
 // Returns the type of a field that holds both. Throws FieldError if it is missing.

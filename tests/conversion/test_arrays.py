@@ -489,10 +489,10 @@ def test_what_an_archive_holds_twice_or_next_to_arrays(tmp_path: Path) -> None:
 
 
 def test_no_file_and_no_format(tmp_path: Path) -> None:
-    for suffix in ("npz", "h5"):
+    for suffix, name in (("npz", "an .npz"), ("h5", "an HDF5")):
         path = tmp_path / f"x.{suffix}"
         with pytest.raises(FileNotFoundError):
             read(path)
         path.write_bytes(b"something else")
-        with pytest.raises(CorruptFileError, match=f"x.{suffix}: no "):
+        with pytest.raises(CorruptFileError, match=f"x.{suffix}: not {name} file: "):
             read(path)

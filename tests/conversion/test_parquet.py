@@ -307,9 +307,9 @@ def without(name: str) -> Callable[[Path], object]:
 
 PLACES = [[[0.0] * 3] * 2, [[0.0] * 3], [[0.0] * 3] * 3]
 DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
-    (cut(lambda data: data[:-9]), apt.CorruptFileError, "no Parquet file"),
-    (cut(lambda data: data[:100] + data[-8:]), apt.CorruptFileError, "no Parquet file"),
-    (cut(lambda data: b"PAR1"), apt.CorruptFileError, "no Parquet file"),
+    (cut(lambda data: data[:-9]), apt.CorruptFileError, "not a Parquet file"),
+    (cut(lambda data: data[:100] + data[-8:]), apt.CorruptFileError, "not a Parquet file"),
+    (cut(lambda data: b"PAR1"), apt.CorruptFileError, "not a Parquet file"),
     (
         cut(lambda data: data[:4] + bytes(1500) + data[1504:]),
         apt.CorruptFileError,

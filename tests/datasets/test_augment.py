@@ -232,10 +232,10 @@ def test_draws_depend_on_nothing_else(single: Path, workers: int) -> None:
     assert not torch.equal(whole[0].positions, whole[1].positions)
     fresh = opened(single, ALL, neighbors=VECTORS, num_threads=1)
     sampler = apt.DistributedMoleculeSampler(fresh, shuffle=False)
-    loader = DataLoader(fresh, 7, sampler=sampler, num_workers=workers)
-    assert_same_batch(apt.collate(passes(loader)[:6]), whole[0])
-    sampler = apt.DistributedMoleculeSampler(fresh, shuffle=False)
-    assert_same_batch(apt.collate(passes(DataLoader(fresh, 5, sampler=sampler))[8:]), whole[1])
+    options = {"num_workers": workers, "persistent_workers": workers > 0}
+    batches = passes(DataLoader(fresh, 7, sampler=sampler, **options))
+    assert_same_batch(apt.collate(batches[:6]), whole[0])
+    assert_same_batch(apt.collate(batches[6:]), whole[1])
 
 
 def test_loader_ranks_threads_and_resume(single: Path) -> None:

@@ -342,7 +342,7 @@ def test_single_items(datasets: dict[str, tuple[Any, Any]], name: str) -> None:
     for wrong in (1.0, True, np.True_, torch.tensor(True), torch.tensor(1.0), None, ...):
         with pytest.raises(TypeError, match="indices: expected integers, got "):
             dataset[wrong]
-    with pytest.raises((TypeError, apt.FieldError), match="'1'|expected integers"):
+    with pytest.raises((TypeError, apt.FieldError), match=r"'1'|expected integers"):
         dataset["1"]  # the name of a field, for molecules
     for beyond in (N, -N - 1, 2**64, np.uint64(2**64 - 1)):
         with pytest.raises(IndexError, match="is out of range for a dataset of 4"):

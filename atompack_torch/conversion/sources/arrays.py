@@ -260,7 +260,7 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
     except OSError:
         raise
     except Exception as error:  # damaged tables can fail in many ways
-        raise CorruptFileError(f"{path}: no .npz file: {described(error)}") from error
+        raise CorruptFileError(f"{path}: not an .npz file: {described(error)}") from error
     with archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         if len({*names}) < len(names):

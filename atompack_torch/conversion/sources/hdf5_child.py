@@ -86,7 +86,7 @@ class _Hdf5:
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise RefusedError("corrupt", f"no HDF5 file: {_described(error)}") from error
+            raise RefusedError("corrupt", f"not an HDF5 file: {_described(error)}") from error
         self._n_bytes = Path(path).stat().st_size
         self._listed: dict[str, Any] = {}  # datasets of the last group that was listed
 

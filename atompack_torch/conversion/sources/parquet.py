@@ -162,7 +162,7 @@ def _opened(path: str) -> Any:
     import pyarrow.parquet
 
     check_regular_file(path)
-    with naming_damage(f"{path}: no Parquet file"):
+    with naming_damage(f"{path}: not a Parquet file"):
         return pyarrow.parquet.ParquetFile(
             path, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
         )

@@ -56,7 +56,7 @@ _LEMAT = {
 }
 _LEMAT_COLUMNS = frozenset(("cartesian_site_positions", "species_at_sites", "lattice_vectors"))
 
-# The first set whose columns a file has counts.
+# The first set that fits the columns of a file decides.
 PUBLIC_SETS = (
     PublicSet(
         "LeMat-Traj",

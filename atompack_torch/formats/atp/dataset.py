@@ -112,7 +112,7 @@ class AtpDataset(MoleculeFiles):
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             part = counts[first : first + snapshot.n_molecules]
             place, store = self._remote.location(file)
-            read_atom_counts(place, snapshot, part.data_ptr(), store)
+            read_atom_counts(place, snapshot, part.numpy(), store)
             first += snapshot.n_molecules
         return counts
 

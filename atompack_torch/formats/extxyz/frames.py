@@ -136,7 +136,7 @@ class _Molecules(MoleculeDataset):
 
     def _atom_counts(self) -> Tensor:
         counts = torch.empty(len(self._index), dtype=torch.int64)
-        self._index.copy_counts(counts.data_ptr())
+        self._index.copy_counts(counts.numpy())
         return counts
 
     def columns(self, first: int, last: int) -> Columns:

@@ -220,7 +220,7 @@ def _decompressed(source: _Resumed, make: Callable[[], Any]) -> Iterator[bytes]:
             yield decoder.decompress(data, _PIECE_BYTES)
             data = decoder.unused_data if decoder.eof else b""
     if not decoder.eof:
-        raise EOFError("expected its end, got the file's")
+        raise EOFError("the stream ends early")
 
 
 def _check_is_text(name: str, head: bytes) -> None:

@@ -115,7 +115,7 @@ def loader(
         valid = mace.loader("val.atp", z_table, r_max, batch_size=16, shuffle=False)
         tools.train(train_loader=train, valid_loaders={"Default": valid}, ...)
 
-    An epoch has every molecule once, shared by all ranks, which take as many steps;
+    An epoch has every molecule once; all ranks take the same number of steps, and
     ``state_dict`` resumes in the middle of an epoch. Each pass is the next epoch.
 
     Args:

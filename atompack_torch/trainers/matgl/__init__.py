@@ -124,7 +124,7 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader for Lightning's ``Trainer`` with a module of MatGL.
 
-    An epoch has every molecule once, shared by all ranks, which take as many steps. Lightning
+    An epoch has every molecule once, and all ranks take the same number of steps. Lightning
     stores the position in its checkpoints and resumes in the middle of an epoch.
 
     Args:

@@ -72,7 +72,7 @@ def loader(
 ) -> Loader[Any]:
     """Makes a loader for training loops of your own.
 
-    An epoch has every molecule once, shared by all ranks, which take as many steps;
+    An epoch has every molecule once; all ranks take the same number of steps, and
     ``state_dict`` resumes in the middle of an epoch.
 
     Args:

@@ -48,6 +48,8 @@ ShardFiles check_claims(const io::Location& folder, const ShardMeta& meta);
 // other examples keep their numbers.
 enum class MissingShards : uint8_t { renumber, error, keep };
 
+constexpr Names<3> names_of(MissingShards) { return {"missing_shards", {"renumber", "error", "keep"}}; }
+
 struct Shard {
   std::string name;
   ShardMeta meta{};

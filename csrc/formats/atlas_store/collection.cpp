@@ -210,7 +210,7 @@ AttributeList decode_attributes(In& in, const std::vector<std::string_view>& key
   return list;
 }
 
-// Of each array that has any: calls use(its position, its attributes).
+// Calls use(position, attributes) for each array that has attributes.
 template <typename Use>
 void each_array_attributes(In& in, const std::vector<std::string_view>& keys, size_t n_arrays, const Use& use) {
   each(in, "attributes of arrays", [&] {

@@ -1,6 +1,7 @@
 #include "formats/atlas_store/store.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -19,7 +20,22 @@
 namespace atompack::atlas_store {
 namespace {
 
+using array_file::ArrayDefinition;
 using array_file::LayerFile;
+
+// NaN is the same as itself here.
+bool is_same_fill(const std::optional<array_file::OwnedFill>& one, const std::optional<array_file::OwnedFill>& other) {
+  const auto* const number = one ? std::get_if<double>(&*one) : nullptr;
+  const auto* const number2 = other ? std::get_if<double>(&*other) : nullptr;
+  if (number == nullptr || number2 == nullptr) return one == other;
+  return std::bit_cast<uint64_t>(*number) == std::bit_cast<uint64_t>(*number2);
+}
+
+bool has_same_layout(const ArrayDefinition& one, const ArrayDefinition& other) {
+  return one.type == other.type && one.shape == other.shape && one.chunk_shape == other.chunk_shape &&
+         one.dimension_names == other.dimension_names && one.codecs == other.codecs &&
+         is_same_fill(one.fill, other.fill);
+}
 
 std::vector<LayerFile> layers_in(const io::Location& folder) {
   try {
@@ -305,6 +321,35 @@ std::optional<HeldArray> Store::find_held(uint32_t number, int64_t dataset) cons
   const auto row = static_cast<size_t>(dataset);
   if (variable == nullptr || variable->disagrees[row]) return std::nullopt;
   return array_file::find_held(*variable->column, row, *cache_);
+}
+
+array_file::ArrayDefinition Store::definition(uint32_t variable, uint32_t dataset) const {
+  array_file::ArrayDefinition found = array_file::definition_of(array(variable, dataset), layers(variable));
+  const auto schema = metadata().schema_number(dataset, variable);
+  if (schema && metadata().schema(*schema).is_complete) {
+    found.dimension_names = metadata().schema(*schema).dimension_names;
+  }
+  return found;
+}
+
+std::vector<std::pair<array_file::ArrayDefinition, size_t>> Store::definitions(
+    uint32_t variable, std::span<const uint32_t> datasets) const {
+  std::vector<std::pair<array_file::ArrayDefinition, size_t>> runs;
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    array_file::ArrayDefinition next = definition(variable, datasets[i]);
+    if (runs.empty() || !has_same_layout(runs.back().first, next)) runs.emplace_back(std::move(next), i);
+    runs.back().second = i + 1;
+  }
+  return runs;
+}
+
+std::optional<HeldArray> Store::find_held(std::string_view dataset, std::string_view array, size_t max_bytes) const {
+  const auto variable = metadata().find_variable(array);
+  const auto number = metadata().find_dataset(dataset);
+  if (!variable || !number) return std::nullopt;
+  std::optional<HeldArray> held = find_held(*variable, *number);
+  if (held && held->values.size() > max_bytes) held.reset();
+  return held;
 }
 
 int64_t Store::window(uint32_t number) const {

@@ -9,12 +9,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/column_slice.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
+#include "formats/array_file/write/definition.h"
 #include "formats/atlas_store/collection.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
 
@@ -89,6 +91,8 @@ class Store final : public ColumnSource {
   std::string_view variable_name(uint32_t variable) const override { return metadata().variable_name(variable); }
   ColumnType type_of(uint32_t variable) const override;
   std::optional<HeldArray> find_held(uint32_t variable, int64_t dataset) const override;
+  // The same by names, for arrays of at most `max_bytes`.
+  std::optional<HeldArray> find_held(std::string_view dataset, std::string_view array, size_t max_bytes) const;
   int64_t window(uint32_t variable) const override;
   void prepare(std::span<const uint32_t> variables) const override;
   std::unique_ptr<ColumnSlice> slice(uint32_t variable, std::span<const int64_t> datasets,
@@ -96,6 +100,12 @@ class Store final : public ColumnSource {
 
   // The array as described by its file. FieldError if the dataset has none.
   array_file::Array array(uint32_t variable, uint32_t dataset) const;
+  // The same with its codecs, and with the names of its axes as the caller gave them, in any number.
+  array_file::ArrayDefinition definition(uint32_t variable, uint32_t dataset) const;
+  // Definitions of the arrays of datasets, once for those that follow each other and have the same layout, with the end
+  // of each run.
+  std::vector<std::pair<array_file::ArrayDefinition, size_t>> definitions(uint32_t variable,
+                                                                          std::span<const uint32_t> datasets) const;
   // The files of a variable.
   const array_file::Layers& layers(uint32_t variable) const;
   // Reopens the files of a variable.

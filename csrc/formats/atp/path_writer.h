@@ -16,6 +16,8 @@ namespace atompack::atp {
 // creates one.
 enum class OpenMode : uint8_t { create, replace, append };
 
+constexpr Names<3> names_of(OpenMode) { return {"mode", {"x", "w", "a"}}; }
+
 // Thread-safe: calls are serialized. In a forked child every call fails and the parent's file is not touched.
 class PathWriter {
  public:

@@ -264,6 +264,7 @@ void Reader::name_place(DataError& error, int64_t index) const { error.at_molecu
 
 void read_atom_counts(const io::Location& location, const Snapshot& snapshot, std::span<int64_t> out) {
   const Header& header = snapshot.header;
+  if (out.size() != header.n_molecules) throw InternalError("atom counts of another number of molecules");
   if (header.n_molecules == 0) return;
   const io::FileRanges file(open_snapshot(location, snapshot), header.committed_end());
   for_each_entry(file, header, [&, next = size_t{0}](const IndexEntry& entry) mutable { out[next++] = entry.n_atoms; });

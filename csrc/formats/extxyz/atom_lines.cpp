@@ -194,7 +194,7 @@ uint64_t max_atom_lines(const LineReader& lines, const Layout& layout) {
 }
 
 void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms) {
-  // Where more lines are claimed than there is room for, one up to the first that has none is too short.
+  // A frame may claim more lines than the file has room for: the missing one is found before memory is taken for all.
   const uint64_t n_rows = std::min(static_cast<uint64_t>(head.n_atoms), max_atom_lines(lines, head.layout) + 1);
   std::vector<Target> targets = reserve_all(head, static_cast<int64_t>(n_rows), atoms);
   for (int64_t i = 0; i < head.n_atoms; ++i) {

@@ -222,6 +222,22 @@ bool FrameScanner::advance() { return impl_->advance(); }
 uint64_t FrameScanner::bytes_read() const { return impl_->lines().next_offset(); }
 uint64_t FrameScanner::file_bytes() const { return impl_->lines().file_bytes(); }
 FrameScan FrameScanner::take() { return impl_->take(); }
-std::exception_ptr FrameScanner::damage() const { return impl_->damage(); }
+
+parsed::Index FrameScanner::finish(const std::string& name, bool strict) {
+  FrameScan scan = take();
+  if (strict || scan.is_refused) check(name, scan.index.entries.size());
+  return std::move(scan.index);
+}
+
+void FrameScanner::check(const std::string& name, size_t n_molecules) const {
+  const std::exception_ptr damage = impl_->damage();
+  if (damage == nullptr) return;
+  try {
+    std::rethrow_exception(damage);
+  } catch (DataError& error) {
+    error.in_file(name).at_molecule(static_cast<int64_t>(n_molecules));
+    throw;
+  }
+}
 
 }  // namespace atompack::extxyz

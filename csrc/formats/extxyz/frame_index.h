@@ -29,8 +29,12 @@ class FrameScanner {
   uint64_t file_bytes() const;
   // Returns what was found, once.
   FrameScan take();
-  // The damage that ended the scan, even after take().
-  std::exception_ptr damage() const;
+  // take() for the index alone. Throws the damage that ended the scan if `strict`, or if nothing can be read; errors
+  // name the file `name`.
+  parsed::Index finish(const std::string& name, bool strict);
+  // Throws the damage that ended the scan, if there is some, as that of the molecule after `n_molecules`. To be called
+  // after take() or finish().
+  void check(const std::string& name, size_t n_molecules) const;
 
  private:
   class Impl;

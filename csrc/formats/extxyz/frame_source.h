@@ -18,6 +18,10 @@ namespace atompack::extxyz {
 // Properties of a frame that conversions report. none: a value None; six_numbers: a stress of six numbers.
 enum class Remark : uint8_t { plain_comment, unnamed_words, text_of_atoms, none, six_numbers };
 
+constexpr Names<5> names_of(Remark) {
+  return {"remark", {"plain comment", "unnamed words", "text of atoms", "none", "six numbers"}};
+}
+
 // Molecules of each remark about a key, or about a frame as a whole. Thread-safe.
 class Remarks {
  public:

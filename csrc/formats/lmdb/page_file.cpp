@@ -144,6 +144,13 @@ std::optional<ValueRange> PageFile::find(std::string_view key) const {
   fail(number, cat("expected at most ", kMaxDepth, " levels, got more"));
 }
 
+std::optional<std::string> PageFile::value(std::string_view key) const {
+  const std::optional<ValueRange> range = find(key);
+  if (!range) return std::nullopt;
+  io::RangeBuffer buffer;
+  return std::string(as_text(bytes_->bytes(range->offset, range->bytes, buffer)));
+}
+
 void PageFile::for_each(const Use& use) const {
   Walk walk;
   if (header_.root != Header::kNoRoot) visit(header_.root, 0, walk, use);

@@ -44,6 +44,8 @@ class PageFile {
   void for_each(const Use& use) const;
   // Returns where the value of a key is; nullopt if there is no such key.
   std::optional<ValueRange> find(std::string_view key) const;
+  // Returns the value of a key; nullopt if there is no such key.
+  std::optional<std::string> value(std::string_view key) const;
 
  private:
   Header last_commit() const;

@@ -47,6 +47,14 @@ Bytes build_record(Row& row, const parsed::FieldMap& fields, std::span<std::byte
   return molecule.finish();
 }
 
+std::unique_ptr<RowBlock> RowReader::read(int64_t first, int64_t last, uint64_t max_bytes) const {
+  if (first < 0 || last <= first || last > size()) throw InternalError("rows out of range");
+  int64_t end = first + 1;
+  uint64_t bytes = rows_.range(first).bytes;
+  while (end < last && bytes < max_bytes) bytes += rows_.range(end++).bytes;
+  return std::make_unique<RowBlock>(rows_, rows_.path(), first, end, n_threads_, pool_);
+}
+
 MoleculeExtent RowBlockSource::extent(int64_t index) const {
   const Row& row = block_->rows()[static_cast<size_t>(index)];
   const auto bytes = static_cast<int64_t>(record_bytes_of(row));

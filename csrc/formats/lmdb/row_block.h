@@ -56,6 +56,22 @@ class RowBlock {
   parsed::Survey survey_;
 };
 
+// Rows of a database, read in blocks. Thread-safe.
+class RowReader {
+ public:
+  // Throws CorruptFileError.
+  RowReader(const std::string& path, unsigned n_threads) : n_threads_(n_threads), rows_(path) {}
+
+  int64_t size() const { return rows_.size(); }
+  // Reads the rows from `first` on, up to `last` or until they take `max_bytes` of the file; at least one.
+  std::unique_ptr<RowBlock> read(int64_t first, int64_t last, uint64_t max_bytes) const;
+
+ private:
+  unsigned n_threads_;
+  RowList rows_;
+  std::shared_ptr<RowPool> pool_ = std::make_shared<RowPool>();
+};
+
 // The rows of a block as molecules. Thread-safe: immutable after construction.
 class RowBlockSource final : public MoleculeSource {
  public:

@@ -17,8 +17,8 @@ class RowScanner {
   // Bytes of the rows.
   uint64_t bytes_read() const { return bytes_read_; }
   uint64_t file_bytes() const { return total_bytes_; }
-  // Returns what was found, once.
-  parsed::Index take() { return std::move(index_); }
+  // Returns what was found, once. Like that of other scanners, although all damage is an error of advance().
+  parsed::Index finish(const std::string&, bool) { return std::move(index_); }
 
  private:
   struct ParsedRows {

@@ -41,20 +41,4 @@ void Array::widen(Kind to) {
   }
 }
 
-std::string_view name_of(Kind kind) {
-  switch (kind) {
-    case Kind::null:
-      return "null";
-    case Kind::flag:
-      return "flag";
-    case Kind::integer:
-      return "integer";
-    case Kind::real:
-      return "real";
-    case Kind::text:
-      return "text";
-  }
-  return "?";
-}
-
 }  // namespace atompack::parsed

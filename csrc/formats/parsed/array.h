@@ -9,11 +9,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/names.h"
+
 namespace atompack::parsed {
 
 // Ordered: each kind can represent the values of those before it (text as written in the file), but null, which is
 // absent among others.
 enum class Kind : uint8_t { null, flag, integer, real, text };
+
+using atompack::name_of;
+constexpr Names<5> names_of(Kind) { return {"kind", {"null", "flag", "integer", "real", "text"}}; }
 
 constexpr Kind wider(Kind a, Kind b) { return std::max(a, b); }
 
@@ -40,7 +45,5 @@ struct Array {
   // Numbers only: `to` is no narrower, and not text.
   void widen(Kind to);
 };
-
-std::string_view name_of(Kind kind);
 
 }  // namespace atompack::parsed

@@ -1,5 +1,6 @@
 #include "formats/parsed/index.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -154,6 +155,19 @@ Index decode_index(Bytes bytes) {
   if (!entries.empty()) std::memcpy(index.entries.data(), entries.data(), entries.size());
   check_entries(index);
   return index;
+}
+
+bool is_index_of(Bytes head, const FileStamp& file) {
+  try {
+    return stamp_of_index(head) == file;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+void Index::copy_atom_counts(std::span<int64_t> out) const {
+  if (out.size() != entries.size()) throw InternalError("atom counts of another number of molecules");
+  std::ranges::transform(entries, out.begin(), &IndexEntry::n_atoms);
 }
 
 }  // namespace atompack::parsed

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct IndexEntry {
 struct FileStamp {
   uint64_t bytes = 0;
   int64_t seconds = 0, nanoseconds = 0;
+  bool operator==(const FileStamp&) const = default;
 };
 
 struct Index {
@@ -28,6 +30,9 @@ struct Index {
   uint32_t max_ratio = 1;  // of the text to the bytes of the file, at most: more than 1 if they are compressed
   bool ends_open = false;  // the last line has no line end
   Survey survey;
+
+  // `out` has one place for each molecule.
+  void copy_atom_counts(std::span<int64_t> out) const;
 };
 
 // Encodes an index as a file: FORMAT.md.
@@ -36,6 +41,8 @@ std::vector<std::byte> encode_index(const Index& index);
 // Size and time of the file that an index was made for, from its first kIndexHeadBytes. Throws CorruptFileError.
 inline constexpr uint64_t kIndexHeadBytes = 40;
 FileStamp stamp_of_index(Bytes head);
+// True if these are the first bytes of an index of a file of this size and time.
+bool is_index_of(Bytes head, const FileStamp& file);
 
 // Throws CorruptFileError unless the bytes are a whole index, by its checksum.
 Index decode_index(Bytes bytes);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "io/locked_file.h"
@@ -158,10 +159,6 @@ void Cache::check_claims() const {
   }
 }
 
-void Cache::require_descriptor(std::string_view compat_json) const {
-  in_file(path(), [&] { torch_cache::require_descriptor(contents_.schema, compat_json); });
-}
-
 int64_t Cache::n_features() const {
   if (!has_features()) fail_absent("features", path());
   return n_features_;
@@ -180,6 +177,18 @@ DType Cache::feature_dtype() const {
 DType Cache::derivative_dtype(Column column) const {
   if (!has_force_derivatives()) fail_absent("force_derivatives", path());
   return contents_.derivatives->columns[static_cast<size_t>(column)].dtype();
+}
+
+void Cache::check_entry(int64_t entry) const {
+  if (entry < 0 || entry >= n_entries()) throw std::out_of_range(cat(path(), ": entry ", entry, " of ", n_entries()));
+}
+
+std::vector<int64_t> Cache::entries_with_forces() const {
+  std::vector<int64_t> found;
+  for (int64_t entry = 0; entry < n_entries(); ++entry) {
+    if (has_forces(entry)) found.push_back(entry);
+  }
+  return found;
 }
 
 int64_t Cache::n_atoms(int64_t entry) const {
@@ -221,6 +230,24 @@ bool Cache::lacks_derivatives() const {
     if (derivative_rows_[entry] < 0 && contents_.has_forces[entry] != 0) return true;
   }
   return false;
+}
+
+std::vector<int64_t> DerivativeRow::shape(Column column, const DerivativeSchema& schema) const {
+  const bool is_radial = column <= Column::radial_neighbor_typespin;
+  const int64_t rows = is_radial ? sizes.n_edges : sizes.n_triplets;
+  switch (column) {
+    case Column::radial_dG_drij:
+      return {rows, schema.n_radial, 3};
+    case Column::angular_grads_i:
+    case Column::angular_grads_j:
+    case Column::angular_grads_k:
+      return {rows, schema.n_angular, 3};
+    case Column::radial_neighbor_typespin:
+    case Column::angular_triplet_typespin:
+      return {schema.multi ? rows : 0};
+    default:
+      return {rows};
+  }
 }
 
 std::optional<FeatureRow> Cache::features(int64_t entry) const {

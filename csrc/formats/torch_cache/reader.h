@@ -58,6 +58,7 @@ struct DerivativeRow {
   DerivativeSizes sizes;
   std::array<View, kNumberOfColumns> columns;
   const View& operator[](Column column) const { return columns[static_cast<size_t>(column)]; }
+  std::vector<int64_t> shape(Column column, const DerivativeSchema& schema) const;
 };
 
 // HDF5 is used only in the constructor; afterwards there is just the mapping, so that a forked process can continue
@@ -74,6 +75,8 @@ class Cache {
   const Info& info() const { return contents_.info; }
 
   int64_t n_entries() const { return std::ssize(contents_.n_atoms); }
+  // Throws std::out_of_range if there is no such entry.
+  void check_entry(int64_t entry) const;
   bool is_legacy() const { return contents_.schema.is_legacy; }
   bool has_features() const { return contents_.features.has_value(); }
   bool has_force_derivatives() const { return contents_.derivatives.has_value(); }
@@ -81,8 +84,6 @@ class Cache {
   // nullopt for a file without a cache.
   const std::optional<Descriptor>& descriptor() const { return contents_.schema.descriptor; }
   std::optional<DType> storage_dtype() const { return contents_.schema.storage_dtype; }
-  // Throws FieldError unless the cache was made by a descriptor with this compatibility JSON.
-  void require_descriptor(std::string_view compat_json) const;
   // Columns of a row of features; FieldError without that section.
   int64_t n_features() const;
   // FieldError without that section.
@@ -100,6 +101,7 @@ class Cache {
   void prefetch(int64_t entry) const;
   double energy(int64_t entry) const { return contents_.energy[static_cast<size_t>(entry)]; }  // NaN: absent
   bool has_forces(int64_t entry) const { return contents_.has_forces[static_cast<size_t>(entry)] != 0; }
+  std::vector<int64_t> entries_with_forces() const;
   Bytes structure(int64_t entry) const;  // a pickle
   // Reads from the file again: for reports, not for training.
   std::vector<EntryLabels> labels(int64_t first, int64_t count) const;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "codec/checksums.h"
 
 namespace atompack::torch_cache {
@@ -227,10 +228,12 @@ void check_derivatives(const Attributes& attributes, Schema& schema) {
   schema.derivatives = found;
 }
 
-void require_descriptor(const Schema& schema, std::string_view compat_json) {
-  const std::string_view found = schema.descriptor ? std::string_view(schema.descriptor->compat_json) : "no cache";
-  if (found != compat_json) {
-    throw FieldError(cat("descriptor: expected a cache made by ", compat_json, ", got ", found));
+void check_text(const Attributes& attributes) {
+  for (const auto& [name, value] : attributes) {
+    const auto* const text = std::get_if<std::string>(&value);
+    if (text != nullptr && !is_utf8(as_bytes(*text))) {
+      throw CorruptFileError(cat("attribute '", name, "': expected UTF-8, got other bytes"));
+    }
   }
 }
 

@@ -49,7 +49,7 @@ Schema check_schema(const Info& info);
 // Checks the attributes of the derivatives section, of either version.
 void check_derivatives(const Attributes& attributes, Schema& schema);
 
-// Throws FieldError unless the cache was made by this descriptor.
-void require_descriptor(const Schema& schema, std::string_view compat_json);
+// Throws CorruptFileError for a text that is not UTF-8.
+void check_text(const Attributes& attributes);
 
 }  // namespace atompack::torch_cache

@@ -55,6 +55,9 @@ struct OpenObject {
   std::shared_ptr<const RangeReader> reader;
 };
 
+// Reads a range and waits for it; see threads::check_for_interruption(). Throws std::out_of_range, IoError.
+std::vector<std::byte> read_range(const OpenObject& object, uint64_t offset, uint64_t length);
+
 // A store of objects with URLs such as s3://BUCKET/KEY. Const methods are thread-safe.
 class ObjectStore {
  public:

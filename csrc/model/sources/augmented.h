@@ -7,12 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.h"
 #include "model/molecule_source.h"
 #include "model/sources/forwarding.h"
 
 namespace atompack {
 
 enum class Rotation : uint8_t { none, proper, all };  // all: improper ones, such as reflections, too
+
+constexpr Names<3> names_of(Rotation) { return {"rotate", {"none", "proper", "all"}}; }
 
 struct Augmentation {
   using Name = std::pair<Scope, std::string>;
@@ -25,7 +28,7 @@ struct Augmentation {
   uint64_t seed = 0, epoch = 0;
 };
 
-// What happens to a molecule depends on the seed, the epoch and its number alone: r becomes R (1 + e) r + n with a
+// Draws depend on the seed, the epoch and the number of the molecule alone: r becomes R (1 + e) r + n with a
 // rotation R, a symmetric strain e and noise n, and vectors v and tensors T become R v and R T R^T. Values keep their
 // types. With keeps_noise there is an additional property of atoms, "noise", that holds n.
 class AugmentedSource final : public ForwardingSource {

@@ -40,22 +40,8 @@ constexpr size_t kMaxFields = 1024;
 constexpr int kMaxFieldDepth = 8;
 constexpr int64_t kObjectFlags = 63;  // flags of object arrays; with other flags NumPy would take bytes for pointers
 
-struct Letter {
-  char letter;
-  ElementKind kind;
-};
-
-constexpr Letter kLetters[] = {
-    {'b', ElementKind::boolean},          {'i', ElementKind::signed_integer},
-    {'u', ElementKind::unsigned_integer}, {'f', ElementKind::floating},
-    {'c', ElementKind::complex},          {'U', ElementKind::text},
-    {'S', ElementKind::byte_string},      {'V', ElementKind::raw},
-    {'M', ElementKind::datetime},         {'m', ElementKind::timedelta},
-    {'O', ElementKind::object},
-};
-
-bool is_size_of(const Letter& letter, uint32_t size) {
-  switch (letter.kind) {
+bool is_size_of(ElementKind kind, uint32_t size) {
+  switch (kind) {
     case ElementKind::boolean:
       return size == 1;
     case ElementKind::signed_integer:
@@ -76,14 +62,14 @@ bool is_size_of(const Letter& letter, uint32_t size) {
 }
 
 ElementType parse_code(std::string_view code) {
-  const auto letter = std::ranges::find(kLetters, code.empty() ? '\0' : code[0], &Letter::letter);
-  if (letter == std::end(kLetters)) unsafe("dtype: expected an element type of plain data, got ", excerpt(code));
+  const std::optional<ElementKind> kind = kind_of(code.empty() ? '\0' : code[0]);
+  if (!kind) unsafe("dtype: expected an element type of plain data, got ", excerpt(code));
   uint32_t size = 0;
   const auto [stop, error] = std::from_chars(code.data() + 1, code.data() + code.size(), size);
-  if (error != std::errc() || stop != code.data() + code.size() || !is_size_of(*letter, size)) {
+  if (error != std::errc() || stop != code.data() + code.size() || !is_size_of(*kind, size)) {
     corrupt("dtype: expected an element type, got ", excerpt(code));
   }
-  return {.kind = letter->kind, .item_bytes = letter->kind == ElementKind::text ? 4 * size : size};
+  return {.kind = *kind, .item_bytes = *kind == ElementKind::text ? 4 * size : size};
 }
 
 struct DtypeState {
@@ -344,6 +330,19 @@ Order order_of(std::span<const int64_t> shape, std::span<const int64_t> strides)
   };
   if (is_gapless(false)) return Order::c;
   return is_gapless(true) ? Order::fortran : Order::strided;
+}
+
+Array view_of(const TypeTable& table, const ElementType& type, std::span<const int64_t> shape,
+              std::span<const int64_t> strides, const void* data) {
+  const bool is_empty = std::ranges::find(shape, 0) != shape.end();
+  uint64_t span = is_empty ? 0 : 1;
+  for (size_t i = 0; i < shape.size() && !is_empty; ++i) span += static_cast<uint64_t>((shape[i] - 1) * strides[i]);
+  return {.type = type,
+          .table = table,
+          .order = order_of(shape, strides),
+          .shape = shape,
+          .strides = strides,
+          .data = {static_cast<const std::byte*>(data), span * type.item_bytes}};
 }
 
 uint8_t add_extents(State& state, const Cell& tuple, std::string_view what) {

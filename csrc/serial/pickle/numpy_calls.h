@@ -35,5 +35,9 @@ uint8_t add_extents(State& state, const Cell& tuple, std::string_view what);
 uint64_t count_elements(std::span<const int64_t> shape);
 
 Order order_of(std::span<const int64_t> shape, std::span<const int64_t> strides);
+// View of an array in memory, which the caller keeps, like the shape and the strides. These count elements and are not
+// negative.
+Array view_of(const TypeTable& table, const ElementType& type, std::span<const int64_t> shape,
+              std::span<const int64_t> strides, const void* data);
 
 }  // namespace atompack::pickle

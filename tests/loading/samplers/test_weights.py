@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from atompack_torch.random_order import hashes, mix
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import atompack_torch as apt
+from atompack_torch.random_order import hashes, mix
 
 N = 300
 KINDS = ["bulk"] * 200 + ["surface"] * 90 + ["defect"] * 10

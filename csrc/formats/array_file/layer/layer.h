@@ -159,8 +159,8 @@ class Layer {
   io::ByteRange place_of(uint32_t id) const;
   // What read() reads of the file for a chunk: the whole block unless that is uncompressed. Empty if it is damaged.
   io::ByteRange range_of(const ChunkRecord& chunk) const;
-  // Name of the codec of a block by the footer, known or not, "none" for an uncompressed one; nullopt if there is no
-  // such block.
+  // Name of the codec that the footer gives for a block, whether we know it or not; "none" if it is not compressed,
+  // nullopt if there is no such block.
   std::optional<std::string_view> codec_of(uint32_t id) const;
   // Decoded size of a block by the footer, not yet checked against its stored bytes.
   uint64_t decoded_bytes(uint32_t id) const;

@@ -31,7 +31,7 @@ using Statistics = std::map<std::string, ArrayStatistics, std::less<>>;
 // In the order of the file.
 using StatisticsList = std::vector<std::pair<std::string, ArrayStatistics>>;
 
-// Of a record in an archive: a checked one for statistics_at().
+// Statistics of a record in an archive, checked for statistics_at().
 void check_statistics(ArchiveCheck& check, uint64_t at);
 std::pair<std::string, ArrayStatistics> statistics_at(Bytes archive, uint64_t at);
 

@@ -173,4 +173,10 @@ ArrayDefinition with_defaults(ArrayDefinition definition) {
   return definition;
 }
 
+bool holds_items(Type type, char kind, uint64_t bytes) {
+  const bool is_number = type >= Type::int8 && type <= Type::float64;
+  if (!is_number && type != Type::timestamp) return false;
+  return kind == (is_number ? name_of(type).front() : 'i') && bytes == item_bytes(type);
+}
+
 }  // namespace atompack::array_file

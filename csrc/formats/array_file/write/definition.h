@@ -42,4 +42,7 @@ ArrayDefinition with_defaults(ArrayDefinition definition);
 // True if its values are strings or binary.
 bool holds_strings(Type type);
 
+// True if an array of this type stores items of a kind, as NumPy names it, and a size as they are.
+bool holds_items(Type type, char kind, uint64_t bytes);
+
 }  // namespace atompack::array_file

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/excerpt.h"
@@ -158,6 +159,44 @@ std::optional<uint32_t> Metadata::find_dataset(std::string_view name) const {
   const std::optional<uint32_t> number = names_.find(name);
   if (!number || live_of_name_[*number] == kNone) return std::nullopt;
   return live_of_name_[*number];
+}
+
+std::vector<uint32_t> Metadata::find_datasets(std::span<const std::string> names) const {
+  std::vector<uint32_t> numbers;
+  numbers.reserve(names.size());
+  for (const std::string& name : names) {
+    const auto number = find_dataset(name);
+    if (!number) throw FieldError(cat("no dataset ", excerpt(name)));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<uint32_t> Metadata::datasets() const {
+  std::vector<uint32_t> numbers;
+  for (uint32_t dataset = 0; dataset < n_numbers(); ++dataset) {
+    if (exists(dataset)) numbers.push_back(dataset);
+  }
+  return numbers;
+}
+
+std::vector<uint32_t> Metadata::datasets_with(uint32_t variable) const {
+  std::vector<uint32_t> numbers = datasets();
+  std::erase_if(numbers, [&](uint32_t dataset) { return !schema_number(dataset, variable); });
+  return numbers;
+}
+
+void Metadata::check_exists(uint32_t dataset) const {
+  if (dataset < n_numbers() && exists(dataset)) return;
+  throw std::out_of_range(cat("dataset ", dataset, " is out of range for a store of ", n_numbers()));
+}
+
+std::vector<bool> Metadata::used_variables() const {
+  std::vector<bool> is_used(n_variables(), false);
+  for (const uint32_t dataset : datasets()) {
+    for (const Entry& entry : arrays(dataset)) is_used[entry.variable] = true;
+  }
+  return is_used;
 }
 
 std::optional<uint32_t> Metadata::schema_number(uint32_t dataset, uint32_t variable) const {

@@ -181,7 +181,7 @@ struct DeclaredAttribute {
   DataType type;
 };
 
-// What several datasets of versions 2 and 3, or of a collection, have in common.
+// Shared by several datasets of versions 2 and 3, or of a collection.
 struct DatasetSchema {
   std::vector<Entry> arrays;
   std::vector<DeclaredAttribute> attributes;
@@ -206,10 +206,20 @@ class Metadata {
   bool exists(uint32_t dataset) const { return live_of_name_[name_of_[dataset]] == dataset; }
   std::string_view dataset_name(uint32_t dataset) const { return names_[name_of_[dataset]]; }
   std::optional<uint32_t> find_dataset(std::string_view name) const;
+  // Numbers of datasets by name. Throws FieldError for unknown names.
+  std::vector<uint32_t> find_datasets(std::span<const std::string> names) const;
+  // Numbers of all datasets, or of those with a variable.
+  std::vector<uint32_t> datasets() const;
+  std::vector<uint32_t> datasets_with(uint32_t variable) const;
+  // Throws std::out_of_range if there is no dataset of this number.
+  void check_exists(uint32_t dataset) const;
 
   uint32_t n_variables() const { return variables_.size(); }
   std::string_view variable_name(uint32_t variable) const { return variables_[variable]; }
   std::optional<uint32_t> find_variable(std::string_view name) const { return variables_.find(name); }
+
+  // By number: false for variables that no dataset has.
+  std::vector<bool> used_variables() const;
 
   // In stored order.
   std::span<const Entry> arrays(uint32_t dataset) const {

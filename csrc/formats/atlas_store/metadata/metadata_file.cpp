@@ -156,4 +156,14 @@ std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form, uint
   return compress(codec_of(form), as_bytes(text));
 }
 
+std::vector<std::byte> stamp_metadata(const std::string& name, Bytes file, std::string stamp) {
+  const auto found = std::ranges::find(kFileNames, name);
+  if (found == kFileNames.end()) throw FieldError(cat(name, ": expected the name of a metadata file"));
+  const auto form = static_cast<Form>(found - kFileNames.begin());
+  Metadata metadata;
+  if (!file.empty()) metadata = decode_metadata({form, name, {file.begin(), file.end()}});
+  metadata.stamp = std::move(stamp);
+  return encode_metadata(metadata, form);
+}
+
 }  // namespace atompack::atlas_store

@@ -56,4 +56,8 @@ Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_fi
 std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form,
                                        uint64_t max_bytes = array_file::kMaxMetadataBytes);
 
+// Returns the metadata of a file with another stamp, as a file of the same name, which gives the form. An empty file
+// stands for that of a store without datasets. Throws FieldError for another name.
+std::vector<std::byte> stamp_metadata(const std::string& name, Bytes file, std::string stamp);
+
 }  // namespace atompack::atlas_store

@@ -88,7 +88,7 @@ TEST(FrameScanner, ManyFramesOnThreads) {
   const FrameScan one = scan_of(text), four = scan_of(text, 4);
   ASSERT_EQ(one.index.entries.size(), 10000U);
   ASSERT_EQ(one.index.survey.fields().size(), 1U);
-  EXPECT_EQ(one.index.survey.fields()[0].kind, Kind::real);
+  EXPECT_EQ(one.index.survey.fields()[0].kind, parsed::Kind::real);
   FrameScan same = scan_of(text, 4);
   same.index.stamp = one.index.stamp;
   EXPECT_EQ(encode_index(same.index), encode_index(one.index));

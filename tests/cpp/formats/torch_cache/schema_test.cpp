@@ -180,12 +180,10 @@ TEST(Schema, ManifestAndCacheMustAgree) {
             "descriptor_manifest: attribute 'config_json': expected n_features 10 for its orders and species, got 11");
 }
 
-TEST(Schema, DescriptorsAreTheSameByTheirJson) {
-  const Schema schema = check_schema(info(cache()));
-  EXPECT_NO_THROW(require_descriptor(schema, kCompat));
-  EXPECT_THROW(require_descriptor(schema, "{}"), FieldError);
-  EXPECT_EQ(test::message_of<FieldError>([] { require_descriptor(Schema{}, "{}"); }),
-            "descriptor: expected a cache made by {}, got no cache");
+TEST(Schema, TextIsUtf8) {
+  EXPECT_NO_THROW(check_text({{"name", std::string("caf\xC3\xA9")}}));
+  EXPECT_EQ(test::corrupt([] { check_text({{"name", std::string("caf\xE9")}}); }),
+            "attribute 'name': expected UTF-8, got other bytes");
 }
 
 }  // namespace

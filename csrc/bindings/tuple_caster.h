@@ -1,0 +1,55 @@
+// Type caster of plain structs, which are tuples in Python.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "io/file.h"
+
+namespace atompack::bindings {
+
+// tie(value): references to the members in the order of the tuple; specialized for each struct.
+template <typename Struct>
+struct Members;
+template <>
+struct Members<io::FileVersion> {
+  static auto tie(auto& v) { return std::tie(v.device, v.inode, v.size, v.seconds, v.nanoseconds); }
+};
+template <>
+struct Members<io::FileIdentity> {
+  static auto tie(auto& v) { return std::tie(v.device, v.inode, v.size); }
+};
+
+template <typename Struct>
+concept HasMembers = requires(Struct& value) { Members<Struct>::tie(value); };
+
+template <typename... Members>
+std::tuple<std::remove_const_t<Members>...> copy_of(const std::tuple<Members&...>& tied) {
+  return tied;
+}
+
+}  // namespace atompack::bindings
+
+namespace pybind11::detail {
+
+template <atompack::bindings::HasMembers Struct>
+struct type_caster<Struct> {
+  using Members = atompack::bindings::Members<Struct>;
+  using Tuple = decltype(atompack::bindings::copy_of(Members::tie(std::declval<Struct&>())));
+  PYBIND11_TYPE_CASTER(Struct, make_caster<Tuple>::name);
+
+  bool load(handle source, bool convert) {
+    make_caster<Tuple> members;
+    if (!members.load(source, convert)) return false;
+    Members::tie(value) = cast_op<Tuple>(std::move(members));
+    return true;
+  }
+  static handle cast(const Struct& value, return_value_policy policy, handle parent) {
+    return make_caster<Tuple>::cast(atompack::bindings::copy_of(Members::tie(value)), policy, parent);
+  }
+};
+
+}  // namespace pybind11::detail
