@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Shortest = Callable[[Array], Array]  # the shortest of the vectors of periodic images
 
 _ROUNDS = 4  # of improving a rotation or a shift by the atoms that it brings together
+_REACH = 32  # distance of partners before that, in tolerances
+_PROBES = 8  # atoms that rule out most shifts before all are compared
+_DISTANCES = 1 << 18  # that are computed together
 
 
 class Geometry(NamedTuple):
@@ -30,9 +35,10 @@ class Geometry(NamedTuple):
 def agree(one: Geometry, other: Geometry, tolerance: float) -> bool:
     """True if two molecules are one geometry.
 
-    A proper rotation, a translation and an order of the atoms of each element bring every atom no
-    further than the tolerance from its partner. Periodic ones are wrapped, and the rotation is the
-    one that brings the cell vectors, in their order, together, which agree as well as atoms.
+    Some order of the atoms of each element, and then the proper rotation and the translation of
+    least squares, bring every atom no further than the tolerance from its partner. Atoms of
+    periodic ones are wrapped, and the rotation is that of the cell vectors, in their order, which
+    agree as well as atoms.
 
     Args:
         one: the first.
@@ -44,7 +50,8 @@ def agree(one: Geometry, other: Geometry, tolerance: float) -> bool:
     if not len(one.numbers):
         return True
     a, b = (each.positions - each.positions.mean(axis=0) for each in (one, other))
-    if np.array_equal(one.numbers, other.numbers) and _longest(a - b) <= tolerance:
+    is_ordered = np.array_equal(one.numbers, other.numbers)
+    if is_ordered and _longest(a @ _best_rotation(a, b).T - b) <= tolerance:
         return True
     return any(
         _fits(a, one.numbers, b, other.numbers, rotation, tolerance)
@@ -59,10 +66,7 @@ def _longest(rows: Array) -> float:
 def _fits(a: Array, of_a: Array, b: Array, of_b: Array, rotation: Array, tolerance: float) -> bool:
     """True if a rotation, improved by the partners that it finds, brings all atoms together."""
     for _ in range(_ROUNDS):
-        turned = a @ rotation.T
-        partners = _partners(
-            lambda i, j, rows=turned: np.linalg.norm(rows[i][:, None] - b[j], axis=2), of_a, of_b
-        )
+        partners = _partners(a @ rotation.T, of_a, b, of_b, lambda rows: rows, tolerance)
         if partners is None:
             return False
         rotation = _best_rotation(a, b[partners])
@@ -71,23 +75,41 @@ def _fits(a: Array, of_a: Array, b: Array, of_b: Array, rotation: Array, toleran
     return False
 
 
-def _partners(distances: Any, of_a: Array, of_b: Array) -> Array | None:
-    """Returns the nearest atom of the same element for each atom; None if two have the same."""
+def _partners(
+    a: Array, of_a: Array, b: Array, of_b: Array, shortest: Shortest, tolerance: float
+) -> Array | None:
+    """Returns the nearest atom of the same element for each atom.
+
+    None if one is nearest to two atoms, or the nearest is far away.
+    """
     partners = np.empty(len(of_a), np.int64)
     for number in np.unique(of_a):
         own, others = np.flatnonzero(of_a == number), np.flatnonzero(of_b == number)
-        nearest = distances(own, others).argmin(axis=1)
-        if len(np.unique(nearest)) < len(own):
+        nearest, is_near = _nearest(a[own], b[others], shortest, tolerance)
+        if not is_near.all() or len(np.unique(nearest)) < len(own):
             return None
         partners[own] = others[nearest]
     return partners
 
 
+def _nearest(
+    points: Array, others: Array, shortest: Shortest, tolerance: float
+) -> tuple[Array, Array]:
+    """Returns the nearest of the others for each point, and whether it may be its partner."""
+    nearest, is_near = np.empty(len(points), np.int64), np.empty(len(points), bool)
+    step = max(_DISTANCES // len(others), 1)
+    for begin in range(0, len(points), step):
+        part = slice(begin, begin + step)
+        squares = (shortest(points[part, None] - others) ** 2).sum(axis=2)
+        nearest[part] = squares.argmin(axis=1)
+        is_near[part] = squares.min(axis=1) <= (_REACH * tolerance) ** 2
+    return nearest, is_near
+
+
 def _best_rotation(a: Array, b: Array) -> Array:
     """Returns the proper rotation of the rows of a that is nearest to b, after Kabsch."""
     left, _, right = np.linalg.svd(b.T @ a)
-    sign = np.sign(np.linalg.det(left) * np.linalg.det(right))
-    rotation: Array = (left * np.array([1, 1, sign])) @ right
+    rotation: Array = (left * np.array([1, 1, np.sign(np.linalg.det(left @ right))])) @ right
     return rotation
 
 
@@ -121,29 +143,26 @@ def _agree_in_cells(
     a = np.linalg.solve(cell.T, one.positions.T).T
     b = np.linalg.solve(other_cell.T, other.positions.T).T
 
-    def apart(rows: Array) -> Array:
-        """Shortest vectors of differences in units of the cell."""
+    def shortest(rows: Array) -> Array:
         wrapped: Array = (rows - np.where(one.pbc, np.round(rows), 0)) @ cell
         return wrapped
 
     if np.array_equal(one.numbers, other.numbers):
-        first = apart(b - a - (b[0] - a[0]))
+        first = shortest(b - a - (b[0] - a[0]))
         if _longest(first - first.mean(axis=0)) <= tolerance:
             return True
     kinds, counts = np.unique(one.numbers, return_counts=True)
     rarest = kinds[counts.argmin()]
-    start = a[np.flatnonzero(one.numbers == rarest)[0]]
-    for shift in b[other.numbers == rarest] - start:
+    shifts = b[other.numbers == rarest] - a[one.numbers.tolist().index(rarest)]
+    for number, atom in zip(one.numbers[:_PROBES], a, strict=False):
+        _, is_near = _nearest(shifts + atom, b[other.numbers == number], shortest, tolerance)
+        shifts = shifts[is_near]
+    for shift in shifts:
         for _ in range(_ROUNDS):
-            moved = a + shift
-            partners = _partners(
-                lambda i, j, rows=moved: np.linalg.norm(apart(rows[i][:, None] - b[j]), axis=2),
-                one.numbers,
-                other.numbers,
-            )
+            partners = _partners(a + shift, one.numbers, b, other.numbers, shortest, tolerance)
             if partners is None:
                 break
-            rest = apart(b[partners] - moved)
+            rest = shortest(b[partners] - a - shift)
             middle = rest.mean(axis=0)
             if _longest(rest - middle) <= tolerance:
                 return True

@@ -564,12 +564,15 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Finds molecules that repeat the geometry of earlier ones, whatever their labels.
 
         With a tolerance of 0 elements, positions, cell and periodic directions are equal bit for
-        bit, in the same order. With a larger one composition and periodic directions are equal,
-        and after some proper rotation and translation each atom is no further than the tolerance
-        from an atom of its element, a different one for each. In periodic molecules the cell
-        vectors, in their order, agree after the rotation as well as the atoms do, which are
-        wrapped; other choices of the cell are other geometries. The cell of a molecule without
-        periodic directions does not count.
+        bit, in the same order. With a larger one composition and periodic directions are equal, and
+        for some order of the atoms of each element the proper rotation and the translation that fit
+        best (least squares) bring each atom no further than the tolerance from its partner.
+
+        Atoms of periodic molecules are wrapped, and the rotation is that of the cell vectors, in
+        their order, which must agree as well as atoms do: other choices of the cell are other
+        geometries. A missing vector of an open direction is a unit vector normal to the others; if
+        two are missing, molecules that are turned are not found. A cell without volume is that of
+        no other molecule. The cell of a molecule without periodic directions does not count.
 
         Args:
             tolerance: largest distance between atoms that correspond, in the unit of the positions

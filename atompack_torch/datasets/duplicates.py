@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,10 +20,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _BLOCK_MOLECULES = 4096
 _BLOCK_ATOMS = 1 << 18
-_N_KEYS = 10  # invariants by which molecules are compared before all others
+_WAVES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]])
+_N_KEYS = 3 + 2 * len(_WAVES)  # invariants by which molecules are compared before all others
+_SLACK = 0.999  # for rounding
 _STEP = 2048  # molecules that are compared with those before them together
 _PAIRS_AT_ONCE = 1 << 20
-_WAVES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]])
 _NEIGHBORS = np.array([*product((-1, 0, 1), repeat=3)])  # of a bin of three keys
 
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -72,51 +72,85 @@ class _Geometries(NamedTuple):
         numbers, ptr = batch.atomic_numbers.numpy(), batch.ptr.numpy()
         return cls(numbers, batch.positions.numpy(), cell, pbc, ptr)
 
-    def periodic(self) -> Array:
-        """Returns which molecules have a periodic direction and a cell with a volume, (B,)."""
-        periodic: Array = self.pbc.any(axis=1) & (np.linalg.det(self.cell.astype(float)) != 0)
-        return periodic
+    def completed(self) -> _Geometries:
+        """Returns them in float64, with unit vectors instead of missing ones of open directions."""
+        cell = self.cell.astype(np.float64)
+        for row in np.flatnonzero(self.pbc.any(axis=1) & (np.linalg.det(cell) == 0)):
+            for missing in np.flatnonzero(~self.pbc[row] & ~cell[row].any(axis=1)):
+                cell[row, missing] = np.linalg.svd(cell[row])[2][-1]  # normal to the others
+                if np.linalg.det(cell[row]) < 0:
+                    cell[row, missing] *= -1
+        return self._replace(cell=cell, positions=self.positions.astype(np.float64))
+
+    def molecule(self, number: int) -> Geometry:
+        atoms = slice(self.ptr[number], self.ptr[number + 1])
+        pbc = self.pbc[number]
+        cell = self.cell[number] if pbc.any() else None
+        return Geometry(self.numbers[atoms], self.positions[atoms], cell, pbc)
 
     def kinds(self) -> Array:
         """Hashes compositions and periodic directions, (B,) uint64."""
         sums = np.zeros(len(self.numbers) + 1, np.uint64)
         np.cumsum(_mixed(self.numbers.astype(np.uint64)), out=sums[1:])
-        flags = (self.pbc * self.periodic()[:, None]) @ np.array([1, 2, 4])
-        return _mixed(sums[self.ptr[1:]] - sums[self.ptr[:-1]]) + flags.astype(np.uint64)
+        flags = self.pbc @ np.array([1, 2, 4], np.uint64)
+        return _mixed(sums[self.ptr[1:]] - sums[self.ptr[:-1]]) + flags
 
     def keys(self, tolerance: float) -> Array:
         """Returns invariants that differ by no more than 1 where geometries agree, (B, keys).
 
-        Of open molecules distances from the center, in order within each element; of periodic ones
-        the lengths of cell vectors and the absolute values of a few structure factors.
+        Of open molecules they are distances from the center, in order within each element; of
+        periodic ones lengths of cell vectors and, for a few waves that fit into the cell, the
+        absolute value of the structure factor and the widest gap between the phases of atoms. Where
+        a cell has no volume they are NaN.
         """
-        n_atoms, periodic = np.diff(self.ptr), self.periodic()
+        n_atoms, periodic = np.diff(self.ptr), self.pbc.any(axis=1)
         own = np.repeat(np.arange(len(n_atoms)), n_atoms)
         made = np.zeros((len(n_atoms), _N_KEYS))
-        positions = self.positions.astype(np.float64)
-        center = np.stack([np.bincount(own, x, len(n_atoms)) for x in positions.T], axis=1)
-        far = np.linalg.norm(positions - (center / np.maximum(n_atoms, 1)[:, None])[own], axis=1)
+        center = np.stack([np.bincount(own, x, len(n_atoms)) for x in self.positions.T], axis=1)
+        center /= np.maximum(n_atoms, 1)[:, None]
+        far = np.linalg.norm(self.positions - center[own], axis=1)
         far = far[np.lexsort((far, self.numbers, own))]
         is_open = np.flatnonzero(~periodic & (n_atoms > 0))
         for k in range(_N_KEYS):
             at = self.ptr[is_open] + (n_atoms[is_open] - 1) * k // (_N_KEYS - 1)
-            made[is_open, k] = far[at] / (2 * tolerance)
-        cells = np.where(periodic[:, None, None], self.cell, np.eye(3)).astype(np.float64)
-        inverse = np.linalg.inv(cells)
-        scaled = np.einsum("ni,nij->nj", positions, inverse[own])
-        weights = np.bincount(own, self.numbers, len(n_atoms))
-        made[periodic, :3] = np.linalg.norm(cells[periodic], axis=2) / tolerance
+            made[is_open, k] = far[at] / tolerance
+        if not periodic.any():
+            return _SLACK * made
+        is_flat = np.linalg.det(self.cell) == 0
+        cell = np.where((periodic & ~is_flat)[:, None, None], self.cell, np.eye(3))
+        inverse = np.linalg.inv(cell)
+        scaled = np.einsum("ni,nij->nj", self.positions, inverse[own])
+        weights = np.maximum(np.bincount(own, self.numbers, len(n_atoms)), 1)
+        # Cells that agree change these by this times sqrt(3) and the tolerance, relatively.
+        strain = np.linalg.norm(inverse, 2, axis=(1, 2))
+        made[periodic, :3] = np.linalg.norm(cell[periodic], axis=2) / tolerance
         for k, wave in enumerate(_WAVES):
-            turns = np.exp(2j * np.pi * (scaled @ wave)) * self.numbers
-            factor = np.bincount(own, turns.real, len(n_atoms)) + 1j * np.bincount(
-                own, turns.imag, len(n_atoms)
-            )
-            is_own = periodic & (self.pbc | (wave == 0)).all(axis=1)
-            # Twice the change that atoms at the tolerance make: the cells may differ too.
-            change = 4 * np.pi * tolerance * np.linalg.norm(inverse @ wave, axis=1)
-            sizes = np.abs(factor) / np.maximum(weights, 1) / change
-            made[is_own, 3 + k] = sizes[is_own]
-        return made
+            fits = periodic & (self.pbc | (wave == 0)).all(axis=1)
+            reciprocal = np.linalg.norm(inverse @ wave, axis=1)
+            phases = scaled @ wave % 1
+            parts = [
+                np.bincount(own, self.numbers * trig(2 * np.pi * phases), len(n_atoms))
+                for trig in (np.cos, np.sin)
+            ]
+            factor = np.hypot(*parts) / weights / (2 * np.pi * (reciprocal + 0.3 * strain))
+            gap = _widest_gaps(phases, own, self.ptr) / (2 * reciprocal + 1.8 * strain)
+            made[fits, 3 + 2 * k] = factor[fits] / tolerance
+            made[fits, 4 + 2 * k] = gap[fits] / tolerance
+        made[periodic & is_flat] = np.nan
+        return _SLACK * made
+
+
+def _widest_gaps(phases: Array, own: Array, ptr: Array) -> Array:
+    """Returns the largest distance between neighbors on a circle of length 1, (B,)."""
+    widest = np.zeros(len(ptr) - 1)
+    if len(phases):
+        phases = np.sort(own + phases) - own  # many times faster than lexsort
+        begin = ptr[:-1][np.diff(ptr) > 0]
+        end = ptr[1:][np.diff(ptr) > 0]
+        gaps = np.diff(phases, append=0)
+        gaps[end - 1] = phases[begin] + 1 - phases[end - 1]
+        widest[np.diff(ptr) > 0] = np.maximum.reduceat(gaps, begin)
+    return widest
 
 
 def _survey(dataset: MoleculeDataset, tolerance: float) -> tuple[Array, Array, Array]:
@@ -132,6 +166,7 @@ def _survey(dataset: MoleculeDataset, tolerance: float) -> tuple[Array, Array, A
         found = _Geometries.of(dataset.batch(part))
         hashes.append(geometry_hashes(*found))
         if tolerance > 0:
+            found = found.completed()
             kinds.append(found.kinds())
             keys.append(found.keys(tolerance))
     return np.concatenate(hashes), np.concatenate(kinds), np.concatenate(keys)
@@ -152,17 +187,26 @@ def _join_near(
         keys: (n, keys) invariants.
         tolerance: see ``agree``.
     """
-    geometry = lru_cache(256)(partial(_geometry, dataset))
     bins = _bins(kinds, keys)
     alone = np.unique(original)
     kept = np.zeros(0, np.int64)
+    n_atoms = dataset.n_atoms.numpy()
 
     def match(pairs: Array) -> None:
-        for earlier, later in pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))].tolist():
-            if original[later] != later or original[earlier] != earlier:
-                continue
-            if agree(geometry(earlier), geometry(later), tolerance):
-                original[later] = earlier
+        pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+        for run in runs(n_atoms[pairs].sum(axis=1), _BLOCK_ATOMS, _BLOCK_MOLECULES):
+            part = pairs[run.start : run.stop]
+            part = part[(original[part] == part).all(axis=1)]
+            numbers = np.unique(part)
+            found = _Geometries.of(dataset.batch(numbers)).completed()
+            places = np.searchsorted(numbers, part)
+            for (earlier, later), (one, other) in zip(part.tolist(), places.tolist(), strict=True):
+                if (
+                    original[later] == later
+                    and original[earlier] == earlier
+                    and agree(found.molecule(one), found.molecule(other), tolerance)
+                ):
+                    original[later] = earlier
 
     for begin in range(0, len(alone), _STEP):
         new = alone[begin : begin + _STEP]
@@ -178,18 +222,22 @@ def _bins(kinds: Array, keys: Array) -> Array:
 
     A neighbor in key k has the hash of the first column plus the difference in column k + 1.
     """
-    if not len(kinds):
-        return np.zeros((0, 4), np.uint64)
-    order = np.argsort(kinds, kind="stable")
-    starts = np.flatnonzero(np.diff(kinds[order], prepend=~kinds[order[:1]]))
-    sizes = np.diff(np.append(starts, len(kinds)))
-    clean = np.nan_to_num(keys, posinf=0, neginf=0)[order]
-    spread = np.maximum.reduceat(clean, starts) - np.minimum.reduceat(clean, starts)
-    axes = np.repeat(np.argsort(-spread, axis=1)[:, :3], sizes, axis=0)
-    values = np.floor(np.take_along_axis(clean, axes, axis=1)).clip(-(2.0**60), 2.0**60)
     made = np.empty((len(kinds), 4), np.uint64)
     made[:, 1:] = _MIX
-    made[order, 0] = kinds[order] + (values.astype(np.int64).view(np.uint64) * _MIX).sum(axis=1)
+    if not len(kinds):
+        return made
+    order = np.argsort(kinds, kind="stable")
+    is_first = np.diff(kinds[order], prepend=~kinds[order[:1]]) != 0
+    starts, group = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    clean = np.nan_to_num(keys, posinf=0, neginf=0)[order]
+    values = np.floor(clean).clip(-(2.0**60), 2.0**60).astype(np.int64)
+    distinct = np.empty((len(starts), keys.shape[1]), np.int64)
+    for k, column in enumerate(values.T):
+        column = column[np.lexsort((column, group))]
+        distinct[:, k] = np.add.reduceat(np.diff(column, prepend=column[0]) != 0, starts, dtype=int)
+    axes = np.argsort(-distinct, axis=1, kind="stable")[:, :3]
+    values = np.take_along_axis(values, axes[group], axis=1)
+    made[order, 0] = kinds[order] + (values.view(np.uint64) * _MIX).sum(axis=1)
     return made
 
 
@@ -207,16 +255,10 @@ def _candidates(left: Array, right: Array, bins: Array, kinds: Array, keys: Arra
             rank = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
             one = left[np.repeat(begin[run.start : run.stop], n) + rank]
             other = np.repeat(right[run.start : run.stop], n)
-            close = (np.abs(keys[one] - keys[other]) <= 1 + 1e-6).all(axis=1)
+            close = (np.abs(keys[one] - keys[other]) <= 1).all(axis=1)
             close &= kinds[one] == kinds[other]
             found.append(np.stack([one[close], other[close]], axis=1))
     return np.concatenate(found)
-
-
-def _geometry(dataset: MoleculeDataset, number: int) -> Geometry:
-    found = _Geometries.of(dataset.batch([number]))
-    cell = found.cell[0].astype(np.float64) if found.periodic()[0] else None
-    return Geometry(found.numbers, found.positions.astype(np.float64), cell, found.pbc[0])
 
 
 def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, ptr: Array) -> Array:

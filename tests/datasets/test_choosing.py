@@ -142,9 +142,11 @@ def copies(path: Path) -> apt.AtpDataset:
     """Molecules of which some repeat others."""
     rng = np.random.default_rng(0)
     molecules = [apt.Molecule(np.zeros((0, 3)), np.zeros(0, int))] * 2
-    for k in range(24):
+    for k in range(16):
         pbc = FLAGS[k % 4]
-        cell = None if pbc is None else 6 * np.eye(3) + rng.normal(size=(3, 3)) / 3
+        cell = None if pbc is None else np.diag([6, 7, 20]) + rng.normal(size=(3, 3)) / 3
+        if cell is not None and k % 8 > 4:
+            cell[2] += [9, 5, 0]
         n = 1 + k % 5
         places = rng.permutation(27)[:n]
         grid = np.stack([places // 9, places // 3 % 3, places % 3], axis=1) * 1.7
@@ -157,6 +159,9 @@ def copies(path: Path) -> apt.AtpDataset:
             molecules.append(
                 apt.Molecule(one.positions, one.atomic_numbers, cell=cell + 0.1, pbc=pbc)
             )
+            strained = cell + rng.uniform(-1e-3, 1e-3, (3, 3))
+            places = one.positions.numpy() @ np.linalg.inv(cell) @ strained
+            molecules.append(apt.Molecule(places, one.atomic_numbers, cell=strained, pbc=pbc))
     with apt.AtpWriter(path) as writer:
         writer.write(molecules)
     return apt.AtpDataset(path)
@@ -268,17 +273,46 @@ def test_symmetric_geometries(new_path: NewPath, kind: str) -> None:
     assert pairs.tolist() == [[0, 2], [0, 3], [0, 4], [0, 5], [1, 6]]
 
 
-def test_frames_of_a_trajectory_are_compared_in_seconds(new_path: NewPath) -> None:
+def test_cells_without_some_vectors(new_path: NewPath) -> None:
+    """Missing vectors of open directions are made up; cells without volume equal no others."""
+    rng = np.random.default_rng(1)
+    numbers = np.array([6, 8, 1, 1])
+    positions = rng.permutation(np.stack([np.arange(4)] * 3, axis=1)) + rng.uniform(size=(4, 3))
+    molecules = []
+    for pbc, vectors in (([True, True, False], 2), ([True, False, False], 1), ([True] * 3, 2)):
+        cell = np.zeros((3, 3))
+        cell[:vectors] = np.array([[6.0, 0.3, 0.2], [0.1, 7.0, 0.4]])[:vectors]
+        is_known = cell.any(axis=1, keepdims=True)
+        full = apt.Molecule(
+            positions, numbers, cell=np.where(is_known, cell, 9 * np.eye(3)), pbc=pbc
+        )
+        molecules += [apt.Molecule(positions, numbers, cell=cell, pbc=pbc)]
+        turned = moved(full, rng)
+        assert turned.cell is not None
+        found = turned.cell.numpy() * is_known
+        molecules.append(apt.Molecule(turned.positions, turned.atomic_numbers, cell=found, pbc=pbc))
+        molecules.append(apt.Molecule(positions + 0.1, numbers, cell=cell, pbc=pbc))
+        molecules.append(apt.Molecule(positions, numbers, cell=1.1 * cell, pbc=pbc))
+    with apt.AtpWriter(path := new_path()) as writer:
+        writer.write(molecules)
+    pairs = apt.AtpDataset(path).duplicates(1e-3)
+    assert pairs.tolist() == [[0, 1], [0, 2], [4, 6]]
+
+
+@pytest.mark.parametrize("cell", [None, np.diag([8.0, 8.0, 8.0])])
+def test_frames_of_a_trajectory_are_compared_in_seconds(new_path: NewPath, cell: Any) -> None:
     """As many candidates as there are frames, not as there are pairs of them."""
     rng = np.random.default_rng(0)
     n, n_atoms = 20_000, 12
     frames = rng.normal(size=(n, n_atoms, 3)) / 10 + rng.normal(size=(n_atoms, 3)) * 3
     frames[n // 2 :: 2] = frames[7] + rng.uniform(-1e-4, 1e-4, (n // 4, n_atoms, 3))
+    cells = {"cell": np.tile(cell, (n, 1, 1)), "pbc": np.ones((n, 3), bool)}
     with apt.AtpWriter(path := new_path()) as writer:
         writer.write_arrays(
             positions=frames.reshape(-1, 3),
             atomic_numbers=np.tile([1, 6, 8] * 4, n),
             n_atoms=np.full(n, n_atoms),
+            **({} if cell is None else cells),
         )
     start = time.process_time()
     pairs = apt.AtpDataset(path).duplicates(1e-3)
