@@ -26,8 +26,7 @@ class AtpSnapshot:
         self,
     ) -> tuple[int, int, int, int, int, int, int, int, str, int, int, int, int]: ...
     def __setstate__(
-        self,
-        arg0: tuple[int, int, int, int, int, int, int, int, str, int, int, int, int],
+        self, arg0: tuple[int, int, int, int, int, int, int, int, str, int, int, int, int]
     ) -> None: ...
     @property
     def codec(self) -> str: ...
@@ -251,10 +250,7 @@ class ArrayFileWriter:
     def flush(self) -> None: ...
     def names(self) -> list[str]: ...
     def read(
-        self,
-        arg0: str,
-        arg1: collections.abc.Sequence[int],
-        arg2: collections.abc.Sequence[int],
+        self, arg0: str, arg1: collections.abc.Sequence[int], arg2: collections.abc.Sequence[int]
     ) -> typing.Any: ...
     def remove(self, arg0: str) -> None: ...
     def rewrite_redefined(self) -> bool: ...
@@ -298,10 +294,7 @@ class ArrayFileReader:
 
 class ArrayFileVerification:
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        max_metadata_bytes: int,
-        store: FileStore | None = None,
+        self, path: str | os.PathLike[str], max_metadata_bytes: int, store: FileStore | None = None
     ) -> None: ...
     def check(self, name: str) -> None: ...
     def names(self) -> list[str]: ...
@@ -330,16 +323,7 @@ class FieldMap:
     def __init__(
         self,
         targets: collections.abc.Sequence[
-            tuple[
-                str,
-                str,
-                int,
-                str,
-                str,
-                collections.abc.Sequence[int] | None,
-                bool,
-                bool,
-            ]
+            tuple[str, str, int, str, str, collections.abc.Sequence[int] | None, bool, bool]
         ],
         has_cells: bool,
         masses: collections.abc.Sequence[float],
@@ -490,9 +474,7 @@ class Verifier:
 class AtpSpaceUse:
     @staticmethod
     def measure(
-        path: str | os.PathLike[str],
-        snapshot: AtpSnapshot,
-        store: FileStore | None = None,
+        path: str | os.PathLike[str], snapshot: AtpSnapshot, store: FileStore | None = None
     ) -> AtpSpaceUse: ...
     @property
     def dead_bytes(self) -> int | None: ...
@@ -576,10 +558,7 @@ def array_layer_digest(path: str | os.PathLike[str]) -> str: ...
 def block_cache_usage(folder: str | os.PathLike[str]) -> dict[str, typing.Any]: ...
 def check_regular_file(path: str | os.PathLike[str]) -> None: ...
 def check_same_records(
-    original: AtpReader,
-    indices: numpy.ndarray[typing.Any, typing.Any],
-    copy: AtpReader,
-    first: int,
+    original: AtpReader, indices: numpy.ndarray[typing.Any, typing.Any], copy: AtpReader, first: int
 ) -> None: ...
 def decode_flush_record(
     file: bytes,

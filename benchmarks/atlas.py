@@ -1,12 +1,13 @@
 """ATLAS stores: how fast are columns and random batches read, and stores written?
 
-    python benchmarks/atlas.py [--rounds N] [--quick] [--cases NAME ...]
+    python benchmarks/atlas.py [--rounds N] [--quick | --full] [--cases NAME ...]
 
 Next to atlas-python (the quickest of its bulk read, its stacked bulk read and a loop, on the same
 store unless arrays have several chunks), to one stacked Zarr array a variable, and to one NetCDF
-file a dataset. Every measurement is a separate process. ``first`` includes opening the store;
-``again`` is the best repeat on the
-same handle. Files are in the page cache in both. ``quarter`` is a quarter of each axis.
+file a dataset. ``--full`` makes ``grid-48`` of 1,000 datasets, as the original's benchmark does:
+7.7 GB of values in each of the stores. Every measurement is a separate process. ``first`` includes
+opening the store; ``again`` is the best repeat on the same handle. Files are in the page cache in
+both. ``quarter`` is a quarter of each axis.
 
 ``share`` is the speed next to the bare work on one thread: decoding the same values in blocks of
 8 MiB with the codec's own Python package, or copying them; above 100 % where two cores help, or
@@ -31,7 +32,7 @@ from typing import Any
 import lz4.block
 import numpy as np
 import zstandard
-from atlas_cases import DURABLE, WIDE, Case, cases
+from atlas_cases import DURABLE, WIDE, Case, Scale, cases
 from results import Result, note
 
 BLOCK_BYTES = 8 << 20
@@ -44,9 +45,9 @@ SIDES = Path(__file__).with_name("atlas_sides.py")
 class Runner:
     """Runs measurements of one case in separate processes."""
 
-    def __init__(self, case: Case, folder: Path, rounds: int, quick: bool) -> None:
+    def __init__(self, case: Case, folder: Path, rounds: int, scale: Scale) -> None:
         self.case, self.folder = case, folder
-        self.rounds, self.quick = rounds, quick
+        self.rounds, self.scale = rounds, scale
 
     def run(self, side: str, measure: str) -> list[float]:
         """Seconds."""
@@ -58,7 +59,7 @@ class Runner:
         if measure == "write":
             written_by = side
         arguments = [side, self.case.name, self.folder / written_by, measure, self.rounds]
-        command = [sys.executable, SIDES, *map(str, arguments), str(self.quick)]
+        command = [sys.executable, SIDES, *map(str, arguments), self.scale]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{side}, {self.case.name}, {measure}: {done.stderr[-2000:]}")
@@ -111,6 +112,15 @@ def report_sizes(runner: Runner) -> None:
         note(Result("ATLAS store", what, sizes["ours"] / 1e6, "MB", peer, sizes[side] / 1e6))
 
 
+def report_loop(runner: Runner) -> None:
+    """Opening one xarray dataset after the other; a stacked Zarr array has none to open."""
+    for peer in ("atlas", "netcdf", "zarr-each"):
+        what, name = f"{runner.case.name}: quarter, xarray of each", MORE_PEERS[peer]
+        ours, theirs = (min(runner.run(side, "xarray loop")) for side in ("ours", peer))
+        print(f"{what:30} {1e3 * ours:9.2f} {1e3 * theirs:9.2f} {theirs / ours:6.1f}x {name}")
+        note(Result("ATLAS store", what, 1e3 * ours, "ms", name, 1e3 * theirs))
+
+
 def report_blocks(runner: Runner) -> None:
     """Reading everything next to blocks of 8 MiB, in turns."""
     runner.run(WIDE, "write")
@@ -161,6 +171,7 @@ def measure_case(runner: Runner, rounds: int) -> None:
         found = [runner.run(side, "xarray") for side in ("ours", *peer_names)]
         report(f"{case.name}: quarter by xarray, first", [times[0] for times in found])
         report(f"{case.name}: quarter by xarray, again", [min(times[1:]) for times in found])
+        report_loop(runner)
         report_sizes(runner)
     if case.name == "gridded":
         report_blocks(runner)
@@ -169,20 +180,21 @@ def measure_case(runner: Runner, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="repeats; the best one counts")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the datasets")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a tenth of the datasets")
+    size.add_argument("--full", action="store_true", help="as large as the original's benchmark")
     parser.add_argument("--cases", nargs="*", help="names; default: all")
     arguments = parser.parse_args()
     titles = [f"{name:>9}" for name in ("ours", *MORE_PEERS)] + [
         f"{name:>7}" for name in MORE_PEERS
     ]
     print(f"{'milliseconds':30}", *titles, "  share")
-    for case in cases(arguments.quick):
+    scale: Scale = "quick" if arguments.quick else "full" if arguments.full else "usual"
+    for case in cases(scale):
         if arguments.cases and case.name not in arguments.cases:
             continue
         with tempfile.TemporaryDirectory(prefix="atlas-benchmark-") as folder:
-            measure_case(
-                Runner(case, Path(folder), arguments.rounds, arguments.quick), arguments.rounds
-            )
+            measure_case(Runner(case, Path(folder), arguments.rounds, scale), arguments.rounds)
 
 
 if __name__ == "__main__":

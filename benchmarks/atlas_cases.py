@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float32]
+Values = NDArray[np.floating[Any]]
+Scale = Literal["quick", "usual", "full"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """Datasets of one shape; every variable is float32 and stored in chunks."""
+    """Datasets of one shape, stored in chunks; variables are float32, but for ``doubles``."""
 
     name: str
     n: int
@@ -28,6 +29,7 @@ class Case:
     decimals: int
     distinct: int = 1 << 30  # datasets after which values repeat, farther apart than a block
     is_of_original: bool = False  # shape of a benchmark of atlas-python; more is measured
+    doubles: tuple[str, ...] = ()  # variables of float64
 
     @property
     def quarter(self) -> tuple[list[int], list[int]]:
@@ -44,7 +46,11 @@ class Case:
         n = min(self.n, self.distinct)
         rng = np.random.default_rng(self.variables.index(variable))
         drawn = rng.standard_normal((n, *self.shape), dtype=np.float32)
-        return np.round(drawn, self.decimals)
+        return np.round(drawn.astype(self.dtype(variable)), self.decimals)
+
+    def dtype(self, variable: str) -> str:
+        """As numpy and all libraries spell it."""
+        return "float64" if variable in self.doubles else "float32"
 
     def stacked_chunks(self) -> tuple[int, ...]:
         """Of one array over all datasets: whole datasets up to about 1 MiB, else their chunks."""
@@ -52,9 +58,9 @@ class Case:
         return (rows, *self.shape) if rows > 1 else (1, *self.chunks)
 
 
-def cases(quick: bool) -> list[Case]:
+def cases(scale: Scale) -> list[Case]:
     """All of them; a tenth of each when it should be quick."""
-    tenth = 10 if quick else 1
+    tenth = 10 if scale == "quick" else 1
     hours = (168,)
     profile = functools.partial(
         Case, n=1000 // tenth, shape=(50, *hours), chunks=(50, *hours), decimals=2
@@ -65,16 +71,16 @@ def cases(quick: bool) -> list[Case]:
         *(profile(name=f"profile-{c}", variables=four, codec=c) for c in ("zstd", "lz4", "none")),
         Case("gridded", 200 // tenth, (100, 100, 180), (50, 50, 60), ("t",), "zstd", 1, 20),
         Case("tiny", 20_000 // tenth, (25,), (25,), ("x", "y", "z"), "zstd", 2),
-        *_cases_of_original(tenth),
+        *_cases_of_original(tenth, 1000 if scale == "full" else 100),
     ]
 
 
-def _cases_of_original(tenth: int) -> list[Case]:
-    """1000 datasets each, but 100 large ones: 1000 would be 5.8 GB in each of six copies."""
-    grid, casts = (100, 100, 48), (50, 168)
+def _cases_of_original(tenth: int, n_large: int) -> list[Case]:
+    """1000 datasets each, but of the large ones, 7.7 MB each, only if all is measured in full."""
+    grid, chunks, casts = (100, 100, 48), (50, 50, 24), (50, 168)
     three, two = ("t", "u", "v"), ("temperature", "salinity")
     return [
-        Case("grid-48", 100 // tenth, grid, grid, three, "zstd", 1, 20, True),
+        Case("grid-48", n_large // tenth, grid, chunks, three, "zstd", 1, 20, True, ("u",)),
         Case("cast-168", 1000 // tenth, casts, casts, two, "zstd", 2, is_of_original=True),
         Case("day-24", 1000 // tenth, (24,), (24,), three, "zstd", 2, is_of_original=True),
     ]
@@ -105,7 +111,8 @@ def write_ours(
             store.create_dataset(name)
             for variable, column in columns.items():
                 shape = case.shape
-                store.define_array(name, variable, "float32", shape, chunk_shape=case.chunks)
+                dtype = case.dtype(variable)
+                store.define_array(name, variable, dtype, shape, chunk_shape=case.chunks)
                 store.write(name, variable, column[i % len(column)])
 
 
@@ -118,7 +125,8 @@ def write_atlas(case: Case, path: Path, columns: dict[str, Values]) -> None:
         for i, name in enumerate(case.names()):
             view = store.create_dataset(name)
             for variable, column in columns.items():
-                view.define_array(variable, "float32", dims, case.shape, chunk_shape=case.chunks)
+                dtype = case.dtype(variable)
+                view.define_array(variable, dtype, dims, case.shape, chunk_shape=case.chunks)
                 view.write_array(variable, [0] * len(dims), column[i % len(column)])
 
 
@@ -132,7 +140,7 @@ def write_zarr(case: Case, path: Path, columns: dict[str, Values]) -> None:
             variable,
             shape=(case.n, *case.shape),
             chunks=case.stacked_chunks(),
-            dtype="float32",
+            dtype=case.dtype(variable),
             dimension_names=("dataset", *(f"dim{axis}" for axis in range(len(case.shape)))),
             compressors="auto" if case.codec != "none" else None,
         )
@@ -165,7 +173,8 @@ def write_netcdf(case: Case, path: Path, columns: dict[str, Values]) -> None:
                 file.createDimension(dim, extent)
             for variable, column in columns.items():
                 chunks = case.chunks if packing else None
-                made = file.createVariable(variable, "f4", dims, chunksizes=chunks, **packing)
+                kind = case.dtype(variable)
+                made = file.createVariable(variable, kind, dims, chunksizes=chunks, **packing)
                 made[:] = column[i % len(column)]
 
 

@@ -1,6 +1,6 @@
 """One measurement of ``atlas.py`` in a separate process; prints seconds as JSON.
 
-python benchmarks/atlas_sides.py SIDE CASE PATH MEASURE ROUNDS QUICK
+python benchmarks/atlas_sides.py SIDE CASE PATH MEASURE ROUNDS SCALE
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
-from atlas_cases import WRITERS, Case, cases, timed
+from atlas_cases import WRITERS, Case, Scale, cases, timed
 
 Bounds = tuple[Sequence[int] | None, Sequence[int] | None]
 BATCH, N_BATCHES = 64, 50
@@ -52,6 +52,9 @@ class Ours:
     def xarray(self) -> Any:
         return self.store.to_xarray(self.store.datasets)
 
+    def xarray_of_one(self, number: int) -> Any:
+        return self.store.to_xarray(self.store.datasets[number])
+
     def dataset(self) -> Any:
         """Its own dataset."""
         import atompack_torch as apt
@@ -78,6 +81,9 @@ class Atlas:
 
     def xarray(self) -> Any:
         return self.store.open_as_many_xarray_dataset(self.names)
+
+    def xarray_of_one(self, number: int) -> Any:
+        return self.store.open_as_xarray_dataset(self.names[number])
 
     def batch(self, indices: list[int]) -> dict[str, Any]:
         names = [self.names[i] for i in indices]
@@ -146,6 +152,11 @@ class ZarrEach:
     def xarray(self) -> Any:
         return stacked_files(self.paths, "zarr", consolidated=False)
 
+    def xarray_of_one(self, number: int) -> Any:
+        import xarray
+
+        return xarray.open_zarr(self.paths[number], consolidated=False, chunks=None)
+
 
 class NetCDF:
     """One file a dataset; each is opened when it is read, as thousands cannot stay open."""
@@ -169,6 +180,11 @@ class NetCDF:
 
     def xarray(self) -> Any:
         return stacked_files(self.paths, "netcdf4")
+
+    def xarray_of_one(self, number: int) -> Any:
+        import xarray
+
+        return xarray.open_dataset(self.paths[number], engine="netcdf4")
 
     def batch(self, indices: list[int]) -> dict[str, Any]:
         rows = [self._read(self.paths[i], self.variables, (None, None)) for i in indices]
@@ -271,10 +287,14 @@ def measure_single(side: str, case: Case, path: Path, rounds: int) -> list[float
     return [spent / len(order) for spent in passes]
 
 
+def quarter_by_name(case: Case) -> dict[str, slice]:
+    """The slice by dimension."""
+    return {f"dim{i}": one for i, one in enumerate(box(case.quarter))}
+
+
 def measure_xarray(side: str, case: Case, path: Path, rounds: int) -> list[float]:
     """A quarter of one variable of all datasets: the first with opening all, then repeats."""
-    start, shape = case.quarter
-    chosen = {f"dim{i}": slice(s, s + n) for i, (s, n) in enumerate(zip(start, shape, strict=True))}
+    chosen = quarter_by_name(case)
     opened: list[Any] = []
 
     def first() -> object:
@@ -287,13 +307,29 @@ def measure_xarray(side: str, case: Case, path: Path, rounds: int) -> list[float
     return [seconds(first)] + [seconds(again) for _ in range(rounds)]
 
 
+def measure_xarray_loop(side: str, case: Case, path: Path, rounds: int) -> list[float]:
+    """The same quarter, of one xarray dataset after the other."""
+    chosen = quarter_by_name(case)
+    opened: list[Any] = []
+
+    def first() -> object:
+        opened.append(SIDES[side](case, path))
+        return again()
+
+    def again() -> object:
+        name, each = case.variables[0], map(opened[0].xarray_of_one, range(case.n))
+        return np.stack([one[name].isel(chosen).to_numpy() for one in each])
+
+    return [seconds(first)] + [seconds(again) for _ in range(rounds)]
+
+
 MODULES = {"netcdf": "netCDF4", "ours": "atompack_torch", "wide": "atompack_torch"}
 MODULES["zarr-each"] = "zarr"
 
 
 def main() -> None:
-    side, name, path, measure, rounds, quick = sys.argv[1:]
-    (case,) = (c for c in cases(quick == "True") if c.name == name)
+    side, name, path, measure, rounds, scale = sys.argv[1:]
+    (case,) = (c for c in cases(cast("Scale", scale)) if c.name == name)
     library = side.split()[0]
     sys.path.remove(str(Path(__file__).resolve().parent))  # has an atlas.py that is not a library
     module = importlib.import_module(MODULES.get(library, library))  # not measured
@@ -307,10 +343,12 @@ def main() -> None:
         times = measure_batches(side, case, Path(path), int(rounds))
     elif measure == "single":
         times = measure_single(side, case, Path(path), int(rounds))
-    elif measure == "xarray":
+    elif measure in ("xarray", "xarray loop"):
         importlib.import_module("xarray")
         importlib.import_module("dask.array")  # which xarray imports for its first dataset
-        times = measure_xarray(side, case, Path(path), int(rounds))
+        times = (measure_xarray if measure == "xarray" else measure_xarray_loop)(
+            side, case, Path(path), int(rounds)
+        )
     else:
         bounds: Bounds = case.quarter if measure == "quarter" else (None, None)
         times = measure_scan(side, case, Path(path), bounds, int(rounds))

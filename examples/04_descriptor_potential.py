@@ -5,6 +5,9 @@
 Atoms are described by Chebyshev features, which a small network per element maps to energies.
 Features and derivatives are written to a cache before training; a few epochs at the end compute
 them again for each batch, to show what the cache saves. Structures and cache are made if missing.
+
+The potential is saved as ``descriptor_potential.pt``. ``DescriptorCalculator`` loads it and gives
+energies and forces to ASE; at the end it relaxes one structure of the test set.
 """
 
 import argparse
@@ -16,7 +19,10 @@ from statistics import median
 
 import alloys
 import torch
+from ase import Atoms
+from ase.calculators.calculator import Calculator, all_changes
 from ase.data import chemical_symbols
+from ase.optimize import BFGS
 from evaluation import describe, draw, predict, table
 from potential import element_energies
 from torch import Tensor, nn
@@ -25,6 +31,7 @@ from torch.utils.data import DataLoader
 import atompack_torch as apt
 
 FIELDS = ["energy", "forces", "features", "force_derivatives"]
+DESCRIPTOR = {"rad_order": 8, "rad_cutoff": 5.0, "ang_order": 3, "ang_cutoff": 3.5}
 ENERGY_WEIGHT = 4.0  # of an error of 1 eV/atom relative to a force error of 1 eV/Å
 
 
@@ -68,6 +75,49 @@ def network(n_features: int) -> nn.Sequential:
     """Returns two hidden layers; SiLU, because forces need a smooth derivative."""
     layers = nn.Linear(n_features, 32), nn.SiLU(), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 1)
     return nn.Sequential(*layers)
+
+
+def save(model: DescriptorPotential, path: Path) -> None:
+    """Writes the weights and all that is needed to compute the same features again."""
+    torch.save({"species": model.species, "descriptor": DESCRIPTOR, **model.state_dict()}, path)
+
+
+def descriptor_of(species: list[int], orders: dict[str, float]) -> apt.ChebyshevDescriptor:
+    """Returns the descriptor in float32; the order of the elements is part of it."""
+    return apt.ChebyshevDescriptor(
+        [chemical_symbols[number] for number in species], **orders, dtype="float32"
+    )
+
+
+class DescriptorCalculator(Calculator):
+    """Energies (eV) and forces (eV/Å) of a potential that ``save`` wrote.
+
+    Args:
+        path: the file.
+    """
+
+    implemented_properties = ("energy", "forces")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        state = torch.load(path, weights_only=True)
+        species = state.pop("species")
+        self.descriptor = descriptor_of(species, state.pop("descriptor"))
+        self.model = DescriptorPotential(state["reference"], species, state["mean"], state["std"])
+        self.model.load_state_dict(state)
+        self.model.eval()
+
+    def calculate(
+        self,
+        atoms: Atoms | None = None,
+        properties: tuple[str, ...] = ("energy",),
+        system_changes: list[str] = all_changes,
+    ) -> None:
+        """Computes both, whichever ASE asks for."""
+        super().calculate(atoms, properties, system_changes)
+        batch = apt.from_structures([self.atoms])[:1]
+        energy, forces = self.model(self.descriptor.compute(batch, derivatives=True))
+        self.results = {"energy": energy.item(), "forces": forces.detach().numpy()}
 
 
 def spread(dataset: apt.TorchCacheDataset) -> tuple[Tensor, Tensor]:
@@ -124,6 +174,15 @@ def train(
     return curve, (median(seconds), median(waits))
 
 
+def relax(atoms: Atoms, saved: Path) -> None:
+    """Moves the atoms to lower energies, by 10 steps of BFGS."""
+    atoms.calc = DescriptorCalculator(saved)
+    before = atoms.get_potential_energy()
+    BFGS(atoms, logfile=None).run(fmax=0.01, steps=10)
+    after = atoms.get_potential_energy()
+    print(f"saved: {saved}; 10 steps of BFGS: {before:.3f} eV to {after:.3f} eV\n")
+
+
 def parse() -> argparse.Namespace:
     """Returns the options of the command line."""
     parser = argparse.ArgumentParser(
@@ -151,8 +210,7 @@ def main() -> None:
     numbers = range(min(options.structures, len(apt.AtpDataset(path))))
     reference = element_energies(apt.AtpDataset(path, fields=["energy"]).statistics())
     species = torch.nonzero(reference).flatten().tolist()
-    symbols = [chemical_symbols[number] for number in species]
-    descriptor = apt.ChebyshevDescriptor(symbols, 8, 5.0, 3, 3.5, dtype="float32")
+    descriptor = descriptor_of(species, DESCRIPTOR)
 
     # One pass over the data; no descriptor is computed again.
     file = options.out / f"{path.stem}-{len(numbers)}.h5"
@@ -183,6 +241,10 @@ def main() -> None:
     data = f"{path.name}: {describe(training.statistics(), len(test.dataset))}"
     draw(result, curve, picture, name, data)
     print(f"picture: {picture}\n")
+
+    saved = options.out / "descriptor_potential.pt"
+    save(model, saved)
+    relax(apt.AtpDataset(path)[int(numbers[tests[1].selection[0]])].to_ase(), saved)
 
     if options.recompute:
         print("the same with features and derivatives computed for each batch:")

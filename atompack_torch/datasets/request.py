@@ -101,6 +101,19 @@ class Request:
         """Returns a request for edges too, and for the cell and the flags that belong to them."""
         return replace(self.with_geometry(), neighbors=neighbors)
 
+    def of_edges(self) -> Request:
+        """Returns a request for the edges of the stored molecules and nothing else."""
+        return replace(
+            self,
+            fields=(),
+            exclude=(),
+            missing="nan",
+            transform=None,
+            augment=None,
+            outputs=(),
+            optional=True,
+        )
+
     def of_stored_values(self) -> Request:
         """Returns a request for the same labels as stored, without anything that is derived."""
         derived = (*DERIVED, FORCE_DERIVATIVES)

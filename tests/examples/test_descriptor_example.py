@@ -22,6 +22,12 @@ def test_the_example(example: Callable[..., str], alloys: Path, tmp_path: Path) 
     assert re.search(r"from the cache +\S+ s an epoch.*\ncomputed +\S+ s an epoch", printed)
     assert (tmp_path / "descriptor_potential.png").stat().st_size > 10_000
 
+    # The calculator goes down in energy, so its forces belong to its energies.
+    steps = re.search(r"10 steps of BFGS: (\S+) eV to (\S+) eV", printed)
+    assert steps is not None
+    before, after = map(float, steps.groups())
+    assert after < before
+
     cache = next(tmp_path.glob("*.h5"))
     before = cache.stat()
     printed = example(*command, 1, "--recompute", 0, "--force-fraction", 0)

@@ -233,15 +233,7 @@ class ResidentDataset(MoleculeDataset):
                     f"(field {field.key!r})"
                 )
         if self._kept is None and self._block.edges:
-            searched = replace(
-                self._origin._request,
-                fields=(),
-                exclude=(),
-                missing="nan",
-                transform=None,
-                outputs=(),
-                optional=True,
-            )
+            searched = self._origin._request.of_edges()
             self._kept = self._block.kept_edges(searched.native(source, self._path))
         return MoleculeBatcher(source, native, self._kept)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,17 +103,7 @@ class EdgeReader:
     ) -> None:
         assert request.neighbors is not None
         self.neighbors = request.neighbors
-        plain = replace(
-            request,
-            augment=None,
-            fields=(),
-            exclude=(),
-            missing="nan",
-            transform=None,
-            outputs=(),
-            optional=True,
-        )
-        self.request: BatchRequest = plain.native(source, path)
+        self.request: BatchRequest = request.of_edges().native(source, path)
         self._batcher = MoleculeBatcher(source, self.request)
         self._numbers, self._n_atoms = numbers, n_atoms
 

@@ -75,7 +75,7 @@ TEST(HttpCredentials, RefusedOnesAreFetchedAgain) {
     for (Read& read : reads) read.end.get();
     EXPECT_EQ(provider.n_calls, 2);
     generation = 100;
-    const IoFailure failure = io_failure([&] { read_range(opened, 1, 5); });
+    const IoFailure failure = io_failure([&] { read_text(opened, 1, 5); });
     EXPECT_EQ(failure.code, EACCES) << failure.message;
     EXPECT_EQ(provider.n_calls, 3);
   }
@@ -103,7 +103,7 @@ TEST(HttpCredentials, AreRenewedBeforeTheyExpire) {
   const HttpStore store(signed_options(server, provider));
   const OpenObject opened = store.open("s3://b/k", 5);
   for (int i = 0; i < 1000 && server.requests().back().headers.at("x-amz-security-token") == "1"; ++i) {
-    read_range(opened, 1, 5);
+    read_text(opened, 1, 5);
   }
   EXPECT_NE(server.requests().back().headers.at("x-amz-security-token"), "1");
 }

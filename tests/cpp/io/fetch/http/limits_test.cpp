@@ -77,7 +77,7 @@ HttpOptions hedging_options() {
 }
 
 void warm_up(const OpenObject& opened) {
-  for (int i = 0; i < 40; ++i) read_range(opened, 0, 1);
+  for (int i = 0; i < 40; ++i) read_text(opened, 0, 1);
 }
 
 TEST(HttpLimits, ASlowReadIsSentOnceMore) {
@@ -93,7 +93,7 @@ TEST(HttpLimits, ASlowReadIsSentOnceMore) {
   });
   const OpenObject opened = HttpStore(hedging_options()).open(server.url(), 10);
   warm_up(opened);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(read_range(opened, 100, 100), kShared.substr(100, 100));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(read_text(opened, 100, 100), kShared.substr(100, 100));
   EXPECT_EQ(n_slow, 6);
 }
 
@@ -109,7 +109,7 @@ TEST(HttpLimits, TheFirstRequestMayWinOverItsHedge) {
   const OpenObject opened = HttpStore(hedging_options()).open(server.url(), 10);
   warm_up(opened);
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(read_range(opened, 100, 100), kShared.substr(100, 100));
+  EXPECT_EQ(read_text(opened, 100, 100), kShared.substr(100, 100));
   EXPECT_LT(std::chrono::steady_clock::now() - start, within(1500));
   EXPECT_EQ(n_slow, 2);
 }
@@ -125,7 +125,7 @@ TEST(HttpLimits, AFailedHedgeChangesNothing) {
   });
   const OpenObject opened = HttpStore(hedging_options()).open(server.url(), 10);
   warm_up(opened);
-  EXPECT_EQ(read_range(opened, 100, 100), kShared.substr(100, 100));
+  EXPECT_EQ(read_text(opened, 100, 100), kShared.substr(100, 100));
   EXPECT_GE(n_slow, 2);
 }
 

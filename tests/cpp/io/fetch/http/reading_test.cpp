@@ -30,15 +30,15 @@ TEST(HttpReading, OpenTellsTheVersionAndTheFirstBytes) {
 TEST(HttpReading, RangesArePinnedAndScattered) {
   ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kObject); });
   const OpenObject opened = HttpStore(fast_options()).open(server.url(), 10);  // the reader keeps what it needs
-  EXPECT_EQ(read_range(opened, 0, 1), kObject.substr(0, 1));
-  EXPECT_EQ(read_range(opened, 123, 456), kObject.substr(123, 456));
-  EXPECT_EQ(read_range(opened, 990, 10), kObject.substr(990));
-  EXPECT_EQ(read_range(opened, 5, 0), "");
+  EXPECT_EQ(read_text(opened, 0, 1), kObject.substr(0, 1));
+  EXPECT_EQ(read_text(opened, 123, 456), kObject.substr(123, 456));
+  EXPECT_EQ(read_text(opened, 990, 10), kObject.substr(990));
+  EXPECT_EQ(read_text(opened, 5, 0), "");
   EXPECT_EQ(server.requests().back().headers.at("range"), "bytes=990-999");
   EXPECT_EQ(server.requests().back().headers.at("if-match"), "\"v1\"");
   EXPECT_EQ(server.n_connections(), 1U);
-  EXPECT_THROW(read_range(opened, 990, 11), std::out_of_range);
-  EXPECT_THROW(read_range(opened, UINT64_MAX, 2), std::out_of_range);
+  EXPECT_THROW(read_text(opened, 990, 11), std::out_of_range);
+  EXPECT_THROW(read_text(opened, UINT64_MAX, 2), std::out_of_range);
 }
 
 TEST(HttpReading, EmptyObjects) {
@@ -56,7 +56,7 @@ TEST(HttpReading, ServersThatIgnoreRanges) {
   const OpenObject opened = HttpStore(fast_options()).open(server.url(), 100);
   EXPECT_EQ(opened.version.size, kObject.size());
   EXPECT_EQ(text_of(opened.first), kObject.substr(0, 100));
-  EXPECT_EQ(read_range(opened, 500, 100), kObject.substr(500, 100));
+  EXPECT_EQ(read_text(opened, 500, 100), kObject.substr(500, 100));
   EXPECT_EQ(server.n_connections(), 1U);  // the rest is small
 }
 
@@ -65,9 +65,9 @@ TEST(HttpReading, LargeObjectsWithoutRangesAreNotReceivedWhole) {
   ScriptedServer server([&](const ReceivedRequest&) { return reply(200, {{"ETag", "\"v1\""}}, object); });
   const OpenObject opened = HttpStore(fast_options()).open(server.url(), 100);
   EXPECT_EQ(opened.version.size, object.size());
-  EXPECT_EQ(read_range(opened, 1000, 10), std::string(10, 'x'));
+  EXPECT_EQ(read_text(opened, 1000, 10), std::string(10, 'x'));
   EXPECT_EQ(server.n_connections(), 2U);
-  const IoFailure failure = io_failure([&] { read_range(opened, 2 << 20, 10); });
+  const IoFailure failure = io_failure([&] { read_text(opened, 2 << 20, 10); });
   EXPECT_EQ(failure.code, EIO);
   EXPECT_EQ(failure.message, server.url() +
                                  ": the server does not support ranges: expected bytes 2097152-2097161, got "
@@ -85,8 +85,8 @@ TEST(HttpReading, WholeObjectsWithoutLength) {
   const HttpStore store(options);
   const OpenObject opened = store.open(server.url(), 100);
   EXPECT_EQ(opened.version.size, 10U);
-  EXPECT_EQ(read_range(opened, 3, 4), "3456");
-  EXPECT_EQ(io_failure([&] { read_range(opened, 3, 4); }).message,
+  EXPECT_EQ(read_text(opened, 3, 4), "3456");
+  EXPECT_EQ(io_failure([&] { read_text(opened, 3, 4); }).message,
             server.url() + ": the answer was cut off: expected 4 bytes, got 2");
   EXPECT_EQ(io_failure([&] { store.open(server.url(), 5); }).message,
             server.url() + ": the server does not tell the size of the object");
@@ -100,7 +100,7 @@ TEST(HttpReading, PartsWithStatus200) {
   });
   const OpenObject opened = HttpStore(fast_options()).open(server.url(), 100);
   EXPECT_EQ(opened.version.size, kObject.size());
-  EXPECT_EQ(read_range(opened, 500, 100), kObject.substr(500, 100));
+  EXPECT_EQ(read_text(opened, 500, 100), kObject.substr(500, 100));
 }
 
 TEST(HttpReading, WrongPartsAreErrors) {
@@ -110,7 +110,7 @@ TEST(HttpReading, WrongPartsAreErrors) {
       return reply(206, {{"ETag", "\"v1\""}, {"Content-Range", content_range}}, body);
     });
     const OpenObject opened = HttpStore(fast_options()).open(server.url(), 100);
-    const IoFailure failure = io_failure([&] { read_range(opened, 10, 5); });
+    const IoFailure failure = io_failure([&] { read_text(opened, 10, 5); });
     EXPECT_EQ(server.requests().size(), 2U);
     return cat(failure.code, failure.message.substr(server.url().size()));
   };
@@ -133,12 +133,12 @@ TEST(HttpReading, ChangedObjectsAreStale) {
     });
     const HttpStore store(fast_options());
     const OpenObject opened = store.open(server.url(), 100);
-    EXPECT_EQ(read_range(opened, 1, 2), kObject.substr(1, 2));
+    EXPECT_EQ(read_text(opened, 1, 2), kObject.substr(1, 2));
     is_changed = true;
-    const IoFailure failure = io_failure([&] { read_range(opened, 1, 2); });
+    const IoFailure failure = io_failure([&] { read_text(opened, 1, 2); });
     EXPECT_EQ(failure.code, ESTALE) << failure.message;
     EXPECT_NE(failure.message.find("changed"), std::string::npos) << failure.message;
-    EXPECT_EQ(read_range(store.open(server.url(), 1), 1, 2), kObject.substr(1, 2));
+    EXPECT_EQ(read_text(store.open(server.url(), 1), 1, 2), kObject.substr(1, 2));
   }
 }
 
@@ -155,14 +155,14 @@ TEST(HttpReading, ObjectsWithoutETagAreKnownByTheirDateAndSize) {
   const HttpStore store(fast_options());
   const OpenObject opened = store.open(server.url(), 100);
   EXPECT_EQ(opened.version.modified, "1");
-  EXPECT_EQ(read_range(opened, 1, 2), kObject.substr(1, 2));
+  EXPECT_EQ(read_text(opened, 1, 2), kObject.substr(1, 2));
   day = 2;
-  EXPECT_EQ(io_failure([&] { read_range(opened, 1, 2); }).code, ESTALE);
+  EXPECT_EQ(io_failure([&] { read_text(opened, 1, 2); }).code, ESTALE);
   day = 1;
   object += "more";
-  EXPECT_EQ(io_failure([&] { read_range(opened, 1, 2); }).code, ESTALE);
+  EXPECT_EQ(io_failure([&] { read_text(opened, 1, 2); }).code, ESTALE);
   object = "short";
-  EXPECT_EQ(io_failure([&] { read_range(opened, 100, 2); }).code, ESTALE);  // status 416
+  EXPECT_EQ(io_failure([&] { read_text(opened, 100, 2); }).code, ESTALE);  // status 416
 }
 
 TEST(HttpReading, NothingIsUsedInAFork) {
@@ -186,7 +186,7 @@ TEST(HttpReading, NothingIsUsedInAFork) {
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 2);
-  EXPECT_EQ(read_range(opened, 123, 456), kObject.substr(123, 456));
+  EXPECT_EQ(read_text(opened, 123, 456), kObject.substr(123, 456));
   EXPECT_EQ(server.n_connections(), 1U);  // the child left it alone
 }
 

@@ -26,8 +26,8 @@ TEST(HttpRedirects, TheFinalAddressIsRememberedAndGetsNoSecrets) {
   });
   const OpenObject opened = HttpStore(options_with_token()).open(hub.url("/resolve"), 10);
   EXPECT_EQ(text_of(opened.first), kTarget.substr(0, 10));
-  EXPECT_EQ(read_range(opened, 10, 20), kTarget.substr(10, 20));
-  EXPECT_EQ(read_range(opened, 30, 20), kTarget.substr(30, 20));
+  EXPECT_EQ(read_text(opened, 10, 20), kTarget.substr(10, 20));
+  EXPECT_EQ(read_text(opened, 30, 20), kTarget.substr(30, 20));
   ASSERT_EQ(hub.requests().size(), 2U);
   for (const ReceivedRequest& request : hub.requests()) {
     EXPECT_EQ(request.headers.at("authorization"), "Bearer TOKEN");

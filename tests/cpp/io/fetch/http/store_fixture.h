@@ -88,7 +88,7 @@ inline void start_read(const OpenObject& object, uint64_t offset, size_t length,
                       [&read](std::exception_ptr error) { read.end.set(std::move(error)); });
 }
 
-inline std::string read_range(const OpenObject& object, uint64_t offset, size_t length) {
+inline std::string read_text(const OpenObject& object, uint64_t offset, size_t length) {
   Read read;
   start_read(object, offset, length, read);
   read.end.get();
