@@ -33,7 +33,7 @@ class Geometry(NamedTuple):
 
 
 def agree(one: Geometry, other: Geometry, tolerance: float) -> bool:
-    """True if two molecules are one geometry.
+    """Compares two molecules.
 
     Some order of the atoms of each element, and then the proper rotation and the translation of
     least squares, bring every atom no further than the tolerance from its partner. Atoms of
@@ -44,6 +44,9 @@ def agree(one: Geometry, other: Geometry, tolerance: float) -> bool:
         one: the first.
         other: the second, of the same composition and periodic directions.
         tolerance: largest distance of partners, small compared with that of neighbors.
+
+    Returns:
+        Whether they are one geometry.
     """
     if one.cell is not None and other.cell is not None:
         return _agree_in_cells(one, other, one.cell, other.cell, tolerance)

@@ -50,7 +50,7 @@ std::shared_ptr<MemorySource> molecules(size_t n) {
 }
 
 // Keeps all values of a molecule, as double.
-class Recorder final : public MoleculeVisitor {
+class DoubleRecorder final : public MoleculeVisitor {
  public:
   void geometry(const Geometry& geometry) override {
     positions = numbers(geometry.positions, geometry.positions_dtype);
@@ -74,8 +74,8 @@ class Recorder final : public MoleculeVisitor {
   }
 };
 
-Recorder seen(const MoleculeSource& source, int64_t index) {
-  Recorder recorder;
+DoubleRecorder seen(const MoleculeSource& source, int64_t index) {
+  DoubleRecorder recorder;
   source.visit(index, {}, recorder);
   return recorder;
 }
@@ -131,7 +131,7 @@ TEST(AugmentedSource, EveryFieldTurnsAsTheTableSays) {
   const AugmentedSource source(plain, kTurn);
   int n_proper = 0;
   for (int64_t i = 0; i < plain->size(); ++i) {
-    const Recorder before = seen(*plain, i), after = seen(source, i);
+    const DoubleRecorder before = seen(*plain, i), after = seen(source, i);
     const Matrix rotation = between(before.positions, after.positions);
     EXPECT_NEAR(std::abs(determinant(rotation)), 1, 1e-9);
     n_proper += determinant(rotation) > 0;
@@ -150,16 +150,17 @@ TEST(AugmentedSource, EveryFieldTurnsAsTheTableSays) {
 
 TEST(AugmentedSource, NothingMovesWithoutOptions) {
   const auto plain = molecules(2);
-  const Recorder before = seen(*plain, 1), after = seen(AugmentedSource(plain, {.seed = 1}), 1);
+  const DoubleRecorder before = seen(*plain, 1),
+                       after = seen(AugmentedSource(plain, {.vectors = {}, .tensors = {}, .seed = 1}), 1);
   EXPECT_EQ(after.positions, before.positions);
   EXPECT_EQ(after.fields, before.fields);
 }
 
 TEST(AugmentedSource, StrainMovesPositionsAndCell) {
   const auto plain = molecules(3);
-  const AugmentedSource source(plain, {.strain = 0.1, .seed = 1});
+  const AugmentedSource source(plain, {.strain = 0.1, .vectors = {}, .tensors = {}, .seed = 1});
   for (int64_t i = 0; i < plain->size(); ++i) {
-    const Recorder before = seen(*plain, i), after = seen(source, i);
+    const DoubleRecorder before = seen(*plain, i), after = seen(source, i);
     const Matrix deformation = between(before.positions, after.positions);
     for (size_t row = 0; row < 3; ++row) {
       for (size_t column = 0; column < 3; ++column) {
@@ -176,22 +177,27 @@ TEST(AugmentedSource, StrainMovesPositionsAndCell) {
 
 TEST(AugmentedSource, NoiseIsKeptAsTheLastField) {
   const auto plain = molecules(2);
-  const AugmentedSource source(plain, {.noise = 0.2, .keeps_noise = true, .seed = 1});
+  const AugmentedSource source(plain, {.noise = 0.2, .keeps_noise = true, .vectors = {}, .tensors = {}, .seed = 1});
   const auto& fields = source.schemas().front().fields;
   EXPECT_EQ(fields.back().key, "noise");
   EXPECT_EQ(fields.size(), plain->schemas().front().fields.size() + 1);
-  const Recorder before = seen(*plain, 0), after = seen(source, 0);
+  const DoubleRecorder before = seen(*plain, 0), after = seen(source, 0);
   EXPECT_EQ(after.declarations.at("noise"), std::ssize(fields) - 1);
   const std::vector<double>& noise = after.fields.at({Scope::atom_property, "noise"});
   ASSERT_EQ(noise.size(), 3 * kAtoms);
   for (size_t i = 0; i < noise.size(); ++i) EXPECT_EQ(after.positions[i], before.positions[i] + noise[i]);
-  EXPECT_THROW(AugmentedSource(std::make_shared<AugmentedSource>(source), {.keeps_noise = true}), FieldError);
+  EXPECT_THROW(
+      AugmentedSource(std::make_shared<AugmentedSource>(source), {.keeps_noise = true, .vectors = {}, .tensors = {}}),
+      FieldError);
 }
 
 TEST(AugmentedSource, DrawsDependOnSeedEpochAndNumber) {
   const auto plain = molecules(2);
   const auto moved = [&](uint64_t seed, uint64_t epoch, int64_t index) {
-    return seen(AugmentedSource(plain, {.noise = 1, .keeps_noise = true, .seed = seed, .epoch = epoch}), index)
+    return seen(AugmentedSource(
+                    plain,
+                    {.noise = 1, .keeps_noise = true, .vectors = {}, .tensors = {}, .seed = seed, .epoch = epoch}),
+                index)
         .fields.at({Scope::atom_property, "noise"});
   };
   EXPECT_EQ(moved(1, 2, 0), moved(1, 2, 0));
