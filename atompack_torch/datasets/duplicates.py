@@ -93,7 +93,8 @@ class _Geometries(NamedTuple):
         sums = np.zeros(len(self.numbers) + 1, np.uint64)
         np.cumsum(_mixed(self.numbers.astype(np.uint64)), out=sums[1:])
         flags = self.pbc @ np.array([1, 2, 4], np.uint64)
-        return _mixed(sums[self.ptr[1:]] - sums[self.ptr[:-1]]) + flags
+        made: Array = _mixed(sums[self.ptr[1:]] - sums[self.ptr[:-1]]) + flags
+        return made
 
     def keys(self, tolerance: float) -> Array:
         """Returns invariants that differ by no more than 1 where geometries agree, (B, keys).
@@ -106,8 +107,8 @@ class _Geometries(NamedTuple):
         n_atoms, periodic = np.diff(self.ptr), self.pbc.any(axis=1)
         own = np.repeat(np.arange(len(n_atoms)), n_atoms)
         made = np.zeros((len(n_atoms), _N_KEYS))
-        center = np.stack([np.bincount(own, x, len(n_atoms)) for x in self.positions.T], axis=1)
-        center /= np.maximum(n_atoms, 1)[:, None]
+        sums = np.stack([np.bincount(own, x, len(n_atoms)) for x in self.positions.T], axis=1)
+        center = sums / np.maximum(n_atoms, 1)[:, None]
         far = np.linalg.norm(self.positions - center[own], axis=1)
         far = far[np.lexsort((far, self.numbers, own))]
         is_open = np.flatnonzero(~periodic & (n_atoms > 0))

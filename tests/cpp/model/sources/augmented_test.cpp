@@ -213,7 +213,7 @@ TEST(AugmentedSource, RefusesWhatCannotTurn) {
   options.tensors.emplace_back(Scope::molecule_property, "other");
   const AugmentedSource source(plain, options);
   const std::string message = test::message_of<FieldError>([&] { seen(source, 0); });
-  EXPECT_NE(message.find("expected float32 or float64 of shape (3, 3), got float64 of shape (3)"), std::string::npos)
+  EXPECT_NE(message.find("expected float32 or float64 of shape (3, 3), got float64 of shape (3,)"), std::string::npos)
       << message;
 }
 
