@@ -1,4 +1,4 @@
-"""Commands for files of descriptor features, and for folders of blocks of remote files."""
+"""Commands for files of descriptor features, and for the caches of this package."""
 
 from __future__ import annotations
 
@@ -446,10 +446,15 @@ class Cache(Command):
       atompack-torch cache info water.h5
       atompack-torch cache verify --json water.h5
       atompack-torch cache convert-v1 old.h5 new.h5
+      atompack-torch cache --stats
+      atompack-torch cache --prune 10000000000
       atompack-torch cache --stats /scratch/cache
 
-    Each has options of its own: `atompack-torch cache build --help`. `--stats` is about another cache:
-    the folder (`--block-cache`) with blocks of remote files, which other processes may be using.
+    Each has options of its own: `atompack-torch cache build --help`. `--stats` and `--prune` are about
+    other caches: the folder atompack_torch in XDG_CACHE_HOME or ~/.cache, with indexes, plain copies of
+    compressed files and converted copies of others, or with FOLDER the one (`--block-cache`) with blocks
+    of remote files, which other processes may be using. --prune removes the files of the former that
+    were used longest ago; datasets that are open in other processes may lose theirs.
     """  # noqa: E501
 
     name = "cache"
@@ -458,9 +463,12 @@ class Cache(Command):
         argument(
             "--stats",
             metavar="FOLDER",
-            help="show the use of a folder with blocks of remote files",
+            nargs="?",
+            const="",
+            help="show the use of the cache of this user, or of a folder of blocks of remote files",
         ),
-        flag("--json", "with --stats: print a JSON document"),
+        integer("--prune", "reduce the cache of this user to at most so many bytes", None, "BYTES"),
+        flag("--json", "with --stats or --prune: print a JSON document"),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -475,13 +483,18 @@ class Cache(Command):
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
-        if options.subcommand is None and options.stats is None:
+        wants_prune = options.prune is not None
+        wants_stats = options.stats is not None
+        if options.subcommand is None and not (wants_stats or wants_prune):
             names = ", ".join(one.name for one in _COMMANDS)
-            options.refuse(f"expected one of {names} or --stats FOLDER")
-        if options.stats is not None:
-            if options.subcommand is not None:
-                options.refuse("--stats: expected no other command with it")
-            return _show_blocks(options)
+            options.refuse(f"expected one of {names}, --stats or --prune BYTES")
+        if wants_stats + wants_prune + (options.subcommand is not None) > 1:
+            options.refuse("--stats, --prune: expected no other command with it")
+        if wants_prune:
+            check_at_least(options, 0, "prune")
+            return _prune(options)
+        if wants_stats:
+            return _show_blocks(options) if options.stats else _show_usage(options)
         return next(one for one in _COMMANDS if options.subcommand == one.name).run(options)
 
 
@@ -504,6 +517,29 @@ def _show_blocks(options: argparse.Namespace) -> int:
         newest, oldest = _when(usage["newest_use"]), _when(usage["oldest_use"])
         text += f"\n  used last: {newest}; longest ago: {oldest}"
     print_result(options, {"path": folder, **usage}, text)
+    return 0
+
+
+def _show_usage(options: argparse.Namespace) -> int:
+    from atompack_torch.formats.user_cache import cache_folders, usage
+
+    used = usage()
+    lines = [f"{kind}: {n:,} files, {n_bytes:,} bytes" for kind, (n, n_bytes) in used.items()]
+    folders = [os.fspath(folder) for folder in cache_folders()]
+    document = {"folders": folders, **{kind: own._asdict() for kind, own in used.items()}}
+    print_result(options, document, "\n".join([", ".join(map(printable, folders)), *lines]))
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from atompack_torch.formats.user_cache import prune
+
+    removed = prune(options.prune)
+    print_result(
+        options,
+        {"removed": removed._asdict()},
+        f"removed {removed[0]:,} files, {removed[1]:,} bytes",
+    )
     return 0
 
 

@@ -103,7 +103,7 @@ def _order(options: argparse.Namespace) -> object:
     from atompack_torch.formats.dispatch import open as open_path
 
     given = {"storage_options": storage_options_of(options)} if is_url(options.source[0]) else {}
-    n = sum(len(open_path(path, **given)) for path in options.source)
+    n = sum(len(open_path(path, convert=False, **given)) for path in options.source)
     return np.random.default_rng(options.shuffle).permutation(n)
 
 

@@ -17,6 +17,7 @@ from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.formats import Format
+from atompack_torch.formats.aselmdb.rows import is_pickled
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import (
     Source,
@@ -84,8 +85,7 @@ def open_source(path: _Path, name: str | None, given: SourceOptions) -> Source:
     options = given._replace(format=name or known.source)
     module = _module(known)
     if known.source == "aselmdb" and Path(path).is_file():
-        pickles = _module(_named("pickled-lmdb"))
-        module = pickles if pickles.is_pickled(os.fspath(path)) else module
+        module = _module(_named("pickled-lmdb")) if is_pickled(os.fspath(path)) else module
     if hasattr(module, "open_source"):
         source: Source = module.open_source(os.fspath(path), options)
     else:

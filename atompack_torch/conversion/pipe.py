@@ -21,7 +21,7 @@ from atompack_torch.formats import Format
 from atompack_torch.formats.conversion_report import OnError, Report, pass_on
 from atompack_torch.formats.converter import Source, TargetOptions
 from atompack_torch.formats.paths import STDIN
-from atompack_torch.options import ChangeOptions, bytes_at
+from atompack_torch.options import ChangeOptions, bytes_at, is_hidden
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import naming_errors
 
@@ -212,6 +212,8 @@ def run_pipes(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> lis
 
 def _run_once(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> None:
     label = Path(pipes[0].path).name if len(pipes) == 1 else f"{len(pipes)} files"
+    if is_hidden(label):  # a copy in the cache of the user
+        label = f"converting {Path(reading.sources[0].path).name}"
     with (
         Progress(reading.total(), "structures", label=label, enabled=progress) as bar,
         ExitStack() as stack,

@@ -563,13 +563,20 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def duplicates(self, tolerance: float = 0.0) -> Tensor:
         """Finds molecules that repeat the geometry of earlier ones, whatever their labels.
 
-        Elements, in order, and periodic directions are equal, and coordinates of atoms and cell
-        vectors, as stored, differ by no more than the tolerance. Molecules that were moved as a
-        whole, or whose atoms are in another order, are not found.
+        With a tolerance of 0 elements, positions, cell and periodic directions are equal bit for
+        bit, in the same order. With a larger one composition and periodic directions are equal, and
+        for some order of the atoms of each element the proper rotation and the translation that fit
+        best (least squares) bring each atom no further than the tolerance from its partner.
+
+        Atoms of periodic molecules are wrapped, and the rotation is that of the cell vectors, in
+        their order, which must agree as well as atoms do: other choices of the cell are other
+        geometries. A missing vector of an open direction is a unit vector normal to the others; if
+        two are missing, molecules that are turned are not found. A cell without volume is that of
+        no other molecule. The cell of a molecule without periodic directions does not count.
 
         Args:
-            tolerance: largest difference of a coordinate, in the unit of the positions (Å); 0:
-                equal bit for bit.
+            tolerance: largest distance between atoms that correspond, in the unit of the positions
+                (Å), small compared with the distances between neighbors; 0: equal bit for bit.
 
         Returns:
             (m, 2) int64: in each row a molecule that repeats none, and a later one that repeats it.

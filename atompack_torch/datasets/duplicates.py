@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from atompack_torch.datasets.alignment import Geometry, agree
 from atompack_torch.datasets.sweeping import runs
 
 if TYPE_CHECKING:
@@ -18,8 +20,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _BLOCK_MOLECULES = 4096
 _BLOCK_ATOMS = 1 << 18
-_N_KEYS = 9  # coordinates by which molecules are compared before all others
+_WAVES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]])
+_N_KEYS = 3 + 2 * len(_WAVES)  # invariants by which molecules are compared before all others
+_SLACK = 0.999  # for rounding
+_STEP = 2048  # molecules that are compared with those before them together
 _PAIRS_AT_ONCE = 1 << 20
+_NEIGHBORS = np.array([*product((-1, 0, 1), repeat=3)])  # of a bin of three keys
 
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -29,7 +35,7 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
 
     Args:
         dataset: the molecules, with their cells, as stored.
-        tolerance: largest difference of a coordinate.
+        tolerance: see ``agree``; 0: equal bit for bit, in the same order.
 
     Returns:
         (m, 2) int64: the earlier molecule, which repeats none, and the one that repeats it.
@@ -39,15 +45,11 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
     """
     if not 0 <= tolerance < np.inf:
         raise ValueError(f"tolerance: expected a finite number from 0, got {tolerance}")
-    hashes, kinds, keys = _survey(dataset)
+    hashes, kinds, keys = _survey(dataset, tolerance)
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     original = first[inverse.reshape(-1)].astype(np.int64)  # of those that are equal bit for bit
     if tolerance > 0:
-        alone = np.sort(first)
-        for match, later in _near_pairs(dataset, alone, kinds[alone], keys[alone], tolerance):
-            # An earlier molecule that is kept; those equal to the later one repeat it, too.
-            if original[match] == match and original[later] == later:
-                original[later] = match
+        _join_near(dataset, original, kinds, keys, tolerance)
         original = original[original]
     repeats = np.flatnonzero(original != np.arange(len(original)))
     return torch.from_numpy(np.stack([original[repeats], repeats], axis=1))
@@ -70,94 +72,194 @@ class _Geometries(NamedTuple):
         numbers, ptr = batch.atomic_numbers.numpy(), batch.ptr.numpy()
         return cls(numbers, batch.positions.numpy(), cell, pbc, ptr)
 
+    def completed(self) -> _Geometries:
+        """Returns them in float64, with unit vectors instead of missing ones of open directions."""
+        cell = self.cell.astype(np.float64)
+        for row in np.flatnonzero(self.pbc.any(axis=1) & (np.linalg.det(cell) == 0)):
+            for missing in np.flatnonzero(~self.pbc[row] & ~cell[row].any(axis=1)):
+                cell[row, missing] = np.linalg.svd(cell[row])[2][-1]  # normal to the others
+                if np.linalg.det(cell[row]) < 0:
+                    cell[row, missing] *= -1
+        return self._replace(cell=cell, positions=self.positions.astype(np.float64))
 
-def _survey(dataset: MoleculeDataset) -> tuple[Array, Array, Array]:
+    def molecule(self, number: int) -> Geometry:
+        atoms = slice(self.ptr[number], self.ptr[number + 1])
+        pbc = self.pbc[number]
+        cell = self.cell[number] if pbc.any() else None
+        return Geometry(self.numbers[atoms], self.positions[atoms], cell, pbc)
+
+    def kinds(self) -> Array:
+        """Hashes compositions and periodic directions, (B,) uint64."""
+        sums = np.zeros(len(self.numbers) + 1, np.uint64)
+        np.cumsum(_mixed(self.numbers.astype(np.uint64)), out=sums[1:])
+        flags = self.pbc @ np.array([1, 2, 4], np.uint64)
+        made: Array = _mixed(sums[self.ptr[1:]] - sums[self.ptr[:-1]]) + flags
+        return made
+
+    def keys(self, tolerance: float) -> Array:
+        """Returns invariants that differ by no more than 1 where geometries agree, (B, keys).
+
+        Of open molecules they are distances from the center, in order within each element; of
+        periodic ones lengths of cell vectors and, for a few waves that fit into the cell, the
+        absolute value of the structure factor and the widest gap between the phases of atoms. Where
+        a cell has no volume they are NaN.
+        """
+        n_atoms, periodic = np.diff(self.ptr), self.pbc.any(axis=1)
+        own = np.repeat(np.arange(len(n_atoms)), n_atoms)
+        made = np.zeros((len(n_atoms), _N_KEYS))
+        sums = np.stack([np.bincount(own, x, len(n_atoms)) for x in self.positions.T], axis=1)
+        center = sums / np.maximum(n_atoms, 1)[:, None]
+        far = np.linalg.norm(self.positions - center[own], axis=1)
+        far = far[np.lexsort((far, self.numbers, own))]
+        is_open = np.flatnonzero(~periodic & (n_atoms > 0))
+        for k in range(_N_KEYS):
+            at = self.ptr[is_open] + (n_atoms[is_open] - 1) * k // (_N_KEYS - 1)
+            made[is_open, k] = far[at] / tolerance
+        if not periodic.any():
+            return _SLACK * made
+        is_flat = np.linalg.det(self.cell) == 0
+        cell = np.where((periodic & ~is_flat)[:, None, None], self.cell, np.eye(3))
+        inverse = np.linalg.inv(cell)
+        scaled = np.einsum("ni,nij->nj", self.positions, inverse[own])
+        weights = np.maximum(np.bincount(own, self.numbers, len(n_atoms)), 1)
+        # Cells that agree change these by this times sqrt(3) and the tolerance, relatively.
+        strain = np.linalg.norm(inverse, 2, axis=(1, 2))
+        made[periodic, :3] = np.linalg.norm(cell[periodic], axis=2) / tolerance
+        for k, wave in enumerate(_WAVES):
+            fits = periodic & (self.pbc | (wave == 0)).all(axis=1)
+            reciprocal = np.linalg.norm(inverse @ wave, axis=1)
+            phases = scaled @ wave % 1
+            parts = [
+                np.bincount(own, self.numbers * trig(2 * np.pi * phases), len(n_atoms))
+                for trig in (np.cos, np.sin)
+            ]
+            factor = np.hypot(*parts) / weights / (2 * np.pi * (reciprocal + 0.3 * strain))
+            gap = _widest_gaps(phases, own, self.ptr) / (2 * reciprocal + 1.8 * strain)
+            made[fits, 3 + 2 * k] = factor[fits] / tolerance
+            made[fits, 4 + 2 * k] = gap[fits] / tolerance
+        made[periodic & is_flat] = np.nan
+        return _SLACK * made
+
+
+def _widest_gaps(phases: Array, own: Array, ptr: Array) -> Array:
+    """Returns the largest distance between neighbors on a circle of length 1, (B,)."""
+    widest = np.zeros(len(ptr) - 1)
+    if len(phases):
+        phases = np.sort(own + phases) - own  # many times faster than lexsort
+        begin = ptr[:-1][np.diff(ptr) > 0]
+        end = ptr[1:][np.diff(ptr) > 0]
+        gaps = np.diff(phases, append=0)
+        gaps[end - 1] = phases[begin] + 1 - phases[end - 1]
+        widest[np.diff(ptr) > 0] = np.maximum.reduceat(gaps, begin)
+    return widest
+
+
+def _survey(dataset: MoleculeDataset, tolerance: float) -> tuple[Array, Array, Array]:
     """Reads all molecules.
 
     Returns:
-        (n,) uint64 hashes of geometries; (n,) uint64 hashes of them without coordinates; and (n,
-        keys) a few coordinates of atoms and cells.
+        (n,) uint64 hashes of geometries; and for a tolerance above 0 also (n,) uint64, which differ
+        for molecules that cannot agree, and the (n, keys) invariants.
     """
     hashes, kinds = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
-    keys = [np.zeros((0, _N_KEYS + 3))]
+    keys = [np.zeros((0, _N_KEYS))]
     for part in runs(dataset.n_atoms.numpy(), _BLOCK_ATOMS, _BLOCK_MOLECULES):
         found = _Geometries.of(dataset.batch(part))
-        blank = found._replace(
-            positions=np.zeros_like(found.positions), cell=np.zeros_like(found.cell)
-        )
         hashes.append(geometry_hashes(*found))
-        kinds.append(geometry_hashes(*blank))
-        n_atoms = np.diff(found.ptr)
-        own = np.zeros((len(part), _N_KEYS + 3))
-        has = np.flatnonzero(n_atoms)
-        for k in range(_N_KEYS // 3):
-            # Atoms at even distances, so that parts that never move do not matter.
-            at = found.ptr[has] + (n_atoms[has] - 1) * k // (_N_KEYS // 3 - 1)
-            own[has, 3 * k : 3 * k + 3] = found.positions[at]
-        own[:, _N_KEYS:] = np.einsum("bii->bi", found.cell)
-        keys.append(own)
+        if tolerance > 0:
+            found = found.completed()
+            kinds.append(found.kinds())
+            keys.append(found.keys(tolerance))
     return np.concatenate(hashes), np.concatenate(kinds), np.concatenate(keys)
 
 
-def _near_pairs(
-    dataset: MoleculeDataset, numbers: Array, kinds: Array, keys: Array, tolerance: float
-) -> list[list[int]]:
-    """Returns pairs of molecules that agree within the tolerance, in the order of the later one.
+def _join_near(
+    dataset: MoleculeDataset, original: Array, kinds: Array, keys: Array, tolerance: float
+) -> None:
+    """Finds for each molecule that is its own original an earlier one that it agrees with.
+
+    Each is compared with the earlier ones that agree with none, so that many molecules of one
+    geometry are no more work than as many different ones.
 
     Args:
         dataset: all molecules.
-        numbers: (m,) those to compare, ascending.
-        kinds: (m,) equal for molecules that may agree.
-        keys: (m, keys) some of their coordinates.
-        tolerance: largest difference of a coordinate.
-
-    Returns:
-        Pairs of an earlier and a later molecule.
+        original: (n,) the original of each, which is updated.
+        kinds: (n,) equal for molecules that may agree.
+        keys: (n, keys) invariants.
+        tolerance: see ``agree``.
     """
-    if not len(numbers):
-        return []
-    by_kind = np.argsort(kinds, kind="stable")
-    starts = np.flatnonzero(np.diff(kinds[by_kind], prepend=~kinds[by_kind[:1]]))
-    sizes = np.diff(np.append(starts, len(kinds)))
-    # The coordinate that separates the molecules of a kind best.
-    spread = np.maximum.reduceat(keys[by_kind], starts) - np.minimum.reduceat(keys[by_kind], starts)
-    axis = np.repeat(spread.argmax(axis=1), sizes)
-    kind = np.repeat(np.arange(len(starts)), sizes)
-    value = keys[by_kind, axis]
-    order = np.lexsort((value, kind))
-    numbers, kind, keys = numbers[by_kind[order]], kind[order], keys[by_kind[order]]
-    value = value[order]
-    ends = np.empty(len(value), np.int64)
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        part = slice(start, start + size)
-        ends[part] = start + np.searchsorted(value[part], value[part] + tolerance, side="right")
-    counts = ends - np.arange(len(ends)) - 1
+    bins = _bins(kinds, keys)
+    alone = np.unique(original)
+    kept = np.zeros(0, np.int64)
     n_atoms = dataset.n_atoms.numpy()
+
+    def match(pairs: Array) -> None:
+        pairs = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+        for run in runs(n_atoms[pairs].sum(axis=1), _BLOCK_ATOMS, _BLOCK_MOLECULES):
+            part = pairs[run.start : run.stop]
+            part = part[(original[part] == part).all(axis=1)]
+            numbers = np.unique(part)
+            found = _Geometries.of(dataset.batch(numbers)).completed()
+            places = np.searchsorted(numbers, part)
+            for (earlier, later), (one, other) in zip(part.tolist(), places.tolist(), strict=True):
+                if (
+                    original[later] == later
+                    and original[earlier] == earlier
+                    and agree(found.molecule(one), found.molecule(other), tolerance)
+                ):
+                    original[later] = earlier
+
+    for begin in range(0, len(alone), _STEP):
+        new = alone[begin : begin + _STEP]
+        match(_candidates(kept, new, bins, kinds, keys))
+        new = new[original[new] == new]
+        pairs = _candidates(new, new, bins, kinds, keys)
+        match(pairs[pairs[:, 0] < pairs[:, 1]])
+        kept = np.concatenate([kept, new[original[new] == new]])
+
+
+def _bins(kinds: Array, keys: Array) -> Array:
+    """Hashes kinds and bins of width 1 of the three keys that separate each kind best, (n, 4).
+
+    A neighbor in key k has the hash of the first column plus the difference in column k + 1.
+    """
+    made = np.empty((len(kinds), 4), np.uint64)
+    made[:, 1:] = _MIX
+    if not len(kinds):
+        return made
+    order = np.argsort(kinds, kind="stable")
+    is_first = np.diff(kinds[order], prepend=~kinds[order[:1]]) != 0
+    starts, group = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    clean = np.nan_to_num(keys, posinf=0, neginf=0)[order]
+    values = np.floor(clean).clip(-(2.0**60), 2.0**60).astype(np.int64)
+    distinct = np.empty((len(starts), keys.shape[1]), np.int64)
+    for k, column in enumerate(values.T):
+        column = column[np.lexsort((column, group))]
+        distinct[:, k] = np.add.reduceat(np.diff(column, prepend=column[0]) != 0, starts, dtype=int)
+    axes = np.argsort(-distinct, axis=1, kind="stable")[:, :3]
+    values = np.take_along_axis(values, axes[group], axis=1)
+    made[order, 0] = kinds[order] + (values.view(np.uint64) * _MIX).sum(axis=1)
+    return made
+
+
+def _candidates(left: Array, right: Array, bins: Array, kinds: Array, keys: Array) -> Array:
+    """Returns the pairs of molecules of two lists whose invariants agree, (m, 2)."""
     found = [np.zeros((0, 2), np.int64)]
-    for run in runs(counts, _PAIRS_AT_ONCE, len(counts)):
-        n = counts[run.start : run.stop]
-        left = np.repeat(np.arange(run.start, run.stop), n)
-        right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(n) - n, n)
-        close = (np.abs(keys[left] - keys[right]) <= tolerance).all(axis=1)
-        pairs = np.sort(np.stack([numbers[left[close]], numbers[right[close]]], axis=1), axis=1)
-        found.append(pairs[_agree(dataset, pairs, n_atoms, tolerance)])
-    pairs = np.concatenate(found)
-    in_order: list[list[int]] = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))].tolist()
-    return in_order
-
-
-def _agree(dataset: MoleculeDataset, pairs: Array, n_atoms: Array, tolerance: float) -> Array:
-    """Returns which pairs agree in all coordinates, (m,) bool."""
-    agrees = np.zeros(len(pairs), bool)
-    for part in runs(2 * n_atoms[pairs[:, 0]], _BLOCK_ATOMS, _BLOCK_MOLECULES):
-        own = slice(part.start, part.stop)
-        one = _Geometries.of(dataset.batch(pairs[own, 0]))
-        other = _Geometries.of(dataset.batch(pairs[own, 1]))
-        apart = ~(np.abs(one.positions - other.positions).max(axis=1, initial=0) <= tolerance)
-        n_apart = np.concatenate([[0], np.cumsum(apart)])
-        cells_agree = np.abs(one.cell - other.cell).max(axis=(1, 2)) <= tolerance
-        agrees[own] = (n_apart[one.ptr[1:]] == n_apart[one.ptr[:-1]]) & cells_agree
-    return agrees
+    left = left[np.argsort(bins[left, 0])]
+    hashes = bins[left, 0]
+    for neighbor in _NEIGHBORS.astype(np.int64).view(np.uint64):
+        wanted = bins[right, 0] + bins[right, 1:] @ neighbor
+        begin = np.searchsorted(hashes, wanted)
+        counts = np.searchsorted(hashes, wanted, side="right") - begin
+        for run in runs(counts, _PAIRS_AT_ONCE, max(len(counts), 1)):
+            n = counts[run.start : run.stop]
+            rank = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+            one = left[np.repeat(begin[run.start : run.stop], n) + rank]
+            other = np.repeat(right[run.start : run.stop], n)
+            close = (np.abs(keys[one] - keys[other]) <= 1).all(axis=1)
+            close &= kinds[one] == kinds[other]
+            found.append(np.stack([one[close], other[close]], axis=1))
+    return np.concatenate(found)
 
 
 def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, ptr: Array) -> Array:

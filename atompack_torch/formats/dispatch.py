@@ -45,14 +45,26 @@ if TYPE_CHECKING:
 
 
 @overload
-def open(path: Openable, *, arrays: Sequence[str], **options: Any) -> AtlasDataset: ...  # noqa: A001
+def open(  # noqa: A001
+    path: Openable, *, arrays: Sequence[str], convert: bool = True, **options: Any
+) -> AtlasDataset: ...
 @overload
-def open(path: Openable, **options: Any) -> MoleculeDataset: ...  # noqa: A001
-def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | AtlasDataset:  # noqa: A001
+def open(path: Openable, *, convert: bool = True, **options: Any) -> MoleculeDataset: ...  # noqa: A001
+def open(  # noqa: A001
+    path: Openable, *, convert: bool = True, **options: Any
+) -> MoleculeDataset | ShardDataset | AtlasDataset:
     """Opens a path as a dataset; the format is detected by content.
 
         ds = apt.open("train.atp", fields=["energy", "forces"])
         ds = apt.open("profiles.atlas", arrays=["temperature", "salinity"])
+        ds = apt.open("train.npz", key_map={"E": "energy"}, energy_unit="Ha", fields=["energy"])
+
+    Local files that only ``convert`` reads (ASE databases and trajectories, NPZ, HDF5, Parquet,
+    DeePMD, JSON of pymatgen, MTP, and all that ASE reads) are converted once, into the folder
+    ``atompack_torch/converted`` of ``XDG_CACHE_HOME`` or ``~/.cache``, with progress and a report
+    on stderr; other processes wait for it. The copy is used for as long as the files are unchanged
+    and the options of the conversion are the same. ``atompack-torch cache --stats`` shows the size
+    of the cache, ``--prune BYTES`` reduces it.
 
     Args:
         path: the data; those marked * may be URLs. The class that opens it has its documentation:
@@ -67,6 +79,7 @@ def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | Atl
               of its files
 
             The first three may be a file, a list of files or a folder.
+        convert: False: what would have to be converted is an error.
         **options: options of that class:
 
             - of all molecules: ``fields``, ``exclude``, ``dtype``, ``missing``,
@@ -79,6 +92,9 @@ def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | Atl
               ``missing_shards``
             - of ATLAS stores: ``arrays`` (required), ``start``, ``shape``, ``layout``, ``dtype``,
               ``missing``, ``transform``, ``num_threads``, ``cache_bytes``, ``storage_options``
+            - of what is converted: those of ``AtpDataset``, and of ``convert``: ``format``,
+              ``key_map``, ``padding``, ``nan_is_missing``, ``on_error``, ``progress``, and changes
+              of units and signs, such as ``energy_unit``; ``dtype`` is that of the dataset
 
     Returns:
         An object of the class. Type checkers see a dataset of molecules, or with ``arrays=`` an
@@ -88,6 +104,7 @@ def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | Atl
         FileNotFoundError: the path does not exist.
         PermissionError: a URL needs other credentials.
         UnsupportedFormatError: the format is not supported, or its class does not read bytes.
+        CorruptFileError: what has to be converted is damaged.
         TypeError: an option is unknown to the class, or a required one is absent.
     """
     places = located(path, options.get("storage_options"))
@@ -97,10 +114,24 @@ def open(path: Openable, **options: Any) -> MoleculeDataset | ShardDataset | Atl
         name, remote = place.path, place.remote
         if (remote.holds(name) or Path(name).exists()) and recognize(name, remote) is None:
             raise unknown(name, remote)
-    entry = entry_of(places)
     dataset: MoleculeDataset | ShardDataset | AtlasDataset
-    dataset = entry.open_dataset(path, options)
+    if convert and all(map(_is_only_converted, places)):
+        opener = importlib.import_module("atompack_torch.conversion.opening")
+        dataset = opener.open_converted([place.path for place in places], options)
+    else:
+        dataset = entry_of(places).open_dataset(path, options)
     return dataset
+
+
+def _is_only_converted(place: Place) -> bool:
+    """True for local files and folders that ``convert`` reads and no dataset does."""
+    if place.remote.holds(place.path):
+        return False
+    found = detect(place.path)
+    if found is None or not found.source:
+        return False
+    entry = importlib.import_module(found.entry) if found.entry else None
+    return entry is None or (hasattr(entry, "can_open") and not entry.can_open(place))
 
 
 def info(

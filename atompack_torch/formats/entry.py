@@ -162,9 +162,12 @@ class Compaction(NamedTuple):
 class Entry(Protocol):
     """Interface of the module of one format. ``places`` are all of this format.
 
-    A module may lack ``compact`` and ``show``. ``progress`` is True to show a bar, or a function
-    called with the number of items done since the last call.
+    A module may lack ``can_open``, ``compact`` and ``show``. ``progress`` is True to show a bar, or
+    a function called with the number of items done since the last call.
     """
+
+    def can_open(self, place: Place) -> bool:
+        """Returns False for files of its format that only ``convert`` reads; optional."""
 
     def open_dataset(self, path: Any, options: Mapping[str, Any]) -> Any:
         """Opens a dataset with the options of its class."""

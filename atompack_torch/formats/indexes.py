@@ -8,12 +8,9 @@ file are those that it was made for.
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import os
 import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import Protocol
 
 from atompack_torch._native import ParsedIndex, file_version
 from atompack_torch.errors import AtompackError
+from atompack_torch.formats.user_cache import INDEXES, digest_of, kept_place
 from atompack_torch.progress import Progress
 
 # Device, inode, size, seconds and nanoseconds.
@@ -102,66 +100,10 @@ def scan(scanner: Scanner, name: str, *, strict: bool) -> ParsedIndex:
     return scanner.finish(name, strict)
 
 
-def kept_place(folder: str, name: str) -> Path | None:
-    """Returns where a file is kept for the user, or can be made.
-
-    Args:
-        folder: folder in the cache folder of the user or, where that cannot be written to, in one
-            of the temporary folder.
-        name: name of the file.
-
-    Returns:
-        Its path; None if neither folder can be written to.
-    """
-    for base in (_cache_folder, _temporary_folder):
-        with suppress(OSError, RuntimeError):  # RuntimeError: a user without a home
-            place = base() / folder / name
-            if place.is_file():
-                return place
-            place.parent.mkdir(0o700, parents=True, exist_ok=True)
-            if os.access(place.parent, os.W_OK | os.X_OK):
-                return place
-    return None
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "atompack_torch"
-
-
-def _temporary_folder() -> Path:
-    return own_folder(f"atompack_torch-{os.getuid()}")
-
-
-def own_folder(name: str) -> Path:
-    """Makes a folder in the temporary folder that nobody but this user can write to.
-
-    Args:
-        name: its name.
-
-    Returns:
-        The folder.
-
-    Raises:
-        OSError: it cannot be made, or belongs to somebody else.
-    """
-    folder = Path(tempfile.gettempdir()) / name
-    folder.mkdir(0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise OSError(errno.EPERM, "expected a folder of this user alone", folder)
-    return folder
-
-
-def hidden_name(place: str) -> str:
-    """Returns a name that differs for each path."""
-    return hashlib.sha256(os.fsencode(Path(place).resolve())).hexdigest()[:32]
-
-
 def _places_of(place: str) -> Iterator[Path]:
     path = Path(place)
     yield path.with_name(f".{path.name}.idx")
-    kept = kept_place("indexes", f"{hidden_name(place)}.idx")
+    kept = kept_place(INDEXES, f"{digest_of(os.fsencode(path.resolve()))}.idx")
     if kept is not None:
         yield kept
 

@@ -157,7 +157,9 @@ def report(
 def _opened(source: Source, storage_options: Mapping[str, object] | None) -> BatchDataset[Any, Any]:
     if isinstance(source, BatchDataset):
         return source
-    options = {} if storage_options is None else {"storage_options": storage_options}
+    options: dict[str, Any] = (
+        {} if storage_options is None else {"storage_options": storage_options}
+    )
     try:
         dataset = open_path(source, **options)
     except TypeError as error:

@@ -89,13 +89,25 @@ py::list list_output_fields(const Request& request, const MoleculeSource& source
   return all;
 }
 
+std::string_view name_of(Turning rotation) {
+  switch (rotation) {
+    case Turning::scalar:
+      return "scalar";
+    case Turning::vector:
+      return "vector";
+    case Turning::tensor:
+      break;
+  }
+  return "tensor";
+}
+
 // [(key, level, dtype or "string", shape of a row, unit, rotation, true for sections, origin, names)]
 py::list builtin_fields() {
   py::list all;
   for (const BuiltinField& field : kBuiltinFields) {
     const py::tuple shape = py::cast(std::vector<int64_t>(field.row.dims().begin(), field.row.dims().end()));
     const FieldType type{field.level, field.kind, field.dtype};
-    all.append(py::make_tuple(field.key, field.level, type_name(type), shape, field.unit, field.rotation,
+    all.append(py::make_tuple(field.key, field.level, type_name(type), shape, field.unit, name_of(field.rotation),
                               field.storage == Storage::section, field.origin, field.names));
   }
   return all;

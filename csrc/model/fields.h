@@ -25,6 +25,7 @@ constexpr RowExtents row_extents(int64_t first) { return {{first, 0}, 1}; }
 constexpr RowExtents row_extents(int64_t first, int64_t second) { return {{first, second}, 2}; }
 
 enum class Storage : uint8_t { section, property };  // in .atp
+enum class Turning : uint8_t { scalar, vector, tensor };
 
 // Builtin label or state; Scope::builtin.
 struct BuiltinField {
@@ -34,7 +35,7 @@ struct BuiltinField {
   DType dtype;  // of a missing value that was requested by name
   RowExtents row;
   std::string_view unit;
-  std::string_view rotation;
+  Turning rotation;
   Storage storage;
   std::string_view origin;
   std::string_view names;  // separated by spaces
@@ -49,8 +50,8 @@ struct DerivativeField {
 
 inline constexpr auto kBuiltinFields = std::to_array<BuiltinField>({
 #define ATOMPACK_LABEL(key, level, kind, dtype, row, unit, rotation, storage, origin, names) \
-  {#key, Level::level, ValueKind::kind,  DType::dtype, row_extents row,                      \
-   unit, #rotation,    Storage::storage, #origin,      names},
+  {#key, Level::level,      ValueKind::kind,  DType::dtype, row_extents row,                 \
+   unit, Turning::rotation, Storage::storage, #origin,      names},
 #include "model/fields.def"
 });
 

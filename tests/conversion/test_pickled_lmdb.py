@@ -17,7 +17,8 @@ from torch_geometric.data import Data
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.sources.pickled_lmdb import count, is_pickled, read
+from atompack_torch.conversion.sources.pickled_lmdb import count, read
+from atompack_torch.formats.aselmdb.rows import is_pickled
 
 
 def graph(i: int, n: int) -> dict[str, Any]:

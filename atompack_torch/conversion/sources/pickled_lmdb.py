@@ -22,7 +22,6 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.batch.exact_values import host_array
 from atompack_torch.errors import (
-    AtompackError,
     CorruptFileError,
     UnsafePickleError,
     UnsupportedFormatError,
@@ -32,7 +31,6 @@ from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each, stress_of_six
 
-_PICKLE = 0x80  # first byte, of protocol 2 and later
 _LENGTH, _METADATA = b"length", b"__metadata__"
 _STRUCTURE = {"positions": ("pos", "positions"), "atomic_numbers": ("atomic_numbers", "z")}
 # Label → its names, the likeliest first.
@@ -53,15 +51,6 @@ _DERIVED = frozenset(
     )
 )
 _OF_ATOMS = frozenset(("tags", "fixed", "pos_relaxed"))
-
-
-def is_pickled(path: str) -> bool:
-    """True if an LMDB file has pickles; also False if it cannot be read."""
-    try:
-        first = LmdbFile(path).get(b"0")
-    except (AtompackError, OSError):
-        return False  # the reader chosen next reports the problem
-    return first is not None and first[:1] == bytes([_PICKLE])
 
 
 def open_source(path: str, options: SourceOptions) -> Source:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from atompack_torch._native import LmdbFile
 from atompack_torch.batch.conversions import OF_ATOMS, Parts
-from atompack_torch.errors import CorruptFileError
+from atompack_torch.errors import AtompackError, CorruptFileError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTINS,
@@ -22,6 +23,16 @@ from atompack_torch.fields import (
 from atompack_torch.formats.conversion_report import Report, described
 
 BOOKKEEPING = "ids, times, users and calculator settings of the rows are not carried over"
+_PICKLE = b"\x80"  # first byte, of protocol 2 and later
+
+
+def is_pickled(path: str) -> bool:
+    """True if an LMDB file has pickles instead of rows; also False if it cannot be read."""
+    try:
+        first = LmdbFile(path).get(b"0")
+    except (AtompackError, OSError):
+        return False  # the reader chosen next reports the problem
+    return first is not None and first[:1] == _PICKLE
 
 
 def take_metadata(path: str, stored: Callable[[], Any], report: Report) -> None:

@@ -39,8 +39,8 @@ from atompack_torch.errors import (
     file_exists,
 )
 from atompack_torch.fields import DERIVATIVES, GEOMETRY, centers_of
-from atompack_torch.formats.indexes import own_folder
 from atompack_torch.formats.torch_cache.dataset import TorchCache
+from atompack_torch.formats.user_cache import own_folder
 from atompack_torch.options import (
     absolute_path,
     check_choice,

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from atompack_torch.formats.verification import Verification
 
 
+def can_open(place: Place) -> bool:
+    """Returns False for HDF5 files of a different kind, which ``convert`` may read."""
+    try:
+        TorchCacheReader(absolute_path(place.path))
+    except CorruptFileError as error:
+        return not str(error).endswith(_NO_ENTRIES)
+    return True
+
+
 def open_dataset(path: Any, options: Mapping[str, Any]) -> TorchCacheDataset:
     """Opens the molecules of a cache file.
 

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/bytes.h"
+#include "model/fields.h"
 
 namespace atompack {
 namespace {
@@ -178,8 +179,6 @@ struct Buffers {
   std::vector<double> noise;  // (atoms, 3)
 };
 
-enum class Behavior : uint8_t { unchanged, cell, vector, tensor };
-
 class Mover final : public MoleculeVisitor {
  public:
   Mover(const Augmentation& options, int64_t molecule, const MoleculeSchema& schema, MoleculeVisitor& visitor,
@@ -209,35 +208,35 @@ class Mover final : public MoleculeVisitor {
   }
 
   void field(const FieldView& view, Bytes data) override {
-    const Behavior behavior = behavior_of(view);
-    if (behavior == Behavior::unchanged || view.fault != nullptr || view.type.kind == ValueKind::none) {
+    const bool is_cell = view.scope == Scope::builtin && view.key == "cell";
+    const bool moves = is_cell ? moves_cell_ : options_.rotation != Rotation::none;
+    const Turning turning = moves ? turning_of(view) : Turning::scalar;
+    if (turning == Turning::scalar || view.fault != nullptr || view.type.kind == ValueKind::none) {
       return visitor_.field(view, data);
     }
-    check(view, behavior == Behavior::tensor ? 2 : 1);
-    if (behavior == Behavior::tensor) {
+    check(view, turning == Turning::tensor ? 2 : 1);
+    if (turning == Turning::tensor) {
       return visitor_.field(view, change<Matrix>(data, view.type.dtype, [this](size_t, Matrix& tensor) {
                               tensor = transposed(turn_rows(rotation_, transposed(turn_rows(rotation_, tensor))));
                             }));
     }
-    const Matrix& matrix = behavior == Behavior::cell ? deformation_ : rotation_;
+    const Matrix& matrix = is_cell ? deformation_ : rotation_;
     visitor_.field(
         view, change<Vector>(data, view.type.dtype, [&](size_t, Vector& vector) { vector = times(matrix, vector); }));
   }
 
  private:
-  Behavior behavior_of(const FieldView& view) const {
-    if (view.scope == Scope::builtin && view.key == "cell") return moves_cell_ ? Behavior::cell : Behavior::unchanged;
-    if (options_.rotation == Rotation::none) return Behavior::unchanged;
+  Turning turning_of(const FieldView& view) const {
     if (view.scope == Scope::builtin) {
-      if (view.key == "forces" || view.key == "velocities" || view.key == "dipole") return Behavior::vector;
-      return view.key == "stress" ? Behavior::tensor : Behavior::unchanged;
+      const BuiltinField* const known = find_builtin(view.key);
+      return known == nullptr ? Turning::scalar : known->rotation;
     }
     const auto names = [&](const std::vector<Augmentation::Name>& all) {
       return std::ranges::any_of(all,
                                  [&](const auto& name) { return name.first == view.scope && name.second == view.key; });
     };
-    if (names(options_.vectors)) return Behavior::vector;
-    return names(options_.tensors) ? Behavior::tensor : Behavior::unchanged;
+    if (names(options_.vectors)) return Turning::vector;
+    return names(options_.tensors) ? Turning::tensor : Turning::scalar;
   }
 
   // Checks that the last axes of a row, so many, have three components each.

@@ -276,7 +276,7 @@ def test_compressed_without_a_cache_folder(
     (made,) = (tmp_path / "temporary").iterdir()
     assert len(list((made / "plain").glob("*.txt"))) == 1
     made.chmod(0o777)  # others may have put anything there
-    with pytest.raises(PermissionError, match=r"unpacked copy: .*XDG_CACHE_HOME") as e:
+    with pytest.raises(PermissionError, match=r"plain copy: .*XDG_CACHE_HOME") as e:
         apt.ExtxyzDataset(path)
     assert e.value.filename == str(path)
 
