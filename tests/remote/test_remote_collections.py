@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,14 @@ def test_the_mask_is_behind_the_url_too(name: str) -> None:
                 scan, want = store.scan(array, layout="list"), local.scan(array, layout="list")
                 for got, value in zip(scan.values, want.values, strict=True):
                     assert_same(got, value, array)
+
+
+def test_a_folder_with_a_store_and_a_collection(tmp_path: Path) -> None:
+    with apt.AtlasStore(tmp_path / "both", "x") as store:
+        store.create_dataset("old")
+    fixtures = fixtures_root() / "atlas_today"
+    shutil.copy(fixtures / "0.17.2_tiny" / "data.atlas", tmp_path / "both")
+    with serving(tmp_path / "both") as server:
+        with pytest.raises(apt.UnsupportedFormatError, match=r"got both: .*json and data\.atlas"):
+            apt.AtlasStore(server.url)
+        assert apt.AtlasStore(f"{server.url}/data.atlas").datasets == ["jan", "feb"]

@@ -156,7 +156,7 @@ bool is_current(const io::Location& store, const Snapshot& snapshot) {
   std::optional<std::vector<std::string>> names;
   if (store.is_remote()) {
     std::vector<std::string> candidates(kFileNames.begin(), kFileNames.end());
-    candidates.emplace_back(kIntentName);
+    candidates.insert(candidates.end(), {std::string(kIntentName), std::string(kContainerName)});
     names = io::names_among(store, candidates);
   }
   const bool has_container =

@@ -45,8 +45,8 @@ class Dictionaries {
   bool is_6() const { return is_6_; }
   // Bytes of a number in the attributes of an array.
   uint64_t width() const {
-    constexpr size_t kMost = size_t{1} << 16;
-    return is_6_ || std::max(strings_.size(), values_.size()) > kMost ? sizeof(uint32_t) : sizeof(uint16_t);
+    constexpr size_t kMaxEntries = size_t{1} << 16;
+    return is_6_ || std::max(strings_.size(), values_.size()) > kMaxEntries ? sizeof(uint32_t) : sizeof(uint16_t);
   }
 
   Run put_all_strings(ArchiveWriter& archive) const { return archive.put_strings(strings_); }
