@@ -161,7 +161,7 @@ def _opened(source: Source, storage_options: Mapping[str, object] | None) -> Bat
         {} if storage_options is None else {"storage_options": storage_options}
     )
     try:
-        dataset = open_path(source, **options)
+        dataset: BatchDataset[Any, Any] = open_path(source, **options)
     except TypeError as error:
         if "arrays" not in str(error):
             raise
