@@ -129,8 +129,6 @@ def kept_copy(
             if not copy.is_file():
                 _remove_older(copy, begin, version)
                 _make(copy, paths, version, make)
-    with suppress(OSError):  # for `prune`; the time of modification stays
-        os.utime(copy, ns=(time.time_ns(), copy.stat().st_mtime_ns))
     return copy
 
 
@@ -209,6 +207,8 @@ def usage() -> dict[str, Usage]:
 
 def prune(max_bytes: int) -> Usage:
     """Removes the files of the cache that were used longest ago.
+
+    Use is what the file system notes as such: reading, about once a day on most, or not at all.
 
     Datasets that are open in running processes may lose their files.
 

@@ -151,7 +151,11 @@ def copies(path: Path) -> apt.AtpDataset:
         places = rng.permutation(27)[:n]
         grid = np.stack([places // 9, places // 3 % 3, places % 3], axis=1) * 1.7
         one = apt.Molecule(
-            grid + rng.uniform(-0.3, 0.3, (n, 3)), rng.choice([1, 6], n), cell=cell, pbc=pbc
+            grid + rng.uniform(-0.3, 0.3, (n, 3)),
+            rng.choice([1, 6], n),
+            energy=float(k),
+            cell=cell,
+            pbc=pbc,
         )
         molecules += [one, moved(one, rng), moved(one, rng, noise=2e-4), one]
         molecules += [moved(one, rng, noise=0.3), moved(one, rng, mirror=True)]

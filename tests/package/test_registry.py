@@ -122,6 +122,8 @@ def test_messages_name_it(toy: Path) -> None:
     other = toy.with_name("a.txt")
     other.write_text("nothing\n")
     with pytest.raises(apt.UnsupportedFormatError, match=r"a toy file, got a text file"):
+        apt.open(other, convert=False)
+    with pytest.raises(apt.UnsupportedFormatError, match=r"a.txt: ASE could not read it"):
         apt.open(other)
 
 

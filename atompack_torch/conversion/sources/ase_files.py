@@ -110,12 +110,13 @@ def _makes(
 
 def _name_by_ase(path: str | os.PathLike[str]) -> str:
     """Returns ASE's name of a format; empty if it knows none, which its reader reports."""
-    from ase.io.formats import UnknownFileTypeError, filetype
+    from ase.io.formats import UnknownFileTypeError, filetype, ioformats
 
     try:
-        return str(filetype(os.fspath(path)))
+        name = str(filetype(os.fspath(path)))
     except UnknownFileTypeError:
         return ""
+    return name if name in ioformats else ""  # else it is the suffix
 
 
 def labelled_parts(atoms: Any, report: Report) -> Parts:
