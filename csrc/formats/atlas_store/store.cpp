@@ -94,7 +94,7 @@ class SnapshotAttempt {
       error.in_file(store_.path());
       throw;
     }
-    if (!is_current(store_, snapshot)) return std::nullopt;
+    if (!is_current(store_, snapshot, true)) return std::nullopt;
     return snapshot;
   }
 
@@ -146,7 +146,7 @@ class SnapshotAttempt {
 
 // The record is checked first: the metadata is replaced before the record is removed. For a remote store, one listing
 // shows immediately whether there is a record, and which metadata file counts.
-bool is_current(const io::Location& store, const Snapshot& snapshot) {
+bool is_current(const io::Location& store, const Snapshot& snapshot, bool is_opened) {
   if (snapshot.container) {
     const io::Location container = store.at(snapshot.container->path());
     return io::version_of(container) == snapshot.version.metadata &&
@@ -156,7 +156,8 @@ bool is_current(const io::Location& store, const Snapshot& snapshot) {
   std::optional<std::vector<std::string>> names;
   if (store.is_remote()) {
     std::vector<std::string> candidates(kFileNames.begin(), kFileNames.end());
-    candidates.insert(candidates.end(), {std::string(kIntentName), std::string(kContainerName)});
+    candidates.emplace_back(kIntentName);
+    if (is_opened) candidates.emplace_back(kContainerName);  // one more request where the store cannot be listed
     names = io::names_among(store, candidates);
   }
   const bool has_container =

@@ -55,8 +55,9 @@ struct Snapshot {
 Snapshot read_snapshot(const io::Location& store, uint64_t max_metadata_bytes = array_file::kMaxMetadataBytes);
 
 // True if nobody has started a flush since the snapshot was taken. Layers that are opened later belong to the snapshot
-// if they can be opened and this is true afterwards (FORMAT.md, "Reading next to a writer").
-bool is_current(const io::Location& store, const Snapshot& snapshot);
+// if they can be opened and this is true afterwards (FORMAT.md, "Reading next to a writer"). UnsupportedFormatError if
+// there is a collection next to the store; if the store cannot be listed, that is looked for only when it `is_opened`.
+bool is_current(const io::Location& store, const Snapshot& snapshot, bool is_opened = false);
 
 // Files of variables are opened on first use; additions by later flushes are ignored. If the store was written to
 // in the meantime, opening a variable is an error, and so is reopening the store for a handle with the earlier version:
