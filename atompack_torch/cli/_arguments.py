@@ -172,7 +172,7 @@ STORAGE_OPTIONS = argument(
     action="append",
     default=[],
     metavar="NAME=VALUE",
-    help="for URLs, such as region=eu-1; leave secrets in the environment",
+    help="for URLs; leave secrets in the environment",
 )
 URLS = group(
     "options for URLs",
