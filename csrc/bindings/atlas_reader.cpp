@@ -13,7 +13,7 @@
 
 namespace atompack::bindings {
 
-// Of the metadata file and of the record of a flush.
+// A version in Python: those of the metadata file and of the record of a flush.
 template <>
 struct Members<atlas_store::Version> {
   static auto tie(auto& version) { return std::tie(version.metadata, version.intent); }

@@ -119,7 +119,7 @@ std::shared_ptr<lmdb::RowBlock> read_row_block(const lmdb::RowReader& reader, in
   return {reader.read(first, last, max_bytes).release(), DeleteUnlocked()};
 }
 
-// What an index and a block of rows share.
+// Properties of indexes and of blocks of rows: what a survey of the text has found.
 template <typename Surveyed, typename Survey>
 void bind_survey(Surveyed& surveyed, Survey survey_of) {
   using Self = typename Surveyed::type;
