@@ -274,6 +274,20 @@ def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:
     return found
 
 
+def fields_by_name(properties: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """Returns name in a trainer → field; of names alone, each stands for the field of that name.
+
+    Args:
+        properties: the names, or the mapping itself.
+
+    Returns:
+        The mapping.
+    """
+    if isinstance(properties, Mapping):
+        return dict(properties)
+    return {name: name for name in properties}
+
+
 def float_dtype(dtype: torch.dtype | None) -> torch.dtype:
     """Returns a floating dtype of a trainer; torch's default one for None.
 

@@ -35,7 +35,14 @@ from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._labels import with_labels
-from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset, selected_schema
+from atompack_torch.trainers._layout import (
+    Data,
+    Layout,
+    fields_by_name,
+    float_dtype,
+    open_dataset,
+    selected_schema,
+)
 from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 
 if TYPE_CHECKING:
@@ -318,8 +325,8 @@ def _layout(
     others: Sequence[str],
     dtype: torch.dtype | None,
 ) -> GraphPESLayout:
-    named = properties if isinstance(properties, Mapping) else {name: name for name in properties}
+    named = fields_by_name(properties)
     if unknown := sorted(named.keys() - set(ALL_PROPERTY_KEYS)):
         expected = ", ".join(ALL_PROPERTY_KEYS)
         raise ValueError(f"properties: expected some of {expected}, got {unknown[0]!r}")
-    return GraphPESLayout(float(cutoff), dict(named), tuple(others), float_dtype(dtype))
+    return GraphPESLayout(float(cutoff), named, tuple(others), float_dtype(dtype))

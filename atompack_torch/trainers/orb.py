@@ -31,7 +31,14 @@ from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._labels import with_labels
-from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset, selected_schema
+from atompack_torch.trainers._layout import (
+    Data,
+    Layout,
+    fields_by_name,
+    float_dtype,
+    open_dataset,
+    selected_schema,
+)
 from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 
 if TYPE_CHECKING:
@@ -253,12 +260,11 @@ def _layout(
     dtype: torch.dtype | None,
     known: Any,
 ) -> OrbLayout:
-    named = properties if isinstance(properties, Mapping) else {name: name for name in properties}
     states = _STATES if all(name in known for name in _STATES.values()) else {}
     return OrbLayout(
         float(radius),
         int(max_num_neighbors),
-        dict(named),
+        fields_by_name(properties),
         states,
         "tags" in known,
         float_dtype(dtype),

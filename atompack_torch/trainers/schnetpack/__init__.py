@@ -38,7 +38,7 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._data_module import DataHooks, EpochLoader, Sets
 from atompack_torch.trainers._labels import with_labels
-from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+from atompack_torch.trainers._layout import Data, Layout, fields_by_name, float_dtype, open_dataset
 from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
 
 if TYPE_CHECKING:
@@ -325,9 +325,9 @@ def _layout(
     offsets: Mapping[str, Mapping[int, float]] | None,
     dtype: torch.dtype | None,
 ) -> SchNetPackLayout:
-    named = properties if isinstance(properties, Mapping) else {name: name for name in properties}
+    named = fields_by_name(properties)
     tables = {name: by_atomic_number(of, math.nan) for name, of in (offsets or {}).items()}
-    return SchNetPackLayout(float(cutoff), dict(named), tables, float_dtype(dtype))
+    return SchNetPackLayout(float(cutoff), named, tables, float_dtype(dtype))
 
 
 def _number(element: Any) -> int:
