@@ -24,7 +24,7 @@ from atompack_torch.publishing import published
 from atompack_torch.remote.urls import shown_url
 from atompack_torch.reports.collection import Collector
 from atompack_torch.reports.findings import Findings, Label, shared_geometries
-from atompack_torch.reports.groups import Group, Spread
+from atompack_torch.reports.groups import Group, SpreadSums
 from atompack_torch.reports.neighborhoods import search
 from atompack_torch.reports.notes import notes_of
 from atompack_torch.reports.page import page_of
@@ -293,7 +293,7 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _error(spread: Spread) -> dict[str, Any]:
+def _error(spread: SpreadSums) -> dict[str, Any]:
     return {
         "n": spread.n,
         "mae": _finite(spread.mae),

@@ -22,8 +22,8 @@ _MOST_ISOLATED = 120
 
 
 @dataclass
-class Spread:
-    """Sums of finite values."""
+class SpreadSums:
+    """Sums of finite values, from which means and errors follow."""
 
     n: int = 0
     total: float = 0.0
@@ -80,10 +80,10 @@ class Group:
 
     n_structures: int = 0
     n_atoms: int = 0
-    energy: Spread = field(default_factory=Spread)
-    force: Spread = field(default_factory=Spread)
-    volume: Spread = field(default_factory=Spread)
-    errors: dict[str, Spread] = field(default_factory=dict)
+    energy: SpreadSums = field(default_factory=SpreadSums)
+    force: SpreadSums = field(default_factory=SpreadSums)
+    volume: SpreadSums = field(default_factory=SpreadSums)
+    errors: dict[str, SpreadSums] = field(default_factory=dict)
 
 
 class Groups:
@@ -110,7 +110,7 @@ class Groups:
         self._seen: set[str] = set()
         self._n_before = 0
         self.groups: dict[str, Group] = {}
-        self.element_errors: dict[str, dict[int, Spread]] = {}
+        self.element_errors: dict[str, dict[int, SpreadSums]] = {}
         self.isolated: list[tuple[int, int, float]] = []
         self.n_isolated = 0
 
@@ -139,7 +139,7 @@ class Groups:
             if is_atom:
                 of_elements = self.element_errors.setdefault(name, {})
                 for z in np.unique(numbers).tolist():
-                    of_elements.setdefault(z, Spread()).add(values[numbers == z].ravel())
+                    of_elements.setdefault(z, SpreadSums()).add(values[numbers == z].ravel())
         names, codes = np.unique(self._names(batch), return_inverse=True)
         owner = batch.batch.numpy()
         per_atom = energy / np.maximum(n_atoms, 1)
@@ -158,7 +158,7 @@ class Groups:
                 group.force.add(norms[rows[owner]])
             for key, (values, is_atom) in errors.items():
                 chosen = values[rows[owner] if is_atom else rows]
-                group.errors.setdefault(key, Spread()).add(chosen.ravel())
+                group.errors.setdefault(key, SpreadSums()).add(chosen.ravel())
 
     def check(self, name: str) -> None:
         """Checks after the last batch that the columns exist.

@@ -30,7 +30,7 @@ from atompack_torch.reports.findings import (
     Neighborhoods,
     shared_geometries,
 )
-from atompack_torch.reports.groups import NO_VALUE, Spread
+from atompack_torch.reports.groups import NO_VALUE, SpreadSums
 from atompack_torch.reports.notes import energy_outliers, lonely_elements, notes_of
 
 _ABSURD = 1e100  # larger values are not drawn
@@ -394,7 +394,7 @@ def groups(found: Sequence[Findings]) -> Markup:
     return join(parts)
 
 
-def _error_table(column: object, errors: Sequence[tuple[str, Spread]]) -> Markup:
+def _error_table(column: object, errors: Sequence[tuple[str, SpreadSums]]) -> Markup:
     rows = [
         (value, number(e.mae), number(e.rms), number(e.largest), f"{e.n:,}") for value, e in errors
     ]
