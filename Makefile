@@ -26,7 +26,7 @@ CMAKE := .venv/bin/cmake
 NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/.venv/bin/ninja"
 DONE := .venv/done
 PACKAGE := build/package
-CXX_FILES := $(shell find csrc tests/cpp tests/fuzz benchmarks/cpp -name '*.h' -o -name '*.cpp')
+CXX_FILES := $(shell find csrc tests/cpp tests/fuzz benchmarks/cpp examples/cpp -name '*.h' -o -name '*.cpp')
 # Folders of Python modules too: an editable installation knows the modules that there were when it was made.
 BUILD_FILES := $(shell find csrc cmake -type f) CMakeLists.txt pyproject.toml \
   $(shell find atompack_torch -type d -not -name __pycache__)
