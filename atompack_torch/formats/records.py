@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
@@ -51,9 +52,11 @@ def blocks(records: Iterable[Parts], size: int = BLOCK_STRUCTURES) -> Iterator[C
 
 
 def convert_each(
-    path: Any, makes: Iterable[Callable[[], Parts]], report: Report, first: int = 0
+    path: Any, makes: Generator[Callable[[], Parts]], report: Report, first: int = 0
 ) -> Iterator[Columns]:
     """Groups molecules that are made one by one into blocks of bounded size.
+
+    Closes ``makes`` at the end or an error, whose traceback would keep its file open.
 
     Args:
         path: the file, for messages.
@@ -67,8 +70,9 @@ def convert_each(
     Raises:
         CorruptFileError: a molecule cannot be made, unless such are skipped.
     """
-    numbered = enumerate(makes, first)
-    yield from blocks(parts for i, make in numbered for parts in converted(make, path, i, report))
+    with closing(makes):
+        pairs = enumerate(makes, first)
+        yield from blocks(parts for i, make in pairs for parts in converted(make, path, i, report))
 
 
 def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:

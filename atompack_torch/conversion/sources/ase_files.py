@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def read(
 
 def _makes(
     path: str | os.PathLike[str], report: Report, ase_format: str | None
-) -> Iterator[Callable[[], Parts]]:
+) -> Generator[Callable[[], Parts]]:
     import ase.io
 
     if not Path(path).is_dir():  # some ASE formats are folders

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -98,7 +98,7 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
     return convert_each(path, _makes(path, report), report)
 
 
-def _makes(path: _Path, report: Report) -> Iterator[Callable[[], Parts]]:
+def _makes(path: _Path, report: Report) -> Generator[Callable[[], Parts]]:
     with opened(path) as file:
         is_own = FIELD in file.listing().attrs
         for batch, names in _batches(file, report):
