@@ -385,7 +385,8 @@ class CollatedFields(FieldMapping[Value]):
     def _storage_owners(self) -> list[Tensor]:
         """Returns one tensor for each block of memory: the arena, and each tensor outside it."""
         _, tensors = self._disassemble()
-        outside = [t for t in tensors if storage.place_of(t, self._arena) is None]
+        places = storage.locate(tensors, self._arena)
+        outside = [t for t, place in zip(tensors, places, strict=True) if place is None]
         return outside if self._arena is None else [self._arena, *outside]
 
     def to(

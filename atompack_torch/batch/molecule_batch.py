@@ -165,7 +165,7 @@ class MoleculeBatch(CollatedFields):
     def __reduce__(self) -> tuple[Callable[..., MoleculeBatch], tuple[Any, ...]]:
         structure, tensors = self._disassemble()
         rows = tuple(self._mask_rows.values())
-        places = [storage.place_of(tensor, self._arena) for tensor in tensors]
+        places = storage.locate(tensors, self._arena)
         outside = [t for t, place in zip(tensors, places, strict=True) if place is None]
         arena = self._arena if len(outside) < len(tensors) else None
         return restore_batch, (structure, rows, arena, places, outside)

@@ -6,14 +6,14 @@ one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import EllipsisType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from atompack_torch._core import view_arena
+from atompack_torch._core import places_of, view_arena
 from atompack_torch.fields import FieldInfo
 
 # A field of a single molecule.
@@ -23,7 +23,7 @@ Entry = Tensor | str | None
 Value = Tensor | list[Entry]
 
 # A view of an arena: dtype, offset in bytes, shape.
-Place = tuple[torch.dtype, int, tuple[int, ...]]
+Place = tuple[torch.dtype, int, Sequence[int]]
 
 
 class Structure(NamedTuple):
@@ -62,20 +62,18 @@ def assemble(structure: Structure, tensors: Iterable[Tensor]) -> dict[str, Value
     return fields
 
 
-def place_of(tensor: Tensor, arena: Tensor | None) -> Place | None:
-    """Returns the location of a tensor in an arena, or None if it is not a view of it."""
-    if arena is None or tensor.requires_grad or not tensor.is_contiguous():
-        return None
-    if tensor.untyped_storage()._cdata != arena.untyped_storage()._cdata:
-        return None
-    return tensor.dtype, int(tensor.storage_offset()) * tensor.element_size(), tuple(tensor.shape)
+def locate(tensors: list[Tensor], arena: Tensor | None) -> list[Place | None]:
+    """Returns the location of each tensor in an arena, None for those that are no views of it."""
+    if arena is None:
+        return [None] * len(tensors)
+    return [*places_of(tensors, arena)]
 
 
 def move(
     tensors: list[Tensor], arena: Tensor | None, step: Callable[[Tensor], Tensor]
 ) -> tuple[list[Tensor], Tensor | None]:
     """Applies ``step`` (a copy, a transfer) to the arena, and to each tensor outside it."""
-    places = [place_of(tensor, arena) for tensor in tensors]
+    places = locate(tensors, arena)
     if arena is None or not any(places):
         return [step(tensor) for tensor in tensors], None
     moved = step(arena)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple, cast
 
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from atompack_torch._core import attach_ring, receive_arena, ring_to_attach, send_arena, view_arena
+from atompack_torch._core import (
+    attach_ring,
+    places_of,
+    receive_arena,
+    ring_to_attach,
+    send_arena,
+    view_arena,
+)
 from atompack_torch.batch.molecule_batch import (
     Context,
     MoleculeBatch,
@@ -17,7 +26,7 @@ from atompack_torch.batch.molecule_batch import (
     restore_batch,
     unflatten_batch,
 )
-from atompack_torch.batch.storage import Place, Structure, place_of
+from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.collated import CollatedDict, as_items
 
 
@@ -50,21 +59,22 @@ class ArenaPayload:
 
         None if a tensor is not a view of the arena, because user code has replaced it.
         """
-        places: list[Place | None] = []
-        form = self._form(self.batch, places)
+        tensors: list[Tensor] = []
+        form = self._form(self.batch, tensors)
+        places = places_of(tensors, self.arena)
         return None if None in places else (cast(list[Place], places), form)
 
-    def _form(self, batch: Any, places: list[Place | None]) -> Any:
+    def _form(self, batch: Any, found: list[Tensor]) -> Any:
         if isinstance(batch, Tensor):
-            places.append(place_of(batch, self.arena))
+            found.append(batch)
             return ...
         if isinstance(batch, dict):
-            return {key: self._form(value, places) for key, value in batch.items()}
+            return {key: self._form(value, found) for key, value in batch.items()}
         if isinstance(batch, (list, tuple)) and not hasattr(batch, "_fields"):
-            return type(batch)([self._form(value, places) for value in batch])
+            return type(batch)([self._form(value, found) for value in batch])
         if isinstance(batch, MoleculeBatch):
             tensors, context = flatten_batch(batch)
-            return _MoleculeForm(self._form(tensors, places), context)
+            return _MoleculeForm(self._form(tensors, found), context)
         return batch
 
 
@@ -105,10 +115,22 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[
         return rebuild, arguments
     if (ticket := send_arena(arena)) is not None:
         structure, rows, _, places, outside = arguments
-        return _restore_from_slot, (structure, rows, ticket, arena.numel(), places, outside)
+        context = _dump((structure, rows))
+        return _restore_from_slot, (context, ticket, arena.numel(), places, outside)
     if (address := ring_to_attach()) is not None:
         return _attach_and_restore, (address, arguments)
     return rebuild, arguments
+
+
+# What batches consist of besides tensors hardly changes: it is pickled once, and unpickled once.
+@lru_cache(16)
+def _dump(context: Context) -> bytes:
+    return pickle.dumps(context)
+
+
+@lru_cache(16)
+def _load(context: bytes) -> Context:
+    return cast(Context, pickle.loads(context))
 
 
 def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBatch:
@@ -117,13 +139,13 @@ def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBat
 
 
 def _restore_from_slot(
-    structure: Structure,
-    rows: tuple[int, ...],
+    context: bytes,
     ticket: Any,
     n_bytes: int,
     places: list[Place | None],
     outside: list[Tensor],
 ) -> MoleculeBatch:
+    structure, rows = _load(context)
     return restore_batch(structure, rows, receive_arena(ticket, n_bytes), places, outside)
 
 

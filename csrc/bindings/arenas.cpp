@@ -25,6 +25,18 @@ namespace py = pybind11;
 
 using PyView = std::tuple<at::ScalarType, size_t, std::vector<int64_t>>;
 
+// Returns the place of each tensor in the arena; none of those that are no view of it.
+std::vector<std::optional<PyView>> places_of(const std::vector<at::Tensor>& tensors, const at::Tensor& arena) {
+  std::vector<std::optional<PyView>> places(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    if (!collate::is_view_of(tensor, arena)) continue;
+    const auto offset = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    places[i].emplace(tensor.scalar_type(), offset, tensor.sizes().vec());
+  }
+  return places;
+}
+
 // Returns views of an arena that was received from another process or copied to another device.
 std::vector<at::Tensor> view_arena(const at::Tensor& arena, const std::vector<PyView>& places) {
   std::vector<at::Tensor> views;
@@ -58,6 +70,7 @@ void bind_arenas(py::module_& module) {
   module.def("attach_ring", &collate::attach_ring, py::arg("address"));
   module.def("send_arena", &collate::send_arena, py::arg("arena"));
   module.def("receive_arena", &collate::receive_arena, py::arg("ticket"), py::arg("bytes"));
+  module.def("places_of", &places_of, py::arg("tensors"), py::arg("arena"));
   module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
   module.def("use_one_thread", &collate::use_one_thread);
   module.def("parallel_thread_ids", unlocked(&collate::parallel_thread_ids));

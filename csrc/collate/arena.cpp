@@ -146,6 +146,11 @@ at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::
   return view;
 }
 
+bool is_view_of(const at::Tensor& tensor, const at::Tensor& arena) {
+  if (!tensor.has_storage() || !arena.has_storage() || tensor.requires_grad() || !tensor.is_contiguous()) return false;
+  return tensor.storage().unsafeGetStorageImpl() == arena.storage().unsafeGetStorageImpl();
+}
+
 at::ScalarType scalar_type_of(DType dtype) {
   switch (dtype) {
     case DType::boolean:

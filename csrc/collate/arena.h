@@ -28,6 +28,9 @@ at::Tensor allocate_arena(size_t bytes, ArenaKind kind);
 // Returns a typed, contiguous view of the arena, on any device; `offset` is in bytes.
 at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes);
 
+// True if the tensor can be made again from the arena: a contiguous view of it that needs no gradient.
+bool is_view_of(const at::Tensor& tensor, const at::Tensor& arena);
+
 struct TensorSpec {
   DType dtype;
   std::vector<int64_t> shape;
