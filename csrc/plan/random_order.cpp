@@ -23,6 +23,48 @@ uint64_t add_hash(uint64_t to, uint64_t of, uint64_t modulus, uint64_t key) {
   return std::min(to, to - modulus);  // wraps around to a large number if it was less
 }
 
+using Block = std::array<uint64_t, RandomOrder::kBlock>;
+using Keys = RandomOrder::Keys;
+
+// Round by round, since those of one position wait for each other.
+[[gnu::always_inline]] inline void run(Block& numbers, uint64_t n_left, uint64_t n_right, double of_right,
+                                       const Keys& keys) {
+  Block right;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    // The quotient by rounding is off by one at most: cheaper than a division.
+    auto left = static_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(numbers[i])) * of_right);
+    uint64_t rest = numbers[i] - left * n_right;
+    const bool is_above = static_cast<int64_t>(rest) < 0;
+    left -= is_above ? 1 : 0;
+    rest += is_above ? n_right : 0;
+    const bool is_below = rest >= n_right;
+    numbers[i] = left + (is_below ? 1 : 0);
+    right[i] = rest - (is_below ? n_right : 0);
+  }
+  for (size_t round = 0; round < RandomOrder::kRounds; round += 2) {
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = add_hash(numbers[i], right[i], n_left, keys[round]);
+    for (size_t i = 0; i < numbers.size(); ++i) right[i] = add_hash(right[i], numbers[i], n_right, keys[round + 1]);
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers[i] * n_right + right[i];
+}
+
+void run_anywhere(Block& numbers, uint64_t n_left, uint64_t n_right, double of_right, const Keys& keys) {
+  run(numbers, n_left, n_right, of_right, keys);
+}
+
+#if defined(__x86_64__)
+// Three times as fast, because it multiplies 64-bit integers in lanes.
+__attribute__((target("avx512dq,avx512vl"))) void run_in_lanes(Block& numbers, uint64_t n_left, uint64_t n_right,
+                                                               double of_right, const Keys& keys) {
+  run(numbers, n_left, n_right, of_right, keys);
+}
+
+const bool has_lanes = __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+const auto run_network = has_lanes ? run_in_lanes : run_anywhere;
+#else
+const auto run_network = run_anywhere;
+#endif
+
 }  // namespace
 
 RandomOrder::RandomOrder(uint64_t n, uint64_t n_left, uint64_t n_right, const Keys& keys)
@@ -76,25 +118,6 @@ uint64_t RandomOrder::network(uint64_t position) const {
   return one.front();
 }
 
-// Round by round, since those of one position wait for each other.
-void RandomOrder::network(Block& numbers) const {
-  Block right;
-  for (size_t i = 0; i < kBlock; ++i) {
-    // The quotient by rounding is off by one at most: cheaper than a division.
-    auto left = static_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(numbers[i])) * of_right_);
-    uint64_t rest = numbers[i] - left * n_right_;
-    const bool is_above = static_cast<int64_t>(rest) < 0;
-    left -= is_above ? 1 : 0;
-    rest += is_above ? n_right_ : 0;
-    const bool is_below = rest >= n_right_;
-    numbers[i] = left + (is_below ? 1 : 0);
-    right[i] = rest - (is_below ? n_right_ : 0);
-  }
-  for (size_t round = 0; round < kRounds; round += 2) {
-    for (size_t i = 0; i < kBlock; ++i) numbers[i] = add_hash(numbers[i], right[i], n_left_, keys_[round]);
-    for (size_t i = 0; i < kBlock; ++i) right[i] = add_hash(right[i], numbers[i], n_right_, keys_[round + 1]);
-  }
-  for (size_t i = 0; i < kBlock; ++i) numbers[i] = numbers[i] * n_right_ + right[i];
-}
+void RandomOrder::network(Block& numbers) const { run_network(numbers, n_left_, n_right_, of_right_, keys_); }
 
 }  // namespace atompack::plan

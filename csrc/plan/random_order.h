@@ -13,6 +13,7 @@ namespace atompack::plan {
 class RandomOrder {
  public:
   static constexpr size_t kRounds = 8;
+  static constexpr size_t kBlock = 32;
   using Keys = std::array<uint64_t, kRounds>;
 
   // n_left and n_right are below 2^32, and their product is at least n.
@@ -24,7 +25,6 @@ class RandomOrder {
   void from(int64_t first, std::span<int64_t> numbers, unsigned n_threads) const;
 
  private:
-  static constexpr size_t kBlock = 32;
   using Block = std::array<uint64_t, kBlock>;
 
   template <typename Fill>

@@ -45,6 +45,21 @@ TEST(RandomOrder, ReachesTheLastOfManyNumbers) {
   for (const int64_t number : numbers) EXPECT_TRUE(number >= 0 && number < kMany);
 }
 
+// As every processor computes them, whatever lanes it has: by arithmetic of Python.
+TEST(RandomOrder, IsTheSameEverywhere) {
+  constexpr struct {
+    uint64_t n, n_left, n_right, sum;
+  } kOrders[]{{100'000'000, 10'000, 10'000, 16194540917551092333U},
+              {(uint64_t{1} << 62) - 1, uint64_t{1} << 31, uint64_t{1} << 31, 9510681639623341400U}};
+  for (const auto& [n, n_left, n_right, expected] : kOrders) {
+    std::vector<int64_t> numbers(1000);
+    RandomOrder(n, n_left, n_right, kKeys).from(static_cast<int64_t>(n - 1000), numbers, 1);
+    uint64_t sum = 0;
+    for (const int64_t number : numbers) sum = 31 * sum + static_cast<uint64_t>(number);
+    EXPECT_EQ(sum, expected) << n;
+  }
+}
+
 TEST(RandomOrder, RefusesWhatIsOutOfRange) {
   const RandomOrder order(10, 4, 3, kKeys);
   for (const int64_t position : {int64_t{-1}, int64_t{10}}) {
