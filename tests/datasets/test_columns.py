@@ -199,4 +199,4 @@ def test_a_million_molecules_are_read_in_half_a_second(new_path: NewPath) -> Non
         energy = ds["energy"]
         seconds.append(time.process_time() - start)
     assert torch.equal(energy, torch.arange(10 * n, dtype=torch.float64))
-    assert min(seconds) < 1.0  # of all threads: half a second on two cores
+    assert min(seconds) < 4  # of all threads: half a second on two cores, and a minute item by item
