@@ -13,13 +13,17 @@ from atompack_torch.cli._arguments import (
     PATHS,
     URLS,
     Command,
+    argument,
     check_at_least,
     flag,
+    group,
     integer,
+    real,
     remote_options,
     threads,
 )
 from atompack_torch.cli._output import print_json
+from atompack_torch.cli._training import TRAINERS, measured, tables
 from atompack_torch.errors import printable
 from atompack_torch.formats import detect
 from atompack_torch.formats.table import SHARDS_ENTRY
@@ -41,6 +45,12 @@ class Bench(Command):
     Of a local dataset of Atlas shards, a sample is also written to the temporary folder with blocks of
     8 to 1024 examples, with all strategies and several levels: the table shows bytes per example, and
     examples/s that are read at random, each block decoded again, and in sequence.
+
+      atompack-torch bench --train mace --cutoff 5 alloys.atp
+
+    With --train, training steps of a small model run on some of the molecules, once with the trainer's
+    own loader and once with ours. Shown are how long a step waits for its batch, how long an epoch of all
+    molecules takes, and how long a step would wait on a faster device.
     """  # noqa: E501
 
     name = "bench"
@@ -49,15 +59,28 @@ class Bench(Command):
         PATHS,
         JSON,
         URLS,
-        integer("--batch-size", "molecules per batch (default: %(default)s)", 64),
+        integer("--batch-size", "molecules per batch (default: 64; with --train 16)"),
         integer("--rounds", "number of rounds (default: %(default)s)", 9),
         threads("as many as torch uses"),
         flag("--quick", "run one short round"),
+        group(
+            "options for training",
+            argument(
+                "--train", choices=TRAINERS, help="measure steps of this trainer, on a GPU if any"
+            ),
+            real("--cutoff", "LENGTH", "of the edges, in Å (default: %(default)s)", 5.0),
+            integer("--steps", "steps of a pass, two with each loader (default: %(default)s)", 20),
+            integer("--workers", "worker processes of the trainer's loader (default: none)", 0),
+            real("--step-ms", "MS", "duration of a step of your own model, instead of running one"),
+        ),
     )
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
-        check_at_least(options, 1, "batch_size", "rounds", "threads")
+        check_at_least(options, 1, "batch_size", "rounds", "threads", "steps")
+        check_at_least(options, 0, "cutoff", "workers", "step_ms")
+        if options.train is not None:
+            return _train(options)
         found = []
         for path in options.path:
             one = _measured(path, options)
@@ -70,6 +93,18 @@ class Bench(Command):
         if options.json:
             print_json(found)
         return 0
+
+
+def _train(options: argparse.Namespace) -> int:
+    found = []
+    for path in options.path:
+        shown, dataset = _opened(path, options)
+        found.append(measured(shown, dataset, options))
+        if not options.json:
+            print(tables(found[-1]), flush=True)
+    if options.json:
+        print_json(found)
+    return 0
 
 
 def _print(one: dict[str, Any]) -> None:
@@ -92,7 +127,8 @@ def _layouts(path: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
+def _opened(path: str, options: argparse.Namespace) -> tuple[str, Any]:
+    """Opens a path; returns also what messages call it."""
     from atompack_torch.errors import FieldError
     from atompack_torch.formats.dispatch import open as open_path
     from atompack_torch.remote.urls import shown_url
@@ -102,10 +138,15 @@ def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
         given["num_threads"] = options.threads
     shown = shown_url(path) if is_url(path) else path
     dataset: Any = open_path(path, **given)
-    n = len(dataset)
-    if n == 0:
+    if len(dataset) == 0:
         raise FieldError(f"{shown}: no molecules to read")
-    size = min(options.batch_size, n)
+    return shown, dataset
+
+
+def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
+    shown, dataset = _opened(path, options)
+    n = len(dataset)
+    size = min(options.batch_size or 64, n)
     seconds, rounds = (0.02, 1) if options.quick else (_SECONDS, options.rounds)
     numbers = random.Random(0)
     first = 0

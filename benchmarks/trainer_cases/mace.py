@@ -27,13 +27,12 @@ import torch
 from ase.build import molecule
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase_db_backends.aselmdb import LMDBDatabase
-from e3nn import o3
-from mace import data, modules, tools
+from mace import data, tools
 from mace.tools import torch_geometric
-from mace.tools.train import take_step
 
 import atompack_torch as apt
 from atompack_torch.trainers import mace as trainer
+from atompack_torch.trainers._steps.mace import Training
 
 N = 768
 BATCH = 64
@@ -90,29 +89,6 @@ def stock(dataset: Any) -> Any:
     return torch_geometric.dataloader.DataLoader(dataset, BATCH, sampler=order())
 
 
-def model() -> torch.nn.Module:
-    return modules.ScaleShiftMACE(
-        r_max=common.CUTOFF,
-        num_bessel=8,
-        num_polynomial_cutoff=5,
-        max_ell=3,
-        interaction_cls=modules.interaction_classes["RealAgnosticResidualInteractionBlock"],
-        interaction_cls_first=modules.interaction_classes["RealAgnosticResidualInteractionBlock"],
-        num_interactions=2,
-        num_elements=len(Z_TABLE),
-        hidden_irreps=o3.Irreps("16x0e + 16x1o"),
-        MLP_irreps=o3.Irreps("16x0e"),
-        gate=torch.nn.functional.silu,
-        atomic_energies=np.zeros(len(Z_TABLE)),
-        avg_num_neighbors=40.0,
-        atomic_numbers=Z_TABLE.zs,
-        correlation=2,
-        radial_type="bessel",
-        atomic_inter_scale=1.0,
-        atomic_inter_shift=0.0,
-    )
-
-
 def compare(paths: dict[str, Path], kind: str) -> None:
     in_memory = [
         data.AtomicData.from_config(one, z_table=Z_TABLE, cutoff=common.CUTOFF)
@@ -151,23 +127,8 @@ def main() -> None:
         crystals = write(Path(name) / "crystals", common.structures(N))
         compare(write(Path(name) / "molecules", molecules()), "9 atoms")
         compare(crystals, "32 atoms")
-        trained = model()
-        optimizer = torch.optim.Adam(trained.parameters())
-        loss = modules.WeightedEnergyForcesStressLoss(1.0, 10.0, 1.0)
-
-        def step(batch: Any) -> None:
-            take_step(
-                model=trained,
-                loss_fn=loss,
-                batch=batch,
-                optimizer=optimizer,
-                ema=None,
-                output_args={"forces": True, "virials": False, "stress": True},
-                max_grad_norm=10.0,
-                device=torch.device("cpu"),
-            )
-
-        share = common.waiting_share(ours(crystals["atp"]), step)
+        training = Training(Z_TABLE.zs, common.CUTOFF, torch.device("cpu"))
+        share = common.waiting_share(ours(crystals["atp"]), training.step)
         common.report_waiting("MACE", "ours, 32 atoms", share)
 
 

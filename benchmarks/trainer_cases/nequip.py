@@ -33,22 +33,18 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from nequip.data import AtomicDataDict
 from nequip.data.ase import from_ase
 from nequip.data.dataset import ASEDataset, NequIPLMDBDataset
-from nequip.data.transforms import ChemicalSpeciesToAtomTypeMapper, NeighborListTransform
-from nequip.model import NequIPGNNModel
-from nequip.train import EnergyForceLoss
-from nequip.utils.global_state import set_global_state
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
+from atompack_torch.trainers._steps.nequip import Training
 from atompack_torch.trainers.nequip import loader
 
 COUNT = 512
-TYPES = ["H", "C", "O", "Al", "Cu"]
+TRAINING = Training([1, 6, 8, 13, 29], CUTOFF, torch.device("cpu"))
 NAMES = ("C6H6", "CH3CH2OCH3", "isobutane", "trans-butane")
 
 
 def main() -> None:
-    set_global_state()
     kinds = {"crystals of 32 atoms": structures(COUNT), "molecules of 12 to 14 atoms": molecules()}
     for kind, made in kinds.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -77,12 +73,13 @@ def measure(folder: Path, kind: str, made: list[ase.Atoms]) -> None:
     NequIPLMDBDataset.save_from_iterator(str(folder / "a.lmdb"), frames, map_size=1 << 30)
     resident = in_memory(folder / "a.atp")
     ours = {
-        name: loader(data, TYPES, CUTOFF, batch_size=BATCH, shuffle=False)
+        name: loader(data, TRAINING.types, CUTOFF, batch_size=BATCH, shuffle=False)
         for name, data in ((".atp", folder / "a.atp"), ("in memory", resident))
     }
+    transforms = TRAINING.transforms()
     sides: dict[str, Callable[[], Any]] = {
-        "NequIPLMDBDataset": stock(NequIPLMDBDataset(str(folder / "a.lmdb"), transforms())),
-        "ASEDataset in memory": stock(ASEDataset(str(folder / "a.extxyz"), transforms())),
+        "NequIPLMDBDataset": stock(NequIPLMDBDataset(str(folder / "a.lmdb"), transforms)),
+        "ASEDataset in memory": stock(ASEDataset(str(folder / "a.extxyz"), transforms)),
         **{name: partial(iter, batches) for name, batches in ours.items()},
     }
     seconds = seconds_of_epochs(sides, rounds=5)
@@ -90,8 +87,8 @@ def measure(folder: Path, kind: str, made: list[ase.Atoms]) -> None:
         for side in ours:
             label = f"{name}, {kind} (ours: {side})"
             report("nequip", label, seconds[name], seconds[side], COUNT)
-    again = loader(folder / "a.atp", TYPES, CUTOFF, batch_size=BATCH)
-    share = waiting_share(again, Step())
+    again = loader(folder / "a.atp", TRAINING.types, CUTOFF, batch_size=BATCH)
+    share = waiting_share(again, TRAINING.step)
     report_waiting("nequip", f"atompack_torch.trainers.nequip.loader, {kind}", share)
 
 
@@ -99,37 +96,9 @@ def in_memory(path: Path) -> apt.ResidentDataset:
     return apt.ResidentDataset(apt.AtpDataset(path, neighbors=apt.NeighborList(CUTOFF)))
 
 
-def transforms() -> list[Any]:
-    return [ChemicalSpeciesToAtomTypeMapper(TYPES), NeighborListTransform(CUTOFF)]
-
-
 def stock(dataset: Any) -> Callable[[], Any]:
     loader = DataLoader(dataset, BATCH, collate_fn=AtomicDataDict.batched_from_list)
     return lambda: loader
-
-
-class Step:
-    """Training step of a small model."""
-
-    def __init__(self) -> None:
-        self._model = NequIPGNNModel(
-            seed=1,
-            model_dtype="float32",
-            type_names=TYPES,
-            r_max=CUTOFF,
-            num_layers=2,
-            l_max=1,
-            num_features=8,
-            avg_num_neighbors=60.0,
-        )
-        self._loss = EnergyForceLoss(type_names=TYPES)
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3)
-
-    def __call__(self, batch: Any) -> None:
-        loss = self._loss(self._model(batch), batch)["weighted_sum"]
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from graph_pes.atomic_graph import AtomicGraph, to_batch
 from graph_pes.data.loader import GraphDataLoader
 from graph_pes.models import SchNet
 from processes.programs import output_of
+from ranks import run_ranks
 from structures import CUTOFF, KEY_MAP, misnamed_as, structures, write_atp, write_extxyz
 
 import atompack_torch as apt
@@ -106,6 +107,16 @@ def test_resume_inside_an_epoch(path: Path) -> None:
     first = next(iter(stopped)).properties["energy"].tolist()
     resumed.load_state_dict(stopped.state_dict())
     assert [first, *(batch.properties["energy"].tolist() for batch in resumed)] == whole
+
+
+def test_two_ranks_share_an_epoch(path: Path, tmp_path: Path) -> None:
+    one, two = run_ranks(tmp_path, Path(__file__).with_name("graphpes_rank.py"), path)
+    everything = sorted(apt.AtpDataset(path).batch(range(N)).energy.float().tolist())
+    for first, second in zip(one["epochs"], two["epochs"], strict=True):
+        assert len(first) == len(second)  # steps
+        assert sorted(energy for batch in first + second for energy in batch) == everything
+    assert one["epochs"][0] != one["epochs"][1]
+    assert one["weights"] == two["weights"]
 
 
 def test_labels(tmp_path: Path) -> None:
