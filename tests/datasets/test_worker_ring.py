@@ -52,7 +52,9 @@ def in_slot(batch: apt.MoleculeBatch) -> bool:
     return not batch._arena.is_shared()
 
 
-@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "start", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.exhaustive)]
+)
 def test_equal_to_the_data_set(path: Path, start: str) -> None:
     dataset = apt.AtpDataset(path)
     slots = 0

@@ -47,8 +47,7 @@ def test_what_a_workflow_calls_is_there(path: Path) -> None:
 
 def test_wheels_are_built_as_by_the_makefile() -> None:
     job = jobs(REPOSITORY / ".github" / "workflows" / "wheels.yml")["wheel"]
-    newest = max(job["strategy"]["matrix"]["torch"], key=lambda text: [*map(int, text.split("."))])
-    assert newest == TORCH
+    assert TORCH in job["strategy"]["matrix"]["torch"]
     (build,) = (step["env"] for step in job["steps"] if "cibuildwheel" in step.get("uses", ""))
     repair = build["CIBW_REPAIR_WHEEL_COMMAND"]
     libraries = re.findall(r"addprefix --exclude ,(.+)\)", MAKEFILE)[0].split()
@@ -63,7 +62,7 @@ def test_wheels_are_built_as_by_the_makefile() -> None:
     assert names <= {re.split(r"[<>=]", each)[0] for each in build["CIBW_BEFORE_BUILD"].split()}
 
 
-def test_wheels_for_an_older_torch_say_so_in_their_version(tmp_path: Path) -> None:
+def test_wheels_for_another_torch_say_so_in_their_version(tmp_path: Path) -> None:
     job = jobs(REPOSITORY / ".github" / "workflows" / "wheels.yml")["wheel"]
     (step,) = (step for step in job["steps"] if "if" in step)
     assert step["if"] == f"matrix.torch != '{TORCH}'"

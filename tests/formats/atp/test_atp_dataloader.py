@@ -74,7 +74,7 @@ def test_no_workers(path: Path, reference: ReferenceDataset, shuffle: bool) -> N
         pytest.param("fork", False, marks=pytest.mark.exhaustive),
         ("fork", True),
         ("spawn", True),
-        pytest.param("forkserver", True, marks=pytest.mark.exhaustive),
+        ("forkserver", True),
     ],
 )
 def test_two_workers(
