@@ -34,6 +34,7 @@ def measured(times: int) -> Any:
 AHEAD: dict[str, Any] = {"num_workers": 1, "persistent_workers": True}
 
 
+@pytest.mark.exhaustive  # half a minute, and on a loaded machine times vary
 def test_faster_steps_wait_as_long_as_predicted() -> None:
     slow = measured(1)
     for times in (2, 5, 20):
