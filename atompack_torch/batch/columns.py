@@ -21,6 +21,7 @@ from atompack_torch.fields import (
     MASKS,
     MOLECULE_PROPERTY,
     STRUCTURE,
+    not_a_label,
     squeeze_hint,
 )
 
@@ -157,7 +158,7 @@ def of_arrays(
     for scope, values in given:
         for key, value in values.items():
             if scope == BUILTIN and key not in BUILTINS:
-                raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
+                raise TypeError(not_a_label(key))
             if scope == BUILTIN and value is None:
                 continue
             column: Any = _as_array(key, value)

@@ -104,7 +104,7 @@ class _Padding:
             return
         if self._more("molecule") < 1 or self._more("atom") < _MIN_ATOMS:
             raise FieldError(
-                f"padded_to: expected room for a dummy structure of {_MIN_ATOMS} atoms next to "
+                f"padded_to: expected room for a dummy molecule of {_MIN_ATOMS} atoms next to "
                 f"{self._sizes['molecule']} molecules and {self._sizes['atom']} atoms, got "
                 f"{self._wanted['molecule']} molecules and {self._wanted['atom']} atoms"
             )

@@ -85,8 +85,8 @@ def found_keys(schema: Mapping[str, FieldSpec], named: Mapping[str, str]) -> dic
     for label, given in named.items():
         if given not in schema:
             similar = " or ".join(map(repr, similar_names(given, schema)))
-            hint = f": did you mean {similar}?" if similar else ""
-            raise FieldError(f"{label}: no field {given!r}{hint} (field {given!r})")
+            hint = f"did you mean {similar}?" if similar else f"expected one of {list(schema)}"
+            raise FieldError(f"{label}: no field {given!r}: {hint} (field {given!r})")
     found = {}
     for label, candidates in KEYS.items():
         key = named.get(label) or first_field(candidates, schema)
