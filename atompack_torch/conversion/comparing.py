@@ -84,7 +84,7 @@ class Difference:
 
     def __repr__(self) -> str:
         a, b = self.n_structures
-        lines = [f"{a:,} structures" if a == b else f"{a:,} structures in A, {b:,} in B"]
+        lines = [f"{a:,} molecules" if a == b else f"{a:,} molecules in A, {b:,} in B"]
         for name, found in self.fields.items():
             lines += [f"{printable(name)}: {text}" for text in _texts(found)]
         return "\n".join([*lines, "equal" if self.equal else "different"])
@@ -94,7 +94,7 @@ def _texts(found: FieldDifference) -> list[str]:
     texts = []
     for n, where in ((found.n_only_a, "only in A"), (found.n_only_b, "only in B")):
         if n:
-            texts.append(f"{where}, in {n:,} structures")
+            texts.append(f"{where}, in {n:,} molecules")
     if found.n_different:
         largest = f", by up to {found.max_difference:.6g}" if found.max_difference else ""
         texts.append(f"differs in {found.n_different:,} of {found.n_compared:,}{largest}")
@@ -170,7 +170,7 @@ class _Comparison:
         counts = count_molecules([a, b], "raise", exact=False)
         total = None if None in counts else min(filter(None, counts), default=0)
         done, rest = 0, [0, 0]
-        with Progress(total, "structures", label="comparing", enabled=progress) as bar:
+        with Progress(total, "molecules", label="comparing", enabled=progress) as bar:
             for pair in _paired(a.read(Report()), b.read(Report())):
                 n = len((pair[0] or pair[1]).ptr) - 1  # type: ignore[union-attr]
                 if pair[0] is None or pair[1] is None:

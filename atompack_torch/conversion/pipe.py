@@ -215,7 +215,7 @@ def _run_once(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> Non
     if is_hidden(label):  # a copy in the cache of the user
         label = f"converting {Path(reading.sources[0].path).name}"
     with (
-        Progress(reading.total(), "structures", label=label, enabled=progress) as bar,
+        Progress(reading.total(), "molecules", label=label, enabled=progress) as bar,
         ExitStack() as stack,
     ):
         for pipe in pipes:

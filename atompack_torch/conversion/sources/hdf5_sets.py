@@ -408,7 +408,7 @@ class GroupReader:
             report.skip(what, why)
         for key in found.groups:
             if key not in self.known.subgroups:
-                report.skip(f"group {key!r}", "a group in a group of structures")
+                report.skip(f"group {key!r}", "a group in a group of molecules")
         members: dict[str, Member] = {}
         shape = found.datasets[self._places].shape[:2]
         for key, stored in found.readable().items():
@@ -431,7 +431,7 @@ class GroupReader:
             if target is not None and target not in given:
                 held = _attribute_rows(target, attribute, shape)
             if held is None:
-                report.skip(f"attribute {key!r}", "it is no value of these structures")
+                report.skip(f"attribute {key!r}", "it is no value of these molecules")
             elif target is not None:
                 if not _is_part(target):
                     per_row: Level = "atom" if is_per_atom(target) else "molecule"
@@ -488,7 +488,7 @@ class GroupReader:
         if rows.shape[:n_axes] != axes:
             if is_label:
                 raise self._wrong_shape(group, key, f"{axes} rows", rows.shape)
-            what = "its rows are not those of the structures" + " and atoms" * is_of_atoms
+            what = "its rows are not those of the molecules" + " and atoms" * is_of_atoms
             self._report.skip(f"array {key!r}", what)
             return None
         row = rows.shape[n_axes:]

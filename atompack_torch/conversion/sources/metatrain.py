@@ -258,11 +258,11 @@ class Folder:
         if not possible:
             path = self._path / f"{name}.bin"
             got = f"{n_numbers} numbers"
-            raise FieldError(f"{path}: expected rows of atoms or structures, got {got}")
+            raise FieldError(f"{path}: expected rows of atoms or molecules, got {got}")
         usual = [level for level in possible if widths[level] in _ROW_WIDTHS]
         level = (usual or possible)[0]
         if len(possible) == 2:
-            what = "atoms" if level == ATOM_PROPERTY else "structures"
+            what = "atoms" if level == ATOM_PROPERTY else "molecules"
             self._report.note(f"{name!r} taken as values of {what}; key_map can say otherwise")
         width = int(widths[level])
         prefix = "atom_properties/" if level == ATOM_PROPERTY else "properties/"

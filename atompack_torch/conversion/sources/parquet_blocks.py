@@ -242,7 +242,7 @@ class BlockReader:
             of_atoms = may_be_atoms
             if may_be_atoms and may_be_one:
                 of_atoms = int(counts[0]) != 3 or found.depth > 1
-                level = "each atom" if of_atoms else "the structure"
+                level = "each atom" if of_atoms else "the molecule"
                 self._report.note(
                     f"{field.column!r} taken as a property of {level}; key_map can say otherwise"
                 )

@@ -152,7 +152,7 @@ class Writer:
         is_vector = cell.any(axis=2)
         lost = (is_vector & has_pbc[:, None] & ~pbc).any(axis=1)
         if lost.any():
-            why = "its vectors are 0 in metatrain where the structure is not periodic"
+            why = "its vectors are 0 in metatrain where the molecule is not periodic"
             self._report.skip("cell", why, int(lost.sum()))
         bare = (~is_vector & has_pbc[:, None] & pbc).any(axis=1)
         if bare.any():

@@ -123,7 +123,7 @@ def rows_by_structure(value: Value, reduce: str) -> Value:
         return value if wants_truth else missing(n)
     if not isinstance(value, Truth if wants_truth else (Number, Truth)) or value.ptr is None:
         expected = "conditions" if wants_truth else "numbers"
-        raise OperandError(f"{reduce}: expected several {expected} per structure, got {value.kind}")
+        raise OperandError(f"{reduce}: expected several {expected} per molecule, got {value.kind}")
     flat = value.data.reshape(len(value.data), -1)
     counts = np.diff(value.ptr) * flat.shape[1]
     has_rows = counts > 0
