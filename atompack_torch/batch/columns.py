@@ -142,7 +142,9 @@ def of_arrays(
             return array
     else:
         if places.ndim != 3:
-            raise FieldError(f"positions: expected (B, n, 3), or n_atoms too, got {places.shape}")
+            raise FieldError(
+                f"positions: expected (B, n, 3), or (N, 3) with n_atoms, got {places.shape}"
+            )
         n_molecules, n = places.shape[:2]
         ptr = np.arange(n_molecules + 1, dtype=np.int64) * n
         if numbers.shape == (n,):

@@ -154,7 +154,7 @@ class _Padding:
     # Values of the dummy molecule.
 
     def _pad_positions(self, positions: Tensor) -> Tensor:
-        """Atoms of the dummy structure lie on a line, 1 apart."""
+        """Atoms of the dummy molecule lie on a line, 1 apart."""
         more = positions.new_zeros((self._more("atom"), 3))
         more[:, 0] = torch.arange(len(more), device=more.device)
         return torch.cat([positions, more])

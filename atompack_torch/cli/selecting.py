@@ -1,4 +1,4 @@
-"""Commands that write some structures of a dataset, or some of their fields."""
+"""Commands that write some molecules of a dataset, or some of their fields."""
 
 from __future__ import annotations
 

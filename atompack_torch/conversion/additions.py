@@ -1,4 +1,4 @@
-"""Values from arrays, such as predictions, added to structures on their way to the target."""
+"""Values from arrays, such as predictions, added to molecules on their way to the target."""
 
 from __future__ import annotations
 

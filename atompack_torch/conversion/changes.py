@@ -169,7 +169,7 @@ class Changes(ChangeOptions):
         return lines
 
     def _counted(self, label: str) -> str:
-        """Key of the number of structures whose label changes."""
+        """Key of the number of molecules whose label changes."""
         return "virial" if label == "stress" and self.stress_from is not None else label
 
     def _in(self, changed: Mapping[str, int] | None, label: str) -> str:

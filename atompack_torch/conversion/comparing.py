@@ -1,4 +1,4 @@
-"""Comparison of two datasets, structure by structure."""
+"""Comparison of two datasets, molecule by molecule."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FieldDifference:
 
     @property
     def equal(self) -> bool:
-        """True if no structure differs."""
+        """True if no molecule differs."""
         return not (self.n_different or self.n_only_a or self.n_only_b)
 
 
@@ -217,7 +217,7 @@ class _Comparison:
         self._add(name, has[0], has[1], differs & both, largest, numbers)
 
     def _values(self, a: Column, b: Column, ptr: Array, both: Array) -> tuple[Array, float]:
-        """Returns which structures differ, (B,) bool, and the largest difference."""
+        """Returns which molecules differ, (B,) bool, and the largest difference."""
         rows = ptr if a.key in ("atomic_numbers", "positions") or is_per_atom(a) else None
         x, y = a.values, b.values
         if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape[1:] == y.shape[1:]:
@@ -281,7 +281,7 @@ class _Comparison:
 
 
 def _present(column: Column | None, n: int) -> Array:
-    """Returns which structures have a field; a zero cell and no periodic axis count as absent."""
+    """Returns which molecules have a field; a zero cell and no periodic axis count as absent."""
     there = present(column, n)
     if column is not None and column.scope == BUILTIN and column.key in GEOMETRY:
         rows = np.asarray(column.values).reshape(n, -1)
@@ -292,7 +292,7 @@ def _present(column: Column | None, n: int) -> Array:
 def _paired(
     a: Iterator[Columns], b: Iterator[Columns]
 ) -> Iterator[tuple[Columns | None, Columns | None]]:
-    """Yields blocks of equally many structures of both; None where one has ended."""
+    """Yields blocks of both with the same number of molecules; None where one has ended."""
     held: list[Columns | None] = [None, None]
     sources = (a, b)
     while True:

@@ -277,6 +277,6 @@ def _pass_on(told: Report, reports: Sequence[Report], *, counts: bool) -> None:
     """Gives what a reader has reported about a block to the reports of all targets."""
     for report in reports:
         pass_on(told, report, counts=counts)
-        report.units = dict(told.units)  # a file says nothing of the next one
+        report.units = dict(told.units)  # a file says nothing about the next one
     told.skipped.clear()
     told.missing.clear()

@@ -279,7 +279,7 @@ def _count(paths: Sequence[_Path], options: Options) -> int:
 
 
 def _groups(paths: Sequence[_Path], by: GroupBy, options: Options) -> Array:
-    """Returns the number of the group of each structure, (M,) uint64."""
+    """Returns the number of the group of each molecule, (M,) uint64."""
     found: list[Array] = [np.zeros(0, np.uint64)]
     known: set[str] = set()
     first = 0
@@ -358,7 +358,7 @@ class ColumnsBlock:
         return names_in(self._columns)
 
     def find(self, name: str) -> Field | None:
-        """Returns a field by its name, None if no structure of the block has it."""
+        """Returns a field by its name, None if no molecule of the block has it."""
         if name == "index":
             n = len(self.ptr) - 1
             return Field(np.arange(self._first, self._first + n), is_per_atom=False)

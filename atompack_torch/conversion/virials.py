@@ -61,7 +61,7 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
 
 
 def count_stresses(columns: Columns) -> int:
-    """Returns the number of structures that have a stress."""
+    """Returns the number of molecules that have a stress."""
     return int(present(label_in(columns, "stress"), len(columns.ptr) - 1).sum())
 
 

@@ -261,7 +261,7 @@ def _section(head: str, lines: list[str]) -> list[tuple[str, str]]:
 
 
 def _joined(lines: list[str], others: Iterable[str]) -> list[str]:
-    """Joins lines; those that differ only in a number of structures become one with the sum."""
+    """Joins lines; those that differ only in a number of molecules become one with the sum."""
     joined = {_COUNT_IN_TEXT.sub("#", line): line for line in lines}
     for line in others:
         key = _COUNT_IN_TEXT.sub("#", line)

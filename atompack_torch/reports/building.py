@@ -193,7 +193,7 @@ def _collect(
 
 
 def _parts(dataset: BatchDataset[Any, Any]) -> Iterator[range]:
-    """Yields ranges of structures that fit into memory together."""
+    """Yields ranges of molecules that fit into memory together."""
     n = len(dataset)
     if not isinstance(dataset, MoleculeDataset):
         yield from (range(i, min(i + _EXAMPLES, n)) for i in range(0, n, _EXAMPLES))

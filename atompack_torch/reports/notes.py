@@ -155,7 +155,7 @@ def _geometry_notes(found: Findings) -> Iterator[Note]:
 
 
 def lonely_elements(found: Findings) -> list[str]:
-    """Returns the symbols of elements that are in fewer than ten structures of a large set."""
+    """Returns the symbols of elements that are in fewer than ten molecules of a large set."""
     if found.n_structures < 1000:
         return []
     return [symbol(z) for z, count in found.elements.items() if count.n_molecules < 10]

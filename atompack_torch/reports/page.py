@@ -269,7 +269,7 @@ def _fit(one: Findings, is_named: bool) -> list[Markup]:
 
 
 def forces(found: Sequence[Findings]) -> Markup:
-    """Returns the section on force norms and the structures with the largest ones."""
+    """Returns the section on force norms and the molecules with the largest ones."""
     if not any(one.n_force_vectors for one in found):
         return tag("p", "No molecule has forces.")
     length = with_usual_unit("length of a force", "forces")
@@ -480,7 +480,7 @@ def neighbors(found: Sequence[Findings]) -> Markup:
 
 
 def duplicates(found: Sequence[Findings]) -> Markup:
-    """Returns the section on structures of equal geometry."""
+    """Returns the section on molecules of equal geometry."""
     parts = [
         tag(
             "p",

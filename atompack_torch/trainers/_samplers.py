@@ -390,7 +390,7 @@ class CountShare:
         return min(self._first + step * self._step, self._n - n_later * self._least)
 
     def place_after(self, n_items: int) -> Place:
-        """Returns the place after so many batches of every rank; partial steps are repeated."""
+        """Returns the place after a number of batches of every rank; repeats partial steps."""
         return {"position": self._bound(min(n_items // len(self._ranks), self._n_steps))}
 
     def end(self) -> Place:

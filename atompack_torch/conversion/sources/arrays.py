@@ -1,4 +1,4 @@
-"""Reader of structures from arrays in NPZ and HDF5 files."""
+"""Reader of molecules from arrays in NPZ and HDF5 files."""
 
 from __future__ import annotations
 

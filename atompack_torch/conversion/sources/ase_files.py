@@ -1,4 +1,4 @@
-"""Reader of structures from any file that ASE can read."""
+"""Reader of molecules from any file that ASE can read."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def _opened(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Grou
 
 
 def _groups(reader: GroupReader, report: Report) -> Iterator[str]:
-    """Yields the groups of structures; the report receives what other groups hold."""
+    """Yields the groups of molecules; the report receives what other groups hold."""
     file, root = reader.file, reader.file.listing()
     if reader.known is not TRANSITION1X:
         root.list_unused(report, root.groups)
@@ -475,7 +475,7 @@ class GroupReader:
         shape: tuple[int, ...],
         levels: dict[str, Level],
     ) -> Rows | None:
-        """Returns the rows of a field; None if they fit neither structures nor atoms."""
+        """Returns the rows of a field; None if they fit neither molecules nor atoms."""
         is_label, is_of_atoms = target.scope == BUILTIN, is_per_atom(target)
         n_axes = 1 + is_of_atoms
         axes = shape[:n_axes]

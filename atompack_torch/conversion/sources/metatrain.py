@@ -99,7 +99,7 @@ class Folder:
 
     @property
     def names(self) -> set[str]:
-        """Names of the labels and properties that structures may have."""
+        """Names of the labels and properties that molecules may have."""
         return {"cell", "pbc", *(info.field for info in self._arrays.values())}
 
     def read(self, report: Report, first: int, last: int) -> Iterator[Columns]:
@@ -287,7 +287,7 @@ def _cells(cells: Array) -> list[Column]:
 
 
 def _there(values: Array, ptr: Array | None) -> Array | None:
-    """Returns (B,) bool, False for structures whose values are all NaN; None if there are none."""
+    """Returns (B,) bool, False for molecules whose values are all NaN; None if there are none."""
     rows: Array = ~np.asarray(np.isnan(values.reshape(len(values), -1)).all(axis=1))
     if ptr is not None:
         sums = np.concatenate([[0], np.cumsum(rows)])

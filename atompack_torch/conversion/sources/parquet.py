@@ -210,7 +210,7 @@ def _row_groups(metadata: Any, size: int, low: int, high: int) -> Iterator[tuple
 
 
 def _rows_of_block(metadata: Any) -> int:
-    """Returns the number of structures per block, by the mean size of a row."""
+    """Returns the number of molecules per block, by the mean size of a row."""
     # Not by the numbers of values of columns: on damaged footers, asking for them kills the
     # process.
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]

@@ -144,7 +144,7 @@ def _read_one(
 ) -> Parts:
     where, data = f"{path}: key {number}", file.get(b"%d" % number)
     if data is None:
-        raise CorruptFileError(f"{where}: expected a molecule, got no such key")
+        raise CorruptFileError(f"{where}: expected a molecule under this key, got none")
     found = _unpickled(reader, data, where)
     for name in ("_store", "_mapping"):  # of graphs of torch-geometric 2
         found = found.get(name, found) if isinstance(found, dict) else found

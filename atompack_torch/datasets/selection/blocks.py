@@ -186,7 +186,7 @@ Array = np.ndarray[Any, Any]
 
 
 class UnknownFieldError(FieldError):
-    """No structure has a field of a name."""
+    """No molecule has a field of a name."""
 
 
 class Field(NamedTuple):
@@ -194,7 +194,7 @@ class Field(NamedTuple):
 
     Attributes:
         values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry per
-            structure: an array, a ``str`` or None.
+            molecule: an array, a ``str`` or None.
         is_per_atom: True if there is one row per atom.
         mask: (B,) bool, True for molecules that have the field; None: all of them.
     """
@@ -205,7 +205,7 @@ class Field(NamedTuple):
 
 
 class Block(Protocol):
-    """B structures with N atoms in all."""
+    """B molecules with N atoms in all."""
 
     @property
     def ptr(self) -> Array:

@@ -1,4 +1,4 @@
-"""Groups of structures that stay together in a split: by name, property or formula."""
+"""Groups of molecules that stay together in a split: by name, property or formula."""
 
 from __future__ import annotations
 

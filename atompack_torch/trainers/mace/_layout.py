@@ -216,7 +216,7 @@ class MaceLayout(Layout):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Types of structures, and the inputs of the model that may not be missing."""
+        """Types of molecules, and the inputs of the model that may not be missing."""
         inputs = [stored.name for name, stored in self.labels.items() if name not in LABELS]
         return (*inputs, *([] if self.types is None else [self.types]))
 
