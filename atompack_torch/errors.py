@@ -32,6 +32,11 @@ def is_read_only(path: object, handle: str) -> ValueError:
     return ValueError(f'{path}: expected a {handle} opened with mode "a" or "x", got "r"')
 
 
+def molecules(n: int) -> str:
+    """Formats a number of molecules."""
+    return f"{n:,} molecule" + ("" if n == 1 else "s")
+
+
 def printable(text: str) -> str:
     """Escapes control characters: names in files may hold escape sequences of terminals."""
     if text.isprintable():

@@ -223,6 +223,13 @@ def public_names(ids: Iterable[FieldId], reserved: Collection[str]) -> list[str]
 _SHORTEST_PART = 3  # minimum length of a name that counts as a part of another
 
 
+def not_a_label(key: str) -> str:
+    """Returns the message about a builtin field that does not exist."""
+    similar = " or ".join(map(repr, similar_names(key, BUILTINS)))
+    hint = f": did you mean {similar}?" if similar else ""
+    return f"{key!r} is no label{hint}; custom values go into properties= or atom_properties="
+
+
 def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Returns up to five known names that ``name`` may be a misspelling of, most likely first.
 
@@ -268,7 +275,7 @@ def check_target(key: str, name: str) -> None:
     if name in STRUCTURE:
         raise ValueError(
             f"key_map: {key!r}: expected a label or a property, got {name!r}, which every "
-            "structure has already"
+            "molecule has already"
         )
 
 

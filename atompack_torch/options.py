@@ -338,6 +338,13 @@ def utf8(what: str, text: object) -> str:
     return text
 
 
+def open_hint(value: object) -> str:
+    """Returns the way out where a dataset is expected, if the value is a path; else nothing."""
+    if not isinstance(value, (str, os.PathLike)):
+        return ""
+    return f": open it first: apt.open({os.fspath(value)!r})"
+
+
 def short_list(names: Iterable[object], n: int, most: int = 10) -> str:
     """Formats the first names of a list and the number of others; for ``repr``.
 

@@ -112,7 +112,9 @@ def main() -> None:
 
     # missing="error": a structure without one of these labels raises instead of giving NaN.
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
-    dataset = apt.AtpDataset(path, fields=FIELDS, missing="error", neighbors=neighbors)
+    dataset = apt.AtpDataset(
+        path, fields=FIELDS, dtype=torch.float32, missing="error", neighbors=neighbors
+    )
     parts = dataset.split([0.8, 0.1, 0.1], seed=options.seed)
     validation, test = (DataLoader(part, batch_size=256) for part in parts[1:])
     sizes = " + ".join(str(len(part)) for part in parts)

@@ -136,7 +136,9 @@ def main() -> None:
     dist.barrier()  # the file exists
 
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
-    dataset = apt.AtpDataset(path, fields=FIELDS, missing="error", neighbors=neighbors)
+    dataset = apt.AtpDataset(
+        path, fields=FIELDS, dtype=torch.float32, missing="error", neighbors=neighbors
+    )
     sampler = apt.AtomBudgetBatchSampler(dataset, options.max_atoms, seed=options.seed)
     pinned = device.type == "cuda"
     loader = apt.Loader(dataset, batch_sampler=sampler, pin_memory=pinned, device=device)

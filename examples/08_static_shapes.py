@@ -120,7 +120,11 @@ def main() -> None:
     )
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
     dataset = apt.AtpDataset(
-        path, fields=["energy", "forces"], missing="error", neighbors=neighbors
+        path,
+        fields=["energy", "forces"],
+        dtype=torch.float32,
+        missing="error",
+        neighbors=neighbors,
     )
     sampler = apt.BucketBatchSampler(
         dataset, options.max_atoms, buckets=options.buckets, edges=neighbors.count(dataset)

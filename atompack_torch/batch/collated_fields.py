@@ -177,7 +177,7 @@ class CollatedFields(FieldMapping[Value]):
         mask_rows: dict[str, int] | None = None,
         arena: Tensor | None = None,
     ) -> None:
-        # The slots directly: __setattr__ of batches sets fields.
+        # Sets the slots directly: __setattr__ of batches sets fields.
         _set_fields(self, fields)
         set_infos(self, infos)
         _set_masks(self, masks)

@@ -21,6 +21,7 @@ from atompack_torch.fields import (
     MASKS,
     MOLECULE_PROPERTY,
     STRUCTURE,
+    not_a_label,
     squeeze_hint,
 )
 
@@ -141,7 +142,9 @@ def of_arrays(
             return array
     else:
         if places.ndim != 3:
-            raise FieldError(f"positions: expected (B, n, 3), or n_atoms too, got {places.shape}")
+            raise FieldError(
+                f"positions: expected (B, n, 3), or (N, 3) with n_atoms, got {places.shape}"
+            )
         n_molecules, n = places.shape[:2]
         ptr = np.arange(n_molecules + 1, dtype=np.int64) * n
         if numbers.shape == (n,):
@@ -157,7 +160,7 @@ def of_arrays(
     for scope, values in given:
         for key, value in values.items():
             if scope == BUILTIN and key not in BUILTINS:
-                raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
+                raise TypeError(not_a_label(key))
             if scope == BUILTIN and value is None:
                 continue
             column: Any = _as_array(key, value)

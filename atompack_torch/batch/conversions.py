@@ -172,7 +172,7 @@ def _voigt(stress: Any) -> Any:
 
 
 def _warn_of_drop(what: str, why: str) -> None:
-    """Warns of a value that has no place; a loop over structures shows each text once."""
+    """Warns of a value that has no place; a loop over molecules shows each text once."""
     warnings.warn(f"ase.Atoms: dropped {what}: {why}", stacklevel=2)
 
 

@@ -208,7 +208,7 @@ class MoleculeBatch(CollatedFields):
             padded = batch.padded_to(**sampler.shape_of(batch)._asdict())
             loss = (padded.molecule_mask * (energy - padded.energy) ** 2).sum()
 
-        All padding belongs to one dummy structure, which follows the molecules: its atoms lie on a
+        All padding belongs to one dummy molecule, which follows the molecules: its atoms lie on a
         line, 1 apart, with the element of the first atom; its edges lead from its first atom to its
         second, so that no distance is 0; its cell is the identity, ``index`` is -1. Labels of the
         padding are 0 and masked, not NaN: products with ``atom_mask`` and the other masks, and
@@ -227,7 +227,7 @@ class MoleculeBatch(CollatedFields):
 
         Raises:
             TypeError: a number is not an integer.
-            FieldError: the batch is larger, there is no room for a dummy structure of two atoms,
+            FieldError: the batch is larger, there is no room for a dummy molecule of two atoms,
                 or a field cannot be padded: triplets, derivatives, and fields whose shape differs
                 between molecules.
         """
@@ -308,7 +308,7 @@ class MoleculeBatch(CollatedFields):
         ``SinglePointCalculator``.
 
         Returns:
-            One structure per molecule.
+            One structure of pymatgen per molecule.
 
         Raises:
             FieldError: velocities of an atom whose mass is unknown.

@@ -24,6 +24,7 @@ from atompack_torch.fields import (
     FieldId,
     FieldInfo,
     Level,
+    not_a_label,
     public_names,
     squeeze_hint,
 )
@@ -70,7 +71,7 @@ def fields_from_values(
     given: list[tuple[FieldId, Any]] = []
     for key, value in labels.items():
         if key not in BUILTINS:
-            raise TypeError(f"{key!r} is no label: custom values go into properties= and so on")
+            raise TypeError(not_a_label(key))
         if value is not None:
             given.append((FieldId(BUILTIN, key), value))
     given += [(FieldId(ATOM_PROPERTY, key), value) for key, value in atom_properties.items()]
@@ -120,6 +121,8 @@ def _level_of(field: FieldId) -> Level:
 
 
 def _value_of_one(name: str, field: FieldId, level: Level, value: Any, n_atoms: int) -> Value:
+    if field.scope == BUILTIN and field.key != "name" and isinstance(value, str):
+        raise FieldError(f"{name}: expected numbers, got {value!r}")
     if value is None or isinstance(value, str):
         return [value]
     tensor = _tensor(name, value)
@@ -163,7 +166,13 @@ def _tensor(name: str, value: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
+        is_symbols = name == "atomic_numbers" and "str" in str(error)
+        text = (
+            "expected integers, got symbols"
+            if is_symbols
+            else f"not a tensor, number or string: {error}"
+        )
+        raise FieldError(f"{name}: {text}") from None
     if isinstance(value, (list, tuple)) and tensor.is_floating_point() and tensor.isinf().any():
         # torch converts lists to its default dtype, which may be too narrow.
         converted(name, np.asarray(value), str(tensor.dtype).removeprefix("torch."), rounds=True)

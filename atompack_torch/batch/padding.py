@@ -104,7 +104,7 @@ class _Padding:
             return
         if self._more("molecule") < 1 or self._more("atom") < _MIN_ATOMS:
             raise FieldError(
-                f"padded_to: expected room for a dummy structure of {_MIN_ATOMS} atoms next to "
+                f"padded_to: expected room for a dummy molecule of {_MIN_ATOMS} atoms next to "
                 f"{self._sizes['molecule']} molecules and {self._sizes['atom']} atoms, got "
                 f"{self._wanted['molecule']} molecules and {self._wanted['atom']} atoms"
             )
@@ -154,7 +154,7 @@ class _Padding:
     # Values of the dummy molecule.
 
     def _pad_positions(self, positions: Tensor) -> Tensor:
-        """Atoms of the dummy structure lie on a line, 1 apart."""
+        """Atoms of the dummy molecule lie on a line, 1 apart."""
         more = positions.new_zeros((self._more("atom"), 3))
         more[:, 0] = torch.arange(len(more), device=more.device)
         return torch.cat([positions, more])

@@ -256,7 +256,7 @@ def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
         name for name in (*_SETTINGS, "min_cutoff", "species") if getattr(options, name) is not None
     ]
     if given:
-        raise UsageError(f"--like: expected it alone, got {option_of(given[0])} too")
+        raise UsageError(f"--like: excludes {option_of(given[0])}")
     found = TorchCache(options.like).descriptor
     if found is None:
         raise UsageError(f"--like: expected a file that names its descriptor, got {options.like}")
@@ -467,7 +467,7 @@ class Cache(Command):
             const="",
             help="show the use of the cache of this user, or of a folder of blocks of remote files",
         ),
-        integer("--prune", "reduce the cache of this user to at most so many bytes", None, "BYTES"),
+        integer("--prune", "reduce the cache of this user to at most BYTES", None, "BYTES"),
         flag("--json", "with --stats or --prune: print a JSON document"),
     )
 

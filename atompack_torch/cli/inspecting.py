@@ -6,7 +6,7 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._arguments import (
     FIELDS,
@@ -59,7 +59,7 @@ class Diff(Command):
     """
 
     name = "diff"
-    help = "compare two datasets, structure by structure"
+    help = "compare two datasets, molecule by molecule"
     arguments = (
         argument("a", metavar="A", help="a file or folder of any format, or a URL"),
         argument("b", metavar="B", help="another one"),
@@ -69,7 +69,7 @@ class Diff(Command):
         argument("--exclude", nargs="+", default=[], metavar="NAME", help="leave these fields out"),
         integer(
             "-n",
-            "list the first N structures that differ, for each field (default: %(default)s)",
+            "list the first N molecules that differ, for each field (default: %(default)s)",
             5,
         ),
         JSON,
@@ -259,7 +259,11 @@ class Report(Command):
         )
         size = len(made.html.encode()) / 1024
         text = f"{printable(options.output)}: {size:,.0f} KiB"
-        print_result(options, {"path": options.output, **made.as_dict()}, text)
+        document: dict[str, Any] = made.as_dict()
+        for dataset in document["datasets"]:
+            warned = [note["text"] for note in dataset["notes"] if note["warning"]]
+            text += "".join(f"\n{printable(dataset['name'])}: {printable(one)}" for one in warned)
+        print_result(options, {"path": options.output, **document}, text)
         return 0
 
 
@@ -276,7 +280,7 @@ class Show(Command):
     """
 
     name = "show"
-    help = "show one structure with all its labels, or one dataset"
+    help = "show one molecule with all its labels, or one dataset"
     arguments = (
         argument(
             "path",
@@ -287,7 +291,7 @@ class Show(Command):
         argument(
             "index",
             metavar="INDEX",
-            help="number of the structure, -1 is the last one; or name of the dataset",
+            help="number of the molecule, -1 is the last one; or name of the dataset",
         ),
         integer("--atoms", "show the first N atoms (default: %(default)s)", 20),
         JSON,

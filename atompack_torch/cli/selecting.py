@@ -1,4 +1,4 @@
-"""Commands that write some structures of a dataset, or some of their fields."""
+"""Commands that write some molecules of a dataset, or some of their fields."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Filter(Command):
     """  # noqa: E501
 
     name = "filter"
-    help = "write the structures for which an expression is true"
+    help = "write the molecules for which an expression is true"
     arguments = (
         _SOURCE_AND_TARGET,
         argument("expression", metavar="EXPRESSION", help="the condition"),
@@ -113,10 +113,10 @@ class Sample(Command):
     """
 
     name = "sample"
-    help = "write some structures, drawn at random"
+    help = "write some molecules, drawn at random"
     arguments = (
         _SOURCE_AND_TARGET,
-        argument("n", type=int, metavar="N", help="number of structures"),
+        argument("n", type=int, metavar="N", help="number of molecules"),
         integer("--seed", "another seed, others (default: 0)", 0),
         KEYS,
         *TARGET_OPTIONS,
@@ -158,7 +158,7 @@ class Split(Command):
         argument(
             "--by",
             metavar="FIELD",
-            help="keep structures with the same value together: name, a property, or formula",
+            help="keep molecules with the same value together: name, a property, or formula",
         ),
         argument(
             "--stratify",
@@ -203,7 +203,7 @@ class Split(Command):
         elif not options.quiet:
             for path, report in pairs:
                 n, atoms = report.structures_written, report.atoms_written
-                print(f"{printable(path)}: {n:,} structures, {atoms:,} atoms")
+                print(f"{printable(path)}: {n:,} molecules, {atoms:,} atoms")
             for line in dict.fromkeys(line for report in reports for line in report.warnings):
                 print_report(f"warnings  {line}")
         return 0

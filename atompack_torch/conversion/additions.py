@@ -1,4 +1,4 @@
-"""Values from arrays, such as predictions, added to structures on their way to the target."""
+"""Values from arrays, such as predictions, added to molecules on their way to the target."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Add(Stage):
         self._fields = {n: _field(n, array, run.n_molecules) for n, array in self._rows.items()}
         self._structures = self._atoms = 0
         for name, field in self._fields.items():
-            unit = "atom" if is_per_atom(field) else "structure"
+            unit = "atom" if is_per_atom(field) else "molecule"
             run.report.note(f"{name}: added, one row per {unit}")
 
     def apply(self, columns: Columns, run: Run) -> Columns:
@@ -101,7 +101,7 @@ class Add(Stage):
 
     def _refuse(self, name: str, atoms: str) -> None:
         raise FieldError(
-            f"add: {name!r}: expected {self._n_molecules:,} rows, one per structure, or {atoms}, "
+            f"add: {name!r}: expected {self._n_molecules:,} rows, one per molecule, or {atoms}, "
             f"one per atom, got {self._rows[name].shape[0]:,}"
         )
 
@@ -141,7 +141,7 @@ def _check_array(name: str, array: Rows) -> None:
     if array.dtype.kind not in "biufU":
         raise FieldError(f"add: {name!r}: expected numbers or strings, got {array.dtype}")
     if not array.shape:
-        raise FieldError(f"add: {name!r}: expected one row per structure or atom, got one value")
+        raise FieldError(f"add: {name!r}: expected one row per molecule or atom, got one value")
     builtin = BUILTINS.get(name)
     if builtin is not None and array.shape[1:] != builtin.shape:
         expected = ("rows", *builtin.shape)

@@ -20,7 +20,7 @@ from atompack_torch.conversion.virials import (
     with_own_stress,
     with_stress,
 )
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, molecules
 from atompack_torch.fields import BUILTIN, BUILTINS, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import ChangeOptions, short_list
@@ -169,11 +169,11 @@ class Changes(ChangeOptions):
         return lines
 
     def _counted(self, label: str) -> str:
-        """Key of the number of structures whose label changes."""
+        """Key of the number of molecules whose label changes."""
         return "virial" if label == "stress" and self.stress_from is not None else label
 
     def _in(self, changed: Mapping[str, int] | None, label: str) -> str:
-        return "" if changed is None else f", in {changed[self._counted(label)]:,} structures"
+        return "" if changed is None else f", in {molecules(changed[self._counted(label)])}"
 
     def unused(self, changed: Mapping[str, int]) -> list[str]:
         """Describes each option without effect in one line, for a report.
@@ -189,7 +189,7 @@ class Changes(ChangeOptions):
             if choice is not None:
                 options.setdefault(option, []).append(self._counted(label))
         return [
-            f"{option}: no structure has {labels[0]}, so nothing was changed"
+            f"{option}: no molecule has {labels[0]}, so nothing was changed"
             + (": key_map={KEY: 'stress'} names its key" if labels[0] == "virial" else "")
             for option, labels in options.items()
             if not any(changed.get(label) for label in labels)

@@ -191,7 +191,7 @@ def _without_nan(column: Column, ptr: Array, report: Report) -> Column | None:
 
 
 def _nan_counts(column: Column, ptr: Array) -> tuple[Array, Array] | None:
-    """Counts NaN values (B,) and all values (B,) per structure; None if nothing is NaN."""
+    """Counts NaN values (B,) and all values (B,) per molecule; None if nothing is NaN."""
     values, n = column.values, len(ptr) - 1
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "f" or not np.isnan(values).any():

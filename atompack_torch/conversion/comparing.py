@@ -1,4 +1,4 @@
-"""Comparison of two datasets, structure by structure."""
+"""Comparison of two datasets, molecule by molecule."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FieldDifference:
 
     @property
     def equal(self) -> bool:
-        """True if no structure differs."""
+        """True if no molecule differs."""
         return not (self.n_different or self.n_only_a or self.n_only_b)
 
 
@@ -84,7 +84,7 @@ class Difference:
 
     def __repr__(self) -> str:
         a, b = self.n_structures
-        lines = [f"{a:,} structures" if a == b else f"{a:,} structures in A, {b:,} in B"]
+        lines = [f"{a:,} molecules" if a == b else f"{a:,} molecules in A, {b:,} in B"]
         for name, found in self.fields.items():
             lines += [f"{printable(name)}: {text}" for text in _texts(found)]
         return "\n".join([*lines, "equal" if self.equal else "different"])
@@ -94,7 +94,7 @@ def _texts(found: FieldDifference) -> list[str]:
     texts = []
     for n, where in ((found.n_only_a, "only in A"), (found.n_only_b, "only in B")):
         if n:
-            texts.append(f"{where}, in {n:,} structures")
+            texts.append(f"{where}, in {n:,} molecules")
     if found.n_different:
         largest = f", by up to {found.max_difference:.6g}" if found.max_difference else ""
         texts.append(f"differs in {found.n_different:,} of {found.n_compared:,}{largest}")
@@ -170,7 +170,7 @@ class _Comparison:
         counts = count_molecules([a, b], "raise", exact=False)
         total = None if None in counts else min(filter(None, counts), default=0)
         done, rest = 0, [0, 0]
-        with Progress(total, "structures", label="comparing", enabled=progress) as bar:
+        with Progress(total, "molecules", label="comparing", enabled=progress) as bar:
             for pair in _paired(a.read(Report()), b.read(Report())):
                 n = len((pair[0] or pair[1]).ptr) - 1  # type: ignore[union-attr]
                 if pair[0] is None or pair[1] is None:
@@ -217,7 +217,7 @@ class _Comparison:
         self._add(name, has[0], has[1], differs & both, largest, numbers)
 
     def _values(self, a: Column, b: Column, ptr: Array, both: Array) -> tuple[Array, float]:
-        """Returns which structures differ, (B,) bool, and the largest difference."""
+        """Returns which molecules differ, (B,) bool, and the largest difference."""
         rows = ptr if a.key in ("atomic_numbers", "positions") or is_per_atom(a) else None
         x, y = a.values, b.values
         if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape[1:] == y.shape[1:]:
@@ -281,7 +281,7 @@ class _Comparison:
 
 
 def _present(column: Column | None, n: int) -> Array:
-    """Returns which structures have a field; a zero cell and no periodic axis count as absent."""
+    """Returns which molecules have a field; a zero cell and no periodic axis count as absent."""
     there = present(column, n)
     if column is not None and column.scope == BUILTIN and column.key in GEOMETRY:
         rows = np.asarray(column.values).reshape(n, -1)
@@ -292,7 +292,7 @@ def _present(column: Column | None, n: int) -> Array:
 def _paired(
     a: Iterator[Columns], b: Iterator[Columns]
 ) -> Iterator[tuple[Columns | None, Columns | None]]:
-    """Yields blocks of equally many structures of both; None where one has ended."""
+    """Yields blocks of both with the same number of molecules; None where one has ended."""
     held: list[Columns | None] = [None, None]
     sources = (a, b)
     while True:

@@ -140,7 +140,12 @@ def _detected(path: _Path) -> Format:
     """Returns the format of a file or folder; what is not recognized is left to ASE."""
     if Path(path).is_dir():
         found = formats.recognize(path)
-        return found if found is not None and found.source else _named("atp")
+        if found is None:
+            raise FileNotFoundError(
+                f"{path}: expected a folder of .atp, .aselmdb, Parquet or extended XYZ files, or "
+                "one that another program wrote, got none of them: name other files one by one"
+            )
+        return found if found.source else _named("atp")
     if Path(path).stat().st_size == 0:  # files in /proc have no size, and reading them may block
         return formats.by_suffix(path) or _named("ase")
     check_regular_file(os.fspath(path))

@@ -41,7 +41,7 @@ def name_warnings(sources: Mapping[str, Sequence[str]], changes: ChangeOptions) 
         ("forces", r"grad|deriv|de_?d[rx]", "a gradient, minus the force", "force_sign", "flip"),
         ("stress", r"virial", "a virial, which is -stress times volume", "stress_from", "virial"),
         ("stress", r"press", "a pressure, of the other sign", "stress_sign", "flip"),
-        ("energy", r"per_?atom", "an energy per atom, not of the structure", None, None),
+        ("energy", r"per_?atom", "an energy per atom, not of the molecule", None, None),
     ]
     lines = []
     for label, pattern, suggestion, option, choice in rules:
@@ -79,7 +79,11 @@ def similar_names(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> 
         if found:
             listed = ", ".join(map(repr, found))
             key = next((name for name in found if not _PER_ATOM.search(name)), None)
-            cure = f": key_map={{{key!r}: {label!r}}} takes it" if key is not None else ""
+            cure = (
+                f": key_map={{{key!r}: {label!r}}} (--key {key}={label}) reads it"
+                if key is not None
+                else ""
+            )
             lines.append(f"{label}: none was found, but there is {listed}{cure}")
     return lines
 
@@ -106,12 +110,12 @@ def no_labels_warning(
     there += [what for what, _ in skipped if what.startswith(("array ", "column ", "info "))]
     if is_without_energy:
         others = ", ".join(field for field in there if field not in _LABELS)
-        found = f": name it in keys if it is one of {others}" if others else ""
+        found = f": map it by key_map (--key) if it is one of {others}" if others else ""
         return f"forces were taken, but no energy{found}"
     if not there and not is_arrays:
         return None
     found = f"found {', '.join(there)}" if there else "nothing else was found"
-    return f"no energy, forces or stress was taken; {found}: name them in key_map if they are there"
+    return f"no energy, forces or stress was taken; {found}: name labels by key_map (--key)"
 
 
 class CheckOrder(Stage):
@@ -158,12 +162,12 @@ class CheckOrder(Stage):
             return None
         text = (
             "stress: six numbers were read as xx, yy, zz, yz, xz, xy; if they are in VASP's order, "
-            "xx, yy, zz, xy, yz, zx, stress_order='vasp' reads them (and 'voigt' confirms)"
+            "xx, yy, zz, xy, yz, zx, stress_order='vasp' reads them, and 'voigt' ends this warning"
         )
         if self._vasp > self._voigt:
             text += (
                 f": the largest shear stress says so in {self._vasp:,} of {self._sheared:,} "
-                "structures whose cell is sheared in one plane"
+                "molecules whose cell is sheared in one plane"
             )
         return text
 

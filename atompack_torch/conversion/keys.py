@@ -196,7 +196,7 @@ class MapKeys(Stage):
     def end_source(self, run: Run) -> None:
         """Reports the keys that no molecule of the source has."""
         for key in self._map.missing if run.reads_whole_source else ():
-            error = FieldError(f"{run.source.path}: key_map: no structure has a field {key!r}")
+            error = FieldError(f"{run.source.path}: key_map: no molecule has a field {key!r}")
             run.report.miss_key(key, error)
 
 

@@ -43,7 +43,7 @@ def open_converted(paths: Sequence[str], options: Mapping[str, Any]) -> AtpDatas
     """
     given = {name: value for name, value in options.items() if name in _OPTIONS}
     own = {name: options[name] for name in options.keys() - given.keys() - {"progress"}}
-    AtpOptions.of(paths[0], own)  # raises for wrong ones before the work
+    AtpOptions.of(paths[0], own)  # wrong ones are an error before any work
     progress = options.get("progress", True)
 
     def make(hidden: Path) -> None:

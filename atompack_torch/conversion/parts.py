@@ -130,7 +130,7 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
     differing = [name for name, value in plan.items() if before.get(name) != value]
     shown = ", ".join(differing) or "other options"
     raise ValueError(
-        f"part: {folder} was begun with other sources or options ({shown}): mode='w' (--overwrite) "
+        f"part: {folder} was started with other sources or options ({shown}): mode='w' (--overwrite) "
         "replaces its parts one by one, or choose another folder"
     )
 
@@ -262,7 +262,7 @@ class Span(NamedTuple):
     last: int | None = None
 
     def length(self, count: int) -> int:
-        """Returns the number of structures in the range, given that of the source."""
+        """Returns the number of molecules in the range, given that of the source."""
         return (count if self.last is None else self.last) - self.first
 
     def cut(self, blocks: Iterator[Columns], start: int = 0) -> Iterator[Piece]:
@@ -273,7 +273,7 @@ class Span(NamedTuple):
             start: number of the first molecule in them.
 
         Yields:
-            The same structures in the same order.
+            The same molecules in the same order.
         """
         for columns in blocks:
             n = len(columns.ptr) - 1

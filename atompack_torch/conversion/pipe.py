@@ -215,7 +215,7 @@ def _run_once(reading: Reading, pipes: Sequence[Pipe], *, progress: bool) -> Non
     if is_hidden(label):  # a copy in the cache of the user
         label = f"converting {Path(reading.sources[0].path).name}"
     with (
-        Progress(reading.total(), "structures", label=label, enabled=progress) as bar,
+        Progress(reading.total(), "molecules", label=label, enabled=progress) as bar,
         ExitStack() as stack,
     ):
         for pipe in pipes:
@@ -277,6 +277,6 @@ def _pass_on(told: Report, reports: Sequence[Report], *, counts: bool) -> None:
     """Gives what a reader has reported about a block to the reports of all targets."""
     for report in reports:
         pass_on(told, report, counts=counts)
-        report.units = dict(told.units)  # a file says nothing of the next one
+        report.units = dict(told.units)  # a file says nothing about the next one
     told.skipped.clear()
     told.missing.clear()

@@ -473,9 +473,11 @@ def _check_target(target: _Target, options: Options) -> None:
     if mode == "a" and mode not in traits.modes:
         raise ValueError(f"mode: {dst} is of format {source}, which is not appended to")
     if mode == "w" and mode not in traits.modes and Path(dst).exists():
-        raise ValueError(f"mode: {source} are not replaced, take {dst} away first")
+        raise ValueError(f"mode: {source} targets cannot be overwritten: delete {dst} first")
     if options.shards is not None and not traits.has_shards:
-        raise ValueError(f"shards: only shards have them, {dst} is of format {source}")
+        raise ValueError(
+            f"{dst}: shard sizes and strategy: expected Atlas shards as the target, got {source}"
+        )
     if traits.codecs:
         codec = traits.codecs[0] if len(traits.codecs) == 1 else options.codec
         check_level(codec, options.level)

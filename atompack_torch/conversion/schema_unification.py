@@ -324,7 +324,7 @@ class _Fitting:
 
     def _leave_out(self, got: object, molecules: Array) -> None:
         if len(molecules):
-            why = f"expected {self.kind} as in other structures, got {got}"
+            why = f"expected {self.kind} as in other molecules, got {got}"
             self.report.skip(label_of(self.column), why, len(molecules))
             self.mask[molecules] = False
 

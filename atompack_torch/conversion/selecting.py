@@ -29,7 +29,7 @@ from atompack_torch.datasets.selection.blocks import (
 )
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.datasets.selection.grouping import GroupBy, Strata
-from atompack_torch.errors import FieldError, UnsupportedFormatError, file_exists
+from atompack_torch.errors import FieldError, UnsupportedFormatError, file_exists, molecules
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -279,14 +279,14 @@ def _count(paths: Sequence[_Path], options: Options) -> int:
 
 
 def _groups(paths: Sequence[_Path], by: GroupBy, options: Options) -> Array:
-    """Returns the number of the group of each structure, (M,) uint64."""
+    """Returns the number of the group of each molecule, (M,) uint64."""
     found: list[Array] = [np.zeros(0, np.uint64)]
     known: set[str] = set()
     first = 0
     with options.open_sources(paths) as sources:
         counts = count_molecules(sources, "raise", exact=False)
         total = None if None in counts else sum(count or 0 for count in counts)
-        with Progress(total, "structures", label="reading groups", enabled=options.progress) as bar:
+        with Progress(total, "molecules", label="reading groups", enabled=options.progress) as bar:
             for columns in _blocks(sources, options):
                 known |= names_in(columns)
                 block = ColumnsBlock(columns, first)
@@ -358,7 +358,7 @@ class ColumnsBlock:
         return names_in(self._columns)
 
     def find(self, name: str) -> Field | None:
-        """Returns a field by its name, None if no structure of the block has it."""
+        """Returns a field by its name, None if no molecule of the block has it."""
         if name == "index":
             n = len(self.ptr) - 1
             return Field(np.arange(self._first, self._first + n), is_per_atom=False)
@@ -420,7 +420,7 @@ class Filter(Stage):
 
     def begin(self, run: Run) -> None:
         """Counts molecules from 0."""
-        self._first = 0
+        self._first = self._kept = 0
         self._known: set[str] = set()
 
     def apply(self, columns: Columns, run: Run) -> Columns:
@@ -428,12 +428,15 @@ class Filter(Stage):
         self._known |= names_in(columns)
         keep = self._expression.evaluate(ColumnsBlock(columns, self._first))
         self._first += len(keep)
+        self._kept += int(keep.sum())
         return columns if keep.all() else select(columns, keep)
 
     def finish(self, run: Run) -> None:
         """Checks that some molecule had each field."""
         if self._first:
             self._expression.check(self._known)
+            if not self._kept:
+                run.report.warn(f"the expression is true for none of {molecules(self._first)}")
 
 
 class Numbers(Stage):
@@ -463,7 +466,7 @@ class Numbers(Stage):
         """Checks that all numbers occurred."""
         if len(self._numbers) and self._numbers[-1] >= self._first:
             raise FieldError(
-                f"expected at least {self._numbers[-1] + 1} structures, got {self._first}"
+                f"expected at least {self._numbers[-1] + 1} molecules, got {self._first}"
             )
 
 
@@ -501,7 +504,7 @@ class Rename(Stage):
     def finish(self, run: Run) -> None:
         """Checks that every old name occurred."""
         for key in self._map.missing:
-            raise FieldError(f"key_map: no structure has a field {key!r}")
+            raise FieldError(f"no molecule has a field {key!r}")
 
 
 class Drop(Stage):
@@ -519,7 +522,7 @@ class Drop(Stage):
             raise ValueError(f"fields: expected at least one name in a list, got {names!r}")
         for name in names:
             if name in STRUCTURE:
-                raise ValueError(f"fields: {name!r} is part of every structure")
+                raise ValueError(f"fields: {name!r} is part of every molecule")
         self._names = [*names]
 
     def begin(self, run: Run) -> None:
@@ -545,4 +548,4 @@ class Drop(Stage):
         for name in self._names:
             if name not in self._found:
                 check_known(name, self._known - {name}, "fields: ")
-                raise FieldError(f"fields: no structure has {name!r}")
+                raise FieldError(f"fields: no molecule has {name!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ def from_structures(structures: Sequence[Any], **options: Any) -> AtpDataset:
         FieldError: a label does not fit its structure, or types of one field do not mix.
         UnsupportedFormatError: a site has fractional occupancies.
     """
+    if not isinstance(structures, Iterable) or getattr(structures, "ndim", 1) != 1:
+        got = type(structures).__name__
+        raise TypeError(f"structures: expected a list of molecules or ase.Atoms, got {got}")
     items = list(structures)
     of_pymatgen = [hasattr(item, "as_dict") and hasattr(item, "sites") for item in items]
     if any(of_pymatgen) and not all(of_pymatgen):

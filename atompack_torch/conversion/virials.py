@@ -61,7 +61,7 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
 
 
 def count_stresses(columns: Columns) -> int:
-    """Returns the number of structures that have a stress."""
+    """Returns the number of molecules that have a stress."""
     return int(present(label_in(columns, "stress"), len(columns.ptr) - 1).sum())
 
 
@@ -93,7 +93,7 @@ def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Col
         report.skip("stress", "stress_from='virial' takes the virial's", replaced)
     if left:
         report.note(
-            "stress: structures without a virial keep their own: key_map={'stress': 'stress'} says "
+            "stress: molecules without a virial keep their own: key_map={'stress': 'stress'} says "
             "that it is a virial"
         )
     fields = [column for column in columns.fields if column is not made]

@@ -21,6 +21,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import Made, MoleculeDataset
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.selection.blocks import interleave
+from atompack_torch.options import open_hint
 
 _MAX_SHOWN = 4  # datasets, in repr
 _FINEST = 10**6  # maximum denominator of weights as fractions
@@ -292,7 +293,8 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
     alike = len(kinds) == 1 and isinstance(parts[0], MoleculeDataset)
     if not alike or isinstance(parts[0], MixtureDataset):
         names = ", ".join(sorted(kinds))
-        raise TypeError(f"datasets: expected datasets of molecules of one kind, got {names}")
+        hint = open_hint(parts[0])
+        raise TypeError(f"datasets: expected datasets of molecules of one kind, got {names}{hint}")
     if any(part._computer is not None for part in parts):
         raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()

@@ -64,7 +64,7 @@ class NeighborList:
             are always neighbors.
         triplets: True for triplets of all edges; a number for triplets of edges up to this length,
             itself included, in the unit of the cutoff. They need ``full``.
-        max_neighbors: only so many edges of each atom i, the shortest ones (of equally long ones,
+        max_neighbors: at most this many edges of each atom i, the shortest (of equally long ones,
             any); None: all. An edge may then be listed in one direction only. It needs ``full``
             and excludes ``self_interaction``.
 

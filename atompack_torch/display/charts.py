@@ -31,7 +31,7 @@ def histogram(
     *,
     label: str,
     log_x: bool = False,
-    unit: str = "structures",
+    unit: str = "molecules",
 ) -> Markup:
     """Draws a histogram of one or two datasets; two are drawn as shares.
 

@@ -251,8 +251,3 @@ def percent(part: int, whole: int) -> str:
     if 0 < part < whole:
         share = min(max(share, 0.01), 99.99)
     return f"{share:.4g} %" if share > 99 else f"{share:.3g} %"
-
-
-def structures(n: int) -> str:
-    """Formats a number of structures."""
-    return f"{n:,} structure" + ("" if n == 1 else "s")

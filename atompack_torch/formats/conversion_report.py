@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, printable
+from atompack_torch.errors import AtompackError, CorruptFileError, FieldError, molecules, printable
 from atompack_torch.options import ChangeOptions
 
 OnError = Literal["raise", "skip"]
@@ -19,7 +19,7 @@ _COUNTS = ("structures_read", "structures_written", "atoms_written")
 _SIZES = ("bytes_written", "seconds")
 _BY_LABEL = ("labels", "nan_as_missing", "partly_nan")
 _LINES = ("changes", "warnings", "notes", "source_units")
-_COUNT_IN_TEXT = re.compile(r"\d[\d,]*(?= structures)")
+_COUNT_IN_TEXT = re.compile(r"(\d[\d,]*) molecules?\b")
 
 
 class Report:
@@ -170,9 +170,9 @@ class Report:
     def finish(self) -> None:
         """Stops the clock, and formats the counts."""
         for label, n in self.nan_as_missing.items():
-            self.changes.append(f"{label}: NaN in {n:,} structures, taken as missing")
+            self.changes.append(f"{label}: NaN in {molecules(n)}, taken as missing")
         for label, n in self.partly_nan.items():
-            self.note(f"{label}: some values are NaN in {n:,} structures, which stay as they are")
+            self.note(f"{label}: some values are NaN in {molecules(n)}: left as they are")
         self.seconds = time.monotonic() - self._start
 
     def add(self, other: dict[str, Any]) -> None:
@@ -230,10 +230,10 @@ class Report:
 
     def __str__(self) -> str:
         rows = [
-            ("read", f"{self.structures_read:,} structures, {_size(self.bytes_read)}"),
+            ("read", f"{molecules(self.structures_read)}, {_size(self.bytes_read)}"),
             (
                 "written",
-                f"{self.structures_written:,} structures, {self.atoms_written:,} atoms, "
+                f"{molecules(self.structures_written)}, {self.atoms_written:,} atoms, "
                 f"{_size(self.bytes_written)}",
             ),
             ("time", f"{self.seconds:.1f} s"),
@@ -261,14 +261,14 @@ def _section(head: str, lines: list[str]) -> list[tuple[str, str]]:
 
 
 def _joined(lines: list[str], others: Iterable[str]) -> list[str]:
-    """Joins lines; those that differ only in a number of structures become one with the sum."""
+    """Joins lines; those that differ only in a number of molecules become one with the sum."""
     joined = {_COUNT_IN_TEXT.sub("#", line): line for line in lines}
     for line in others:
         key = _COUNT_IN_TEXT.sub("#", line)
         mine, theirs = (_COUNT_IN_TEXT.findall(text) for text in (joined.get(key, ""), line))
         for a, b in zip(mine, theirs, strict=False):
             total = int(a.replace(",", "")) + int(b.replace(",", ""))
-            line = line.replace(f"{b} structures", f"{total:,} structures", 1)
+            line = re.sub(rf"\b{b} molecules?\b", molecules(total), line, count=1)
         joined[key] = line
     return list(joined.values())
 

@@ -401,7 +401,10 @@ def entry_of(places: Sequence[Place]) -> Entry:
             raise unknown(place.path, place.remote)
         names.add(ATP_ENTRY if found is None else found.entry)
     if len(names) > 1:
-        raise SeveralFormatsError(f"{places[0].shown} and others: expected one format, got several")
+        raise SeveralFormatsError(
+            f"{places[0].shown} and others: expected one format, got several: open them one by "
+            "one, or convert them to one .atp file"
+        )
     entry: Entry = importlib.import_module(names.pop())
     return entry
 

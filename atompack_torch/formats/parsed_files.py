@@ -73,6 +73,9 @@ class ParsedFiles(MoleculeFiles):
         self._path = options.path
         RemoteFiles.checked(options.storage_options)
         self._keeps_index = options.index
+        if not isinstance(options.key_map, (Mapping, type(None))):
+            got = type(options.key_map).__name__
+            raise TypeError(f"key_map: expected a mapping of names, got {got}")
         self._key_map = dict(options.key_map or {})
         self._use(options)
         self._take_files(*self._index_files())

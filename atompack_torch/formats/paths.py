@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,15 +108,17 @@ def listed(path: Paths) -> list[str]:
     """
     if isinstance(path, (str, os.PathLike)):
         return [os.fspath(path)]
-    if isinstance(path, BUFFERS):
+    # A data frame is iterable, too: by the names of its columns.
+    is_list = isinstance(path, Iterable) and getattr(path, "ndim", 1) == 1
+    if isinstance(path, BUFFERS) or not is_list:
         raise TypeError(f"path: expected a path or a list of paths, got {type(path).__name__}")
-    paths = [os.fspath(one) for one in path]
+    paths = [*path]
     if not paths:
         raise ValueError("path: expected at least one path, got an empty list")
     for one in paths:
-        if not isinstance(one, str):
+        if not isinstance(one, (str, os.PathLike)):
             raise TypeError(f"path: expected a list of paths, got {type(one).__name__} in it")
-    return paths
+    return [os.fspath(one) for one in paths]
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Conversion of single structures to columns and back, and what readers of columns share."""
+"""Conversion of single molecules to columns and back, and what readers of columns share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Entry = Array | str | None
 
 
 def blocks(records: Iterable[Parts], size: int = BLOCK_STRUCTURES) -> Iterator[Columns]:
-    """Groups structures into blocks of bounded size; those before an error are yielded first."""
+    """Groups molecules into blocks of bounded size; those before an error are yielded first."""
     block: list[Parts] = []
     n_atoms = 0
     fault = None
@@ -76,7 +76,7 @@ def convert_each(
 
 
 def converted(make: Callable[[], Parts], path: Any, number: int, report: Report) -> Iterator[Parts]:
-    """Yields one structure, or none if it was rejected and errors should be skipped."""
+    """Yields one molecule, or none if it was rejected and errors should be skipped."""
     try:
         made = make()
     except (OSError, ImportError):
@@ -93,7 +93,7 @@ def converted(make: Callable[[], Parts], path: Any, number: int, report: Report)
 
 
 def columns_of(records: list[Parts]) -> Columns:
-    """Joins structures into columns; values that differ in shape or type stay a list."""
+    """Joins molecules into columns; values that differ in shape or type stay a list."""
     entries: dict[tuple[int, str], list[_Entry]] = {}
     masks: dict[tuple[int, str], Array] = {}
     for i, record in enumerate(records):
@@ -120,7 +120,7 @@ def _entry(value: object) -> _Entry:
 
 
 def records_of(columns: Columns) -> Iterator[Parts]:
-    """Yields the structures of a block: views, with numbers as NumPy scalars."""
+    """Yields the molecules of a block: views, with numbers as NumPy scalars."""
     for i, (first, last) in enumerate(pairwise(columns.ptr.tolist())):
         record = Parts(
             columns.positions[first:last], columns.atomic_numbers[first:last], {}, {}, {}
@@ -143,12 +143,12 @@ def is_per_atom(field: Column | FieldId) -> bool:
 
 
 def label_in(columns: Columns, key: str) -> Column | None:
-    """Returns the column of a label; None if no structure of the block has it."""
+    """Returns the column of a label; None if no molecule of the block has it."""
     return next((column for column in columns.fields if column[:2] == (BUILTIN, key)), None)
 
 
 def present(column: Column | None, n: int) -> Array:
-    """Returns (n,) bool, True for the structures that have the value of a column."""
+    """Returns (n,) bool, True for the molecules that have the value of a column."""
     if column is None:
         return np.zeros(n, dtype=bool)
     return np.ones(n, dtype=bool) if column.mask is None else column.mask
@@ -205,7 +205,7 @@ def stack(column: Column, n_atoms: Array) -> Column:
 
 
 def select(columns: Columns, keep: Array) -> Columns:
-    """Selects the structures of a block where ``keep`` (B,) bool is True."""
+    """Selects the molecules of a block where ``keep`` (B,) bool is True."""
     counts = np.diff(columns.ptr)
     atoms = np.repeat(keep, counts)
     ptr = np.zeros(int(keep.sum()) + 1, dtype=np.int64)

@@ -171,7 +171,7 @@ def structure_text(number: int, molecule: Molecule, max_atoms: int) -> str:
     """
     numbers = molecule["atomic_numbers"].tolist()
     n = len(numbers)
-    lines = [f"structure {number}: {formula(numbers)}, {n:,} atoms"]
+    lines = [f"molecule {number}: {formula(numbers)}, {n:,} atoms"]
     columns = [["", *map(str, range(min(n, max_atoms)))], ["", *map(symbol, numbers[:max_atoms])]]
     rows: list[tuple[str, str, str]] = []
     for name in molecule.keys():

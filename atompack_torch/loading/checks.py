@@ -31,6 +31,8 @@ REPLACEMENTS = {
     "multiprocessing_context": "there are no worker processes",
     "timeout": "there are no worker processes",
     "in_order": "batches always come in the order of the sampler",
+    "num_replicas": "give batch_sampler, a sampler that deals molecules to the ranks",
+    "rank": "give batch_sampler, a sampler that deals molecules to the ranks",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 import os
 import reprlib
 import warnings
@@ -43,7 +42,7 @@ from atompack_torch.loading.samplers._position import (
 from atompack_torch.loading.samplers._wrappers import is_skipping
 from atompack_torch.loading.samplers.elastic import ElasticSampler
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
-from atompack_torch.options import epoch_number
+from atompack_torch.options import checked_integer, epoch_number
 
 _MAX_THREADS = 4  # by default, as a training step needs cores too
 
@@ -144,7 +143,7 @@ class Loader(Generic[Batch]):
         prefetch = count("prefetch", prefetch)
         self.dataset = dataset
         self.batch_size = None if batch_sampler is not None else batch_size or 1
-        self.shuffle, self.seed, self.drop_last = shuffle, operator.index(seed), drop_last
+        self.shuffle, self.seed, self.drop_last = shuffle, checked_integer("seed", seed), drop_last
         self._has_own_order = sampler is None and batch_sampler is None
         if self._has_own_order:
             sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)

@@ -276,7 +276,7 @@ class ChebyshevDescriptor:
 
 def _labels(species: Sequence[str]) -> tuple[str, ...]:
     if isinstance(species, str) or not all(isinstance(label, str) for label in species):
-        raise TypeError("species: expected a list of labels")
+        raise TypeError(f"species: expected a list of labels, got {species!r}")
     for label in species:
         utf8("species", label)
     labels = tuple(map(str, species))

@@ -210,7 +210,7 @@ def _backward_of_changes(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]
 
 
 def _register_loop(name: str) -> None:
-    """Registers ``vmap`` as a loop: structures share their neighbors in none of these operators."""
+    """Registers ``vmap`` as a loop: none of these operators shares neighbors between molecules."""
 
     def over(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
         operator = getattr(_OPERATORS, name)

@@ -45,7 +45,7 @@ def neighbors_by_toolkit(
         cutoff: pairs closer than this are found.
         full: return both (i, j, S) and (j, i, -S); else one of them.
         self_interaction: return each atom with itself too.
-        max_neighbors: only so many pairs of each atom, the shortest ones.
+        max_neighbors: keep at most this many pairs of each atom, the shortest ones.
 
     Returns:
         ``edge_index`` (2, E) int64 and ``edge_shift`` (E, 3) of the dtype of the positions.
@@ -283,7 +283,7 @@ def neighbor_list(
         cutoff: pairs closer than this are found.
         full: return both (i, j, S) and (j, i, -S); else one of them.
         self_interaction: return each atom with itself too.
-        max_neighbors: only so many pairs of each atom i, the shortest ones; for full lists without
+        max_neighbors: at most this many pairs of each atom i, the shortest; for full lists without
             ``self_interaction``.
 
     Returns:

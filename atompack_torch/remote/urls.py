@@ -30,7 +30,7 @@ def scheme_of(url: str) -> str:
         One of ``SCHEMES``, or ``FSSPEC`` for any other.
 
     Raises:
-        ValueError: the string has no scheme.
+        ValueError: the string has no scheme, or nothing after it.
     """
     if not _CHAIN.match(url):
         listed = ", ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -39,6 +39,8 @@ def scheme_of(url: str) -> str:
         )
     found = _SCHEME.match(url)
     scheme = found[1].lower() if found else ""
+    if scheme in SCHEMES and url.endswith("://"):
+        raise ValueError(f"{url}: expected a bucket or a host after it, got none")
     return scheme if scheme in SCHEMES else FSSPEC
 
 

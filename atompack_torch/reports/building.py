@@ -141,7 +141,7 @@ def report(
         raise FileNotFoundError(f"{Path(checked_path(output)).parent}: no such folder")
     given = [source] if other is None else [source, other]
     datasets = [_opened(one, storage_options) for one in given]
-    with reporting(progress, sum(len(one) for one in datasets), "report", "structures") as step:
+    with reporting(progress, sum(len(one) for one in datasets), "report", "molecules") as step:
         names = _distinct([_name_of(one) for one in datasets])
         with np.errstate(over="ignore", invalid="ignore"):  # absurd values give absurd sums
             found = tuple(
@@ -193,7 +193,7 @@ def _collect(
 
 
 def _parts(dataset: BatchDataset[Any, Any]) -> Iterator[range]:
-    """Yields ranges of structures that fit into memory together."""
+    """Yields ranges of molecules that fit into memory together."""
     n = len(dataset)
     if not isinstance(dataset, MoleculeDataset):
         yield from (range(i, min(i + _EXAMPLES, n)) for i in range(0, n, _EXAMPLES))

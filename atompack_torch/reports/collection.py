@@ -281,7 +281,7 @@ def _no_equations() -> list[Any]:
 
 
 def _add_values(label: Label, rows: Array, places: Array) -> None:
-    """Adds present rows, and the numbers of their structures in ascending order."""
+    """Adds present rows, and the numbers of their molecules in ascending order."""
     if rows.dtype.kind not in "fiu" or rows.size == 0:
         return
     flat = rows.reshape(len(rows), -1)

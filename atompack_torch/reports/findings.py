@@ -86,7 +86,7 @@ class Duplicates:
     Attributes:
         hashes: sorted hashes of the molecules, or of a share of them.
         numbers: indices of their molecules.
-        share: one in so many possible hashes was kept.
+        share: one in ``share`` possible hashes was kept.
     """
 
     hashes: Array
@@ -95,7 +95,7 @@ class Duplicates:
 
     @property
     def n_surplus(self) -> int:
-        """Number of structures that are copies of an earlier one; an estimate if share > 1."""
+        """Number of molecules that are copies of an earlier one; an estimate if share > 1."""
         return (len(self.hashes) - len(np.unique(self.hashes))) * self.share
 
     def groups(self, most: int) -> list[list[int]]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from atompack_torch.batch.elements import symbol
-from atompack_torch.display.markup import short, structures
+from atompack_torch.display.markup import short
+from atompack_torch.errors import molecules
 from atompack_torch.fields import similar_names
 from atompack_torch.reports.findings import Findings
 
@@ -100,19 +101,19 @@ def _value_notes(found: Findings) -> Iterator[Note]:
         if label is None or label.n_present == 0:
             alike = [other for other in similar_names(name, found.labels) if other != name]
             hint = f"; there is {', '.join(map(short, alike))}" if alike else ""
-            yield Note(f"No structure has the label {name}{hint}.", bool(alike))
+            yield Note(f"No molecule has the label {name}{hint}.", bool(alike))
         elif label.n_present < found.n_structures:
             missing = found.n_structures - label.n_present
-            yield Note(f"{missing:,} of {found.n_structures:,} structures lack {name}.", False)
+            yield Note(f"{missing:,} of {found.n_structures:,} molecules lack {name}.", False)
     for name, label in found.labels.items():
         if label.n_non_finite:
             first = ", ".join(map(str, label.first_non_finite))
-            text = f"{short(name)} has NaN or infinite values in {structures(label.n_non_finite)}"
+            text = f"{short(name)} has NaN or infinite values in {molecules(label.n_non_finite)}"
             yield Note(f"{text} (first: {first}).", True)
     if found.worst_forces and found.worst_forces[0][0] > _HUGE_FORCE:
         value, number, formula = found.worst_forces[0]
         yield Note(
-            f"The longest force is {value:.4g}, in structure {number} ({formula}): more than "
+            f"The longest force is {value:.4g}, in molecule {number} ({formula}): more than "
             f"{_HUGE_FORCE:g} eV/Å, if that is the unit.",
             True,
         )
@@ -132,14 +133,14 @@ def _value_notes(found: Findings) -> Iterator[Note]:
 
 def _geometry_notes(found: Findings) -> Iterator[Note]:
     if found.sizes.get(0):
-        yield Note(f"Without atoms: {structures(found.sizes[0])}.", True)
+        yield Note(f"Without atoms: {molecules(found.sizes[0])}.", True)
     if found.n_flat_cells:
-        yield Note(f"Periodic, with a cell without volume: {structures(found.n_flat_cells)}.", True)
+        yield Note(f"Periodic, with a cell without volume: {molecules(found.n_flat_cells)}.", True)
     if found.n_left_handed:
-        yield Note(f"Left-handed cell vectors: {structures(found.n_left_handed)}.", False)
+        yield Note(f"Left-handed cell vectors: {molecules(found.n_left_handed)}.", False)
     if surplus := found.duplicates.n_surplus:
         about = "about " if found.duplicates.share > 1 else ""
-        yield Note(f"Same geometry as an earlier structure: {about}{structures(surplus)}.", True)
+        yield Note(f"Same geometry as an earlier molecule: {about}{molecules(surplus)}.", True)
     near = found.neighborhoods
     if near is None:
         return
@@ -148,13 +149,13 @@ def _geometry_notes(found: Findings) -> Iterator[Note]:
     if near.closest and -near.closest[0][0] < _TOO_CLOSE and length_unit(found) in (None, "Å"):
         distance, number, formula = near.closest[0]
         yield Note(
-            f"Two atoms of structure {number} ({formula}) are {-distance:.3g} apart.",
+            f"Two atoms of molecule {number} ({formula}) are {-distance:.3g} apart.",
             True,
         )
 
 
 def lonely_elements(found: Findings) -> list[str]:
-    """Returns the symbols of elements that are in fewer than ten structures of a large set."""
+    """Returns the symbols of elements that are in fewer than ten molecules of a large set."""
     if found.n_structures < 1000:
         return []
     return [symbol(z) for z, count in found.elements.items() if count.n_molecules < 10]

@@ -17,10 +17,10 @@ from atompack_torch.display.markup import (
     page_style,
     percent,
     short,
-    structures,
     table,
     tag,
 )
+from atompack_torch.errors import molecules
 from atompack_torch.fields import BUILTINS, with_usual_unit
 from atompack_torch.reports.findings import (
     LOG_EDGES,
@@ -174,7 +174,7 @@ def labels(found: Sequence[Findings]) -> Markup:
 
 
 def _column(one: Findings, found: Sequence[Findings]) -> str:
-    return "structures" if len(found) == 1 else one.name
+    return "molecules" if len(found) == 1 else one.name
 
 
 def _coverage(one: Findings, name: str) -> Markup:
@@ -197,7 +197,7 @@ def _unit(name: str) -> str:
 
 
 def _values(name: str, label: Label) -> list[object]:
-    wrong = structures(label.n_non_finite) if label.n_non_finite else "0"
+    wrong = molecules(label.n_non_finite) if label.n_non_finite else "0"
     spread = (label.low, label.mean, label.high, label.rms)
     return [_name(name), *(number(value) for value in spread), wrong]
 
@@ -209,14 +209,14 @@ def energies(found: Sequence[Findings]) -> Markup:
     """Returns the section on energies per atom, before and after reference energies."""
     sampled = [one.energies() for one in found]
     if not any(len(numbers) for numbers, _, _ in sampled):
-        return tag("p", "No structure has an energy.")
+        return tag("p", "No molecule has an energy.")
     per_atom = with_usual_unit("energy per atom", "energy")
-    raw, n_raw = of_values(found, [s[1] for s in sampled], per_atom, "structures")
+    raw, n_raw = of_values(found, [s[1] for s in sampled], per_atom, "molecules")
     left, n_left = of_values(
         found,
         [s[2] for s in sampled],
         with_usual_unit("energy per atom less reference energies", "energy"),
-        "structures",
+        "molecules",
     )
     parts = [
         tag(
@@ -246,7 +246,7 @@ def _fit(one: Findings, is_named: bool) -> list[Markup]:
     fit = one.reference_energies
     if fit is None:
         return []
-    sampled = f", shown for every {one.stride:,}th structure" if one.stride > 1 else ""
+    sampled = f", shown for every {one.stride:,}th molecule" if one.stride > 1 else ""
     lines = [
         tag("h3", f"Reference energies of {one.name}" if is_named else "Reference energies"),
         tag(
@@ -260,18 +260,18 @@ def _fit(one: Findings, is_named: bool) -> list[Markup]:
     if outliers and fit.residual_rms_per_atom > 1e-12:
         rows = [(f"{i:,}", number(raw, 6), number(left)) for i, raw, left in outliers]
         stored = with_usual_unit("as stored, per atom", "energy")
-        head = ("structure", stored, "less reference energies")
+        head = ("molecule", stored, "less reference energies")
         lines += [
-            tag("p", "Structures that they describe worst:"),
+            tag("p", "Molecules that they describe worst:"),
             table(head, rows, numeric=(0, 1, 2)),
         ]
     return lines
 
 
 def forces(found: Sequence[Findings]) -> Markup:
-    """Returns the section on force norms and the structures with the largest ones."""
+    """Returns the section on force norms and the molecules with the largest ones."""
     if not any(one.n_force_vectors for one in found):
-        return tag("p", "No structure has forces.")
+        return tag("p", "No molecule has forces.")
     length = with_usual_unit("length of a force", "forces")
     figure = of_logarithms(found, [one.force_norms for one in found], length, "atoms")
     parts = [figure]
@@ -288,7 +288,7 @@ def forces(found: Sequence[Findings]) -> Markup:
         rows = [(f"{i:,}", formula, number(value, 5)) for value, i, formula in one.worst_forces]
         if rows:
             title = f"Longest forces of {one.name}" if len(found) > 1 else "Longest forces"
-            head = ("structure", "formula", with_usual_unit("longest force", "forces"))
+            head = ("molecule", "formula", with_usual_unit("longest force", "forces"))
             tables.append(tag("div", tag("h3", title), table(head, rows, numeric=(0, 2))))
     parts.append(tag("div", *tables, class_="pair"))
     return join(parts)
@@ -299,14 +299,14 @@ _GROUPS, _IN_GROUP = 8, 8
 
 def sizes(found: Sequence[Findings]) -> Markup:
     """Returns the section on the numbers of atoms."""
-    figure = of_integers(found, [one.sizes for one in found], "atoms per structure", "structures")
+    figure = of_integers(found, [one.sizes for one in found], "atoms per molecule", "molecules")
     rows = []
     for one in found:
         if one.n_structures:
             median = _median(one.sizes)
             spread = (min(one.sizes), one.n_atoms / one.n_structures, median, max(one.sizes))
             rows.append((one.name, *(number(value) for value in spread)))
-    head = ("atoms per structure", "min", "mean", "median", "max")
+    head = ("atoms per molecule", "min", "mean", "median", "max")
     return join([figure, table(head, rows, numeric=range(1, 5)) if rows else ""])
 
 
@@ -323,7 +323,7 @@ def elements(found: Sequence[Findings]) -> Markup:
             lines.append(tag("h3", f"Elements of {one.name}"))
         lines.append(_element_table(one))
         if lonely := lonely_elements(one):
-            text = f"In fewer than ten structures: {', '.join(lonely)}."
+            text = f"In fewer than ten molecules: {', '.join(lonely)}."
             lines.append(tag("p", text))
         lines.append(_isolated(one))
     return join(lines)
@@ -344,7 +344,7 @@ def _isolated(one: Findings) -> Markup:
         (symbol(z), f"{i:,}", number(energy, 7))
         for i, z, energy in sorted(listed, key=lambda atom: atom[1])
     ]
-    head = ("element", "structure", with_usual_unit("energy", "energy"))
+    head = ("element", "molecule", with_usual_unit("energy", "energy"))
     return join([tag("h3", title), table(head, rows, numeric=(1, 2))])
 
 
@@ -375,7 +375,7 @@ def groups(found: Sequence[Findings]) -> Markup:
         ]
         column = _name(one.groups.by)
         kinds = ("energy per atom", "RMS force", "longest force", "volume per atom")
-        head = (column, "structures", "atoms", *kinds)
+        head = (column, "molecules", "atoms", *kinds)
         if where:
             parts.append(tag("h3", "Groups", where))
         parts.append(table(head, rows, numeric=range(1, 7)))
@@ -416,7 +416,7 @@ def _element_table(one: Findings) -> Markup:
         for z, count in one.elements.items()
     ]
     head = (
-        *("element", "atoms", "share", "structures"),
+        *("element", "atoms", "share", "molecules"),
         with_usual_unit("reference energy", "energy"),
         with_usual_unit("RMS of force components", "forces"),
     )
@@ -430,7 +430,7 @@ def cells(found: Sequence[Findings]) -> Markup:
     for one in found:
         volume = one.sample["volume"] if one.sample else np.zeros(0)
         volumes.append(volume[np.isfinite(volume)])
-    figure, n_outside = of_values(found, volumes, "cell volume per atom (usually Å³)", "structures")
+    figure, n_outside = of_values(found, volumes, "cell volume per atom (usually Å³)", "molecules")
     parts.append(figure)
     parts.append(outliers(n_outside))
     rows = []
@@ -439,7 +439,7 @@ def cells(found: Sequence[Findings]) -> Markup:
             axes = "".join(axis for axis, flag in zip("abc", flags, strict=True) if flag == "T")
             name = f"periodic along {', '.join(axes)}" if axes else "not periodic"
             rows.append((one.name, name, f"{count:,}", percent(count, one.n_structures)))
-    head = ("dataset", "boundary conditions", "structures", "share")
+    head = ("dataset", "boundary conditions", "molecules", "share")
     parts.append(table(head, rows, numeric=(2, 3)) if rows else Markup())
     return join(parts)
 
@@ -467,24 +467,24 @@ def neighbors(found: Sequence[Findings]) -> Markup:
         mean = sum(k * n for k, n in part.counts.items()) / max(1, sum(part.counts.values()))
         spread = (min(part.counts, default=0), mean, max(part.counts, default=0))
         rows.append((one.name, f"{part.n_structures:,}", *(number(value) for value in spread)))
-    head = ("neighbors per atom", "structures searched", "min", "mean", "max")
+    head = ("neighbors per atom", "molecules searched", "min", "mean", "max")
     parts = [both, table(head, rows, numeric=range(1, 5))]
     closest = []
     for one, part in zip(found, there, strict=True):
         title = f"Shortest distances of {one.name}" if len(found) > 1 else "Shortest distances"
         lines = [(f"{i:,}", formula, number(-d)) for d, i, formula in part.closest]
         if lines:
-            columns = ("structure", "formula", "shortest distance (usually Å)")
+            columns = ("molecule", "formula", "shortest distance (usually Å)")
             closest.append(tag("div", tag("h3", title), table(columns, lines, numeric=(0, 2))))
     return join([*parts, tag("div", *closest, class_="pair")])
 
 
 def duplicates(found: Sequence[Findings]) -> Markup:
-    """Returns the section on structures of equal geometry."""
+    """Returns the section on molecules of equal geometry."""
     parts = [
         tag(
             "p",
-            "Structures count as equal if their elements, positions, cell and periodicity are "
+            "Molecules count as equal if their elements, positions, cell and periodicity are "
             "equal bit for bit, atom by atom.",
         )
     ]
@@ -493,21 +493,21 @@ def duplicates(found: Sequence[Findings]) -> Markup:
         about = "about " if one.duplicates.share > 1 else ""
         surplus = one.duplicates.n_surplus
         text = (
-            f"{name}{about}{structures(surplus)} ({percent(surplus, one.n_structures)}) with the "
+            f"{name}{about}{molecules(surplus)} ({percent(surplus, one.n_structures)}) with the "
             "geometry of an earlier one."
             if surplus
-            else f"{name}no structure repeats the geometry of another one."
+            else f"{name}no molecule repeats the geometry of another one."
         )
         parts.append(tag("p", text[0].upper() + text[1:] if not name else text))
         groups = one.duplicates.groups(_GROUPS)
         if groups:
             rows = [(f"{len(group):,}", _numbers(group)) for group in groups]
-            parts.append(table(("copies", "structures"), rows, numeric=(0,)))
+            parts.append(table(("copies", "molecules"), rows, numeric=(0,)))
     if len(found) == 2:
         n, share = shared_geometries(found[0].duplicates, found[1].duplicates)
         about = "about " if share > 1 else ""
         text = (
-            f"{about}{structures(n)} of {found[1].name} ({percent(n, found[1].n_structures)}) with "
+            f"{about}{molecules(n)} of {found[1].name} ({percent(n, found[1].n_structures)}) with "
             f"a geometry that is in {found[0].name} too."
         )
         parts.append(
@@ -554,7 +554,7 @@ def page_of(found: Sequence[Findings]) -> str:
     body = [
         tag("header", tag("h1", title), _subtitle(found), tag("nav", *links)),
         *(tag("section", tag("h2", name), content, id=_anchor(name)) for name, content in sections),
-        tag("footer", tag("p", "Made by atompack_torch. Structures are numbered from 0.")),
+        tag("footer", tag("p", "Made by atompack_torch. Molecules are numbered from 0.")),
     ]
     head = [
         Markup('<meta charset="utf-8">'),
@@ -573,7 +573,7 @@ def _anchor(name: str) -> str:
 
 
 def _subtitle(found: Sequence[Findings]) -> Markup:
-    kind = "Dataset of atomistic structures" if len(found) == 1 else "Two datasets side by side"
+    kind = "Dataset of atomistic molecules" if len(found) == 1 else "Two datasets side by side"
     return tag("p", kind, class_="apt-soft")
 
 
@@ -581,9 +581,9 @@ def _overview(found: Sequence[Findings]) -> Markup:
     parts = []
     for one in found:
         facts = [
-            (number(one.n_structures), "structures"),
+            (number(one.n_structures), "molecules"),
             (number(one.n_atoms), "atoms"),
-            (_range(one), "atoms per structure"),
+            (_range(one), "atoms per molecule"),
             (number(len(one.elements)), "elements"),
             (_share(one, "energy"), "have energies"),
             (_share(one, "forces"), "have forces"),

@@ -1,4 +1,4 @@
-"""Bounded memory for values of any number of structures: evenly thinned rows, hashes, extremes."""
+"""Bounded memory for values of any number of molecules: evenly thinned rows, hashes, extremes."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class HashSample:
         self._hashes: list[Array] = []
         self._numbers: list[Array] = []
         self._n = 0
-        self.share = 1  # one in so many hashes is kept
+        self.share = 1  # one in ``share`` hashes is kept
 
     def add(self, numbers: Array, hashes: Array) -> None:
-        """Adds the hashes (m,) uint64 of structures with these numbers (m,)."""
+        """Adds the hashes (m,) uint64 of molecules with these numbers (m,)."""
         keep = hashes % np.uint64(self.share) == 0
         self._hashes.append(hashes[keep])
         self._numbers.append(numbers[keep])
@@ -108,7 +108,7 @@ class Extremes:
         Args:
             values: (m,) values; NaN is ignored.
             numbers: (m,) indices of the molecules.
-            describe: returns a short description of the structure in row i.
+            describe: returns a short description of the molecule in row i.
         """
         finite = np.flatnonzero(np.isfinite(values))
         if len(self._rows) == self._n:

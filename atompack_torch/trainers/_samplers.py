@@ -11,6 +11,7 @@ import torch
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.resident.dataset import ResidentDataset
+from atompack_torch.loading.checks import check_unknown_options
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.distributed import Order, StoredOrder
@@ -79,6 +80,7 @@ def epoch_loader(
     prefetch: int = 4,
     pin_memory: bool = False,
     device: torch.device | str | int | None = None,
+    **unknown: Any,
 ) -> Loader[Any]:
     """Makes a loader whose batches are those of a trainer.
 
@@ -99,6 +101,7 @@ def epoch_loader(
         prefetch: batches made ahead.
         pin_memory: make batches in page-locked memory.
         device: device of the batches; see ``Loader``.
+        **unknown: any other option, which is an error.
 
     Returns:
         The loader. Without ``batch_sampler``, all ranks get as many batches, each molecule comes
@@ -107,9 +110,11 @@ def epoch_loader(
     Raises:
         FieldError: no molecule has a label that the layout wants; without ``shuffle``, a warning.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
-        TypeError: ``resident`` and the dataset is a mixture, or in memory already.
+        TypeError: an option is unknown; or ``resident`` and the dataset is a mixture, or in memory
+            already.
         MemoryError: ``resident`` and there is not enough memory.
     """
+    check_unknown_options(unknown, LoaderOptions.__annotations__)
     if make_sampler is not None:
         if (batch_sampler, max_atoms, batch_size) != (None, None, None):
             raise ValueError("max_atoms and batch_sampler: expected neither, as sizes are equal")
@@ -385,7 +390,7 @@ class CountShare:
         return min(self._first + step * self._step, self._n - n_later * self._least)
 
     def place_after(self, n_items: int) -> Place:
-        """Returns the place after so many batches of every rank; partial steps are repeated."""
+        """Returns the place after a number of batches of every rank; repeats partial steps."""
         return {"position": self._bound(min(n_items // len(self._ranks), self._n_steps))}
 
     def end(self) -> Place:

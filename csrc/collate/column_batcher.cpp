@@ -18,7 +18,7 @@ constexpr uint64_t kMinParallelWork = uint64_t{4} << 20;
 // Work of which a small part is measured on one thread, to decide about the rest: a whole scan would take too long.
 constexpr uint64_t kSampledWork = uint64_t{64} << 20;
 constexpr uint64_t kSampleShare = 16;
-// Copying a byte takes at least so many nanoseconds; decoding takes longer.
+// Copying a byte takes at least this many nanoseconds; decoding takes longer.
 constexpr double kFirstPace = 0.1;
 threads::AdaptiveParallelism scan_parallelism{kFirstPace};
 

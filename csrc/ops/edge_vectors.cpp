@@ -15,7 +15,7 @@
 namespace atompack::ops {
 namespace {
 
-// A thread takes molecules with about so many edges at a time.
+// A thread works on molecules with about this many edges at a time.
 constexpr int64_t kEdgesPerPart = 1 << 15;
 // A molecule with more edges is shared by threads, each of which adds to sums of its own.
 constexpr int64_t kLargeMolecule = 1 << 18;

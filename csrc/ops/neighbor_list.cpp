@@ -28,7 +28,7 @@ using physics::Vector;
 
 // A larger structure is shared by the threads; smaller ones are dealt to them.
 constexpr int64_t kLarge = 4096;
-// With so many atoms, threads pay off however busy the machine is.
+// From this number of atoms, threads pay off however busy the machine is.
 constexpr int64_t kWorthThreads = 32'768;
 // Parts that finish early leave others for the threads that are late.
 constexpr int64_t kPartsPerThread = 4;

@@ -36,9 +36,9 @@ def test_a_report_is_printed(
 ) -> None:
     assert run(arrays, tmp_path / "x.atp", "--codec", "zstd", "--key", "E_ref=energy") == 0
     captured = capsys.readouterr()
-    assert "4 structures, 8 atoms" in captured.out
+    assert "4 molecules, 8 atoms" in captured.out
     assert "array 'theory': one value for the whole file" in captured.out
-    assert "x.atp: 4 structures in" in captured.err
+    assert "x.atp: 4 molecules in" in captured.err
     assert apt.AtpDataset(tmp_path / "x.atp")[:].energy.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 

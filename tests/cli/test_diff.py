@@ -53,7 +53,7 @@ def test_equal_data(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         found = conversion.diff(a, other, exclude=["name", "properties/ragged", "properties/count"])
         assert {k for k, v in found.fields.items() if not v.equal} <= {"energy"}
     assert main(["diff", str(a), str(a)]) == 0
-    assert capsys.readouterr().out == f"{N} structures\nequal\n"
+    assert capsys.readouterr().out == f"{N} molecules\nequal\n"
     found = conversion.diff(a, a)
     assert found.equal
     assert found.fields["energy"].n_compared == N
@@ -99,9 +99,9 @@ def test_differences_are_counted(
     assert (fields["atomic_numbers"].n_different, fields["atomic_numbers"].first) == (1, [11])
     assert main(["diff", str(a), str(b)]) == 1
     text = capsys.readouterr().out
-    assert text.startswith("500 structures in A, 497 in B\n")
+    assert text.startswith("500 molecules in A, 497 in B\n")
     assert "energy: differs in 2 of 496, by up to 0.5; first 3, 400\n" in text
-    assert "forces: only in A, in 1 structures; first 4\n" in text
+    assert "forces: only in A, in 1 molecules; first 4\n" in text
     assert text.endswith("\ndifferent\n")
 
 

@@ -161,8 +161,9 @@ def test_values_stay_as_they_are(source: Path, tmp_path: Path) -> None:
     assert len(apt.AtpDataset(tmp_path / "nan.atp")) == 1
 
 
-def test_nothing_is_left(source: Path, tmp_path: Path) -> None:
-    assert run("filter", source, tmp_path / "none.atp", "energy > 1e9", "--quiet") == 0
+def test_nothing_is_left(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("filter", source, tmp_path / "none.atp", "energy > 1e9") == 0
+    assert f"warnings  the expression is true for none of {N} molecules" in capsys.readouterr().out
     assert len(apt.AtpDataset(tmp_path / "none.atp")) == 0
     assert run("sample", source, tmp_path / "zero.extxyz", 0, "--quiet") == 0
     assert (tmp_path / "zero.extxyz").read_text() == ""
@@ -215,13 +216,13 @@ Arguments = Callable[[Path, Path], list[Any]]
 BAD_DATA: list[tuple[Arguments, str]] = [
     (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "energy"], "molecule 0"),
     (lambda s, t: ["rename", s, t, "step=energy"], "'energy': exists already"),
-    (lambda s, t: ["rename", s, t, "nothing=energy_x"], "no structure has a field 'nothing'"),
+    (lambda s, t: ["rename", s, t, "nothing=energy_x"], "no molecule has a field 'nothing'"),
     (lambda s, t: ["filter", s.with_name("gone.atp"), t, "energy < 1"], "gone.atp"),
 ]
 WRONG_USAGE: list[tuple[Arguments, str]] = [
     (lambda s, t: ["filter", s, t, "enrgy < 1"], "unknown name 'enrgy'"),
     (lambda s, t: ["filter", s, t, "energy <"], "invalid syntax"),
-    (lambda s, t: ["filter", s, t, "velocities == 1"], "no structure has the label"),
+    (lambda s, t: ["filter", s, t, "velocities == 1"], "no molecule has the label"),
     (lambda s, t: ["filter", s, s, "energy < 1"], "is a source itself"),
     (lambda s, t: ["filter", s, t.with_suffix(".docx"), "energy < 1"], "target format"),
     (lambda s, t: ["sample", s, t, 61], "expected at most 60"),
@@ -233,7 +234,7 @@ WRONG_USAGE: list[tuple[Arguments, str]] = [
     (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "runn"], "did you mean 'run'"),
     (lambda s, t: ["rename", s, t, "energy"], "OLD=NEW: expected KEY=NAME"),
     (lambda s, t: ["rename", s, t, "run=positions"], "expected a label or a property"),
-    (lambda s, t: ["drop", s, t, "positions"], "is part of every structure"),
+    (lambda s, t: ["drop", s, t, "positions"], "is part of every molecule"),
     (lambda s, t: ["drop", s, t, "stepp"], "did you mean 'step'"),
 ]
 
@@ -284,8 +285,8 @@ def test_progress_counts_what_was_read(
 ) -> None:
     assert run("filter", source, tmp_path / "c.atp", "n_atoms == 1") == 0
     captured = capsys.readouterr()
-    assert f"{N} structures in" in captured.err
-    assert "15 structures" in captured.out
+    assert f"{N} molecules in" in captured.err
+    assert "15 molecules" in captured.out
 
 
 def test_unknown_options_of_functions(source: Path, tmp_path: Path) -> None:

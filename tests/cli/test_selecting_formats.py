@@ -177,7 +177,7 @@ def test_mistyped_names(source: Source, tmp_path: Path, capsys: pytest.CaptureFi
     for number, (command, message) in enumerate(
         (
             (["filter", "enrgy > 1"], "unknown name 'enrgy': did you mean 'energy'?"),
-            (["filter", "velocities == 1"], "no structure has the label 'velocities'"),
+            (["filter", "velocities == 1"], "no molecule has the label 'velocities'"),
             (["drop", "enrgy"], "did you mean 'energy'?"),
         )
     ):

@@ -39,7 +39,7 @@ def test_all_labels_with_units(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["show", str(path), "1"]) == 0
     text = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert lines[0] == "structure 1: HO, 2 atoms"
+    assert lines[0] == "molecule 1: HO, 2 atoms"
     assert "energy -2.5 usually eV" in lines
     assert "7 0 0; 0 7 0; 0 0 7" in text
     assert "positions (usually Å)" in text
@@ -84,7 +84,7 @@ def test_few_atoms_and_fields(path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_other_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.xyz").write_text("1\nenergy=2 Properties=species:S:1:pos:R:3\nFe 0 0 1\n")
     assert main(["show", str(tmp_path / "x.xyz"), "0"]) == 0
-    assert "structure 0: Fe, 1 atoms" in capsys.readouterr().out
+    assert "molecule 0: Fe, 1 atoms" in capsys.readouterr().out
     with apt.ShardWriter(tmp_path / "shards", 4, 2) as writer:
         writer.write({"text": "é", "values": torch.arange(3)})
     assert main(["show", str(tmp_path / "shards"), "0"]) == 0
@@ -212,7 +212,7 @@ def test_errors_are_red(
     assert main(["show", str(path), "7"]) == 2
     assert capsys.readouterr().err.startswith("\x1b[31matompack-torch show:\x1b[0m ")
     assert main(["show", str(path), "1"]) == 0
-    assert capsys.readouterr().out.startswith("\x1b[1mstructure 1: HO, 2 atoms\x1b[0m")
+    assert capsys.readouterr().out.startswith("\x1b[1mmolecule 1: HO, 2 atoms\x1b[0m")
 
 
 @pytest.mark.parametrize("command", ["info", "stats", "head"])

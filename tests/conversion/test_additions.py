@@ -75,7 +75,7 @@ def test_arrays_tensors_and_several_sources(source: Path, tmp_path: Path) -> Non
         [tmp_path / "0.atp", tmp_path / "1.atp"], tmp_path / "out.atp", add=values, progress=False
     )
     check(tmp_path / "out.atp")
-    assert "energy_pred: added, one row per structure" in report.notes
+    assert "energy_pred: added, one row per molecule" in report.notes
 
 
 def test_a_source_that_does_not_know_its_length(source: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_one_atom_each(tmp_path: Path) -> None:
         ({"p": np.array([{}] * M, object)}, apt.FieldError, "expected numbers or strings"),
         ({"p": np.zeros(M, complex)}, apt.FieldError, "expected numbers or strings"),
         ({"stress": np.zeros((M, 6))}, apt.FieldError, r"expected shape \('rows', 3, 3\)"),
-        ({"positions": np.zeros((N, 3))}, ValueError, "which every structure has already"),
+        ({"positions": np.zeros((N, 3))}, ValueError, "which every molecule has already"),
         ({}, ValueError, "expected at least one array"),
     ],
 )

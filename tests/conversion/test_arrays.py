@@ -232,14 +232,14 @@ def test_levels_of_custom_arrays(make: Callable[..., Path]) -> None:
     assert record.atom_properties.keys() == {"q"}
     assert record.properties.keys() == {"moment", "five"}
     assert "'q' taken as a property of each atom; key_map can say otherwise" in report.notes
-    assert report.skipped == {("array 'odd'", "its rows are neither structures nor atoms"): 1}
+    assert report.skipped == {("array 'odd'", "its rows are neither molecules nor atoms"): 1}
 
 
 def test_three_atoms_or_a_vector(make: Callable[..., Path]) -> None:
     arrays = {"R": np.zeros((4, 3, 3)), "z": np.array([8, 1, 1]), "mu": np.ones((4, 3))}
     report = Report()
     assert read(make(arrays), report)[0].properties.keys() == {"mu"}
-    assert "'mu' taken as a property of the structure; key_map can say otherwise" in report.notes
+    assert "'mu' taken as a property of the molecule; key_map can say otherwise" in report.notes
     told = read(make(arrays), keys={"mu": "atom_properties/mu"})[0]
     assert told.atom_properties.keys() == {"mu"}
 
@@ -275,7 +275,7 @@ def test_groups_are_systems(tmp_path: Path) -> None:
     for record, n in zip(records, sizes, strict=True):  # water has three atoms: no moment of each
         assert record.properties == {"moment": pytest.approx(np.ones(3)), "smiles": "x" * n}
         assert record.atom_properties.keys() == {"hirshfeld"}
-    assert "name: the group of the structure" in report.notes
+    assert "name: the group of the molecule" in report.notes
 
 
 def test_links_that_lead_away_are_not_followed(tmp_path: Path) -> None:

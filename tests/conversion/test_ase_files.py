@@ -157,4 +157,4 @@ def test_forces_without_an_energy_are_named(tmp_path: Path) -> None:
     atoms.calc = SinglePointCalculator(atoms, forces=np.zeros((1, 3)))
     ase.io.write(tmp_path / "a.traj", atoms)
     (warning,) = convert(tmp_path / "a.traj", tmp_path / "a.atp", progress=False).warnings
-    assert warning.endswith("no energy: name it in keys if it is one of properties/total")
+    assert warning.endswith("no energy: map it by key_map (--key) if it is one of properties/total")

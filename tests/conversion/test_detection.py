@@ -74,6 +74,12 @@ def test_formats_that_are_not_converted(tmp_path: Path) -> None:
         apt.convert(source, tmp_path / "out.atp", progress=False)
 
 
+def test_folders_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "OUTCAR").write_text("vasp.6\n")
+    with pytest.raises(FileNotFoundError, match="got none of them: name other files one by one"):
+        apt.convert(tmp_path, tmp_path / "a.atp", progress=False)
+
+
 @pytest.mark.parametrize("suffix", [".xyz", ".extxyz", ".xyz.gz"])
 def test_the_suffix_counts_for_text(suffix: str, tmp_path: Path) -> None:
     """A comment line may be anything, so a frame need not look like extended XYZ."""

@@ -381,7 +381,7 @@ def test_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[byte
     assert main(["convert", source, "-", "--to", "extxyz"]) == 0
     out, err = capfdbinary.readouterr()
     assert out == file.read_bytes()
-    assert f"3 structures, 3 atoms, {len(out)} B" in err.decode()
+    assert f"3 molecules, 3 atoms, {len(out)} B" in err.decode()
     assert main(["filter", source, "-", "energy > 0", "--to", "extxyz", "--json"]) == 0
     out, err = capfdbinary.readouterr()
     assert out.count(b"energy=") == 2

@@ -119,11 +119,11 @@ def test_without_keys_nothing_is_touched() -> None:
 
 
 def test_wrong_keys() -> None:
-    with pytest.raises(FieldError, match="key_map: no structure has a field 'REF_enrgy'"):
+    with pytest.raises(FieldError, match="key_map: no molecule has a field 'REF_enrgy'"):
         renamed({"REF_enrgy": "energy"}, record(properties={"REF_energy": 1.0}))
     with pytest.raises(ValueError, match="each name once"):
         KeyMap({"a": "energy", "b": "energy"})
-    with pytest.raises(ValueError, match="got 'positions', which every structure has"):
+    with pytest.raises(ValueError, match="got 'positions', which every molecule has"):
         KeyMap({"a": "positions"})
 
 
@@ -156,7 +156,7 @@ def test_a_key_must_be_in_one_of_several_sources(tmp_path: Path) -> None:
             apt.convert(sources, target, key_map=keys, mode="w", progress=False)
     both = [tmp_path / "y.atp", tmp_path / "z.atp"]
     apt.split([has_not[0], has[0]], both, [0.5, 0.5], key_map=keys, progress=False)
-    with pytest.raises(FieldError, match="key_map: no frame has 'REF_e'"):
+    with pytest.raises(FieldError, match="key_map: no molecule has 'REF_e'"):
         apt.split([has_not[0]] * 2, both, [0.5, 0.5], key_map=keys, mode="w", progress=False)
 
 
@@ -204,5 +204,5 @@ def test_sheared_cells_say_in_which_order_their_stresses_are(tmp_path: Path, is_
     report = apt.convert(
         tmp_path / "a.xyz", tmp_path / "a.atp", key_map={"mine": "stress"}, progress=False
     )
-    assert any("says so in 6 of 6 structures" in w for w in report.warnings) == is_vasp
+    assert any("says so in 6 of 6 molecules" in w for w in report.warnings) == is_vasp
     assert len(report.warnings) == is_vasp

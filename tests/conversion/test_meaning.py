@@ -64,9 +64,9 @@ def test_only_what_was_done_is_told(save: Callable[[dict[str, Any]], Path]) -> N
     changes = Changes(energy_unit="kcal/mol", stress_unit="GPa", length_unit="Ang", dtype="float64")
     report, batch = run(source, changes=changes)
     assert [line.split(":")[0] for line in report.changes] == ["energy", "positions"]
-    assert report.changes[0].endswith(", in 4 structures")
+    assert report.changes[0].endswith(", in 4 molecules")
     assert report.warnings == [
-        "stress_unit: no structure has stress, so nothing was changed",
+        "stress_unit: no molecule has stress, so nothing was changed",
     ]
     assert sorted(report.source_units) == ["forces", "properties/E_atomic", "properties/dipoles"]
     assert "forces: left in the unit of the source, no unit was given for it" in report.notes
@@ -113,7 +113,7 @@ def test_gradients(save: Callable[[dict[str, Any]], Path], tmp_path: Path) -> No
     changes = Changes(force_sign="flip", force_unit="Ha/Bohr")
     report, batch = run(save(arrays), key_map=keys, changes=changes)
     assert report.warnings == []
-    assert report.changes[1] == "forces: sign flipped, in 4 structures"
+    assert report.changes[1] == "forces: sign flipped, in 4 molecules"
     assert np.allclose(batch.forces, -want * 51.42206707, rtol=1e-6)
 
 
@@ -153,7 +153,7 @@ def test_virials_become_the_stress_of_ase(tmp_path: Path) -> None:
     assert np.allclose(batch.stress[0], atoms.get_stress(voigt=False), atol=1e-7)
     assert batch.mask("stress").tolist() == [True, False]
     assert report.skipped == {("stress", "a virial needs a cell with a volume"): 1}
-    assert report.changes == ["stress: virial to stress, -virial / volume, in 1 structures"]
+    assert report.changes == ["stress: virial to stress, -virial / volume, in 1 molecule"]
     units = Changes(stress_from="virial", energy_unit="Ha", length_unit="Bohr", stress_sign="flip")
     _, other = run(source, key_map=keys, changes=units)
     factor = -ase.units.Hartree / ase.units.Bohr**3
@@ -210,7 +210,7 @@ def test_a_file_without_a_virial_keeps_its_stress(tmp_path: Path) -> None:
     source.write_text(one_atom(f"energy=1 {STRESS} {BOX}"))
     report, batch = run(source, stress_from="virial")
     (warning,) = report.warnings
-    assert warning.startswith("stress_from: no structure has virial, so nothing was changed: key_")
+    assert warning.startswith("stress_from: no molecule has virial, so nothing was changed: key_")
     assert batch.stress[0, 0, 0].item() == 9
     source.write_text(one_atom(f"energy=1 {VIRIAL} {VIRIAL.replace('virial', 'virials')} {BOX}"))
     with pytest.raises(apt.FieldError, match="got both: key_map="):
@@ -269,8 +269,8 @@ def test_nan_throughout_is_missing(kind: str, tmp_path: Path) -> None:
     report, batch = run(source)
     assert report.nan_as_missing == {"energy": 1, "forces": 1, "stress": 1}
     assert report.partly_nan == {"forces": 1}
-    assert "energy: NaN in 1 structures, taken as missing" in report.changes
-    assert any(note.startswith("forces: some values are NaN in 1 struct") for note in report.notes)
+    assert "energy: NaN in 1 molecule, taken as missing" in report.changes
+    assert any(note.startswith("forces: some values are NaN in 1 mol") for note in report.notes)
     assert batch.mask("energy").tolist() == [True, False, True, True]
     assert batch.mask("forces").tolist() == [True, True, False, True]
     assert batch.mask("stress").tolist() == [False, True, True, True]
@@ -336,7 +336,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     options = ["--force-sign=flip", "--stress-from=virial", "--key=virials=stress", "--keep-nan"]
     assert main(["convert", str(source), str(tmp_path / "a.atp"), *options]) == 0
     text = capsys.readouterr().out
-    assert "forces: sign flipped, in 4 structures" in text
+    assert "forces: sign flipped, in 4 molecules" in text
     assert "stress, from 'virials'" in text
     batch = apt.AtpDataset(tmp_path / "a.atp")[:]
     assert batch.mask("energy").all()

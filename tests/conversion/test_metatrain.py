@@ -269,7 +269,7 @@ DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
     (put("a.bin", b""), apt.CorruptFileError, r"a\.bin: expected 20 bytes"),
     (put("c.bin", b"1234"), apt.CorruptFileError, r"c\.bin: expected 72 bytes"),
     (put("energy.bin", b"123"), apt.CorruptFileError, r"energy\.bin: expected 8 bytes"),
-    (put("other.bin", b"123"), apt.FieldError, r"other\.bin: expected rows of atoms or structures"),
+    (put("other.bin", b"123"), apt.FieldError, r"other\.bin: expected rows of atoms or molecules"),
     (lambda path: (path / "x.bin").unlink(), apt.CorruptFileError, r"x\.bin: expected the array"),
     (saved("ns.npy", 3), apt.CorruptFileError, r"na\.npy: expected 4 integers"),
     (saved("ns.npy", [2]), apt.CorruptFileError, r"ns\.npy: expected one integer"),

@@ -104,7 +104,7 @@ def test_features_become_labels_by_keys(tmp_path: Path) -> None:
     dataset, _ = converted(FILE, tmp_path, key_map={**KEYS, "mindist": "gap", "site_en": "e_site"})
     assert dataset[0]["gap"].item() == 1.732
     assert dataset[1]["e_site"].tolist() == [-1.5]
-    with pytest.raises(apt.FieldError, match="no structure has a field 'other'"):
+    with pytest.raises(apt.FieldError, match="no molecule has a field 'other'"):
         converted(FILE, tmp_path, key_map={**KEYS, "other": "x"})
 
 

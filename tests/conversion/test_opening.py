@@ -97,7 +97,7 @@ def test_what_convert_reads_is_opened(
     assert_same_batch(opened[:], apt.AtpDataset(tmp_path / "expected.atp")[:])
     err = capsys.readouterr().err
     assert f"{path}: converted for this and later use" in err
-    assert f"converting {name}: {len(opened)} structures" in err
+    assert f"converting {name}: {len(opened)} molecules" in err
     assert all(warning in err for warning in report.warnings)
     assert len(apt.open(path, neighbors=apt.NeighborList(3.0))) == len(opened)
     assert capsys.readouterr().err == ""

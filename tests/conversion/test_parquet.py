@@ -130,7 +130,7 @@ def test_lemat_traj(tmp_path: Path) -> None:
     assert "read as LeMat-Traj: energies in eV, forces in eV/Å" in report.notes
     assert any("does not state one unit and sign for 'stress_tensor'" in w for w in report.warnings)
     assert report.sources["stress"] == ["stress_tensor"]
-    assert report.skipped["column 'elements'", "it follows from the structure"] == 1
+    assert report.skipped["column 'elements'", "it follows from the molecule"] == 1
     assert report.source_units == ["stress", "energy", "forces"]
 
 
@@ -350,7 +350,11 @@ DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
         apt.FieldError,
         "expected integers or symbols, got float64",
     ),
-    (without("cartesian_site_positions"), apt.FieldError, "expected a column of positions"),
+    (
+        without("cartesian_site_positions"),
+        apt.FieldError,
+        "expected a column of positions, got 'chemical_formula_reduced', .*: map one by key_map",
+    ),
     (without("species_at_sites"), apt.FieldError, "expected a column of atomic numbers"),
 ]
 

@@ -219,8 +219,8 @@ DAMAGE: list[tuple[Harm, type[Exception], str]] = [
     (changed(force=torch.ones(2, 3)), apt.CorruptFileError, r"force: expected \(3, 3\)"),
     (changed(y=torch.ones(2)), apt.CorruptFileError, r"y: expected \(\)"),
     (changed(cell="x"), apt.CorruptFileError, "cell: expected"),
-    (other(graph(0, 3), length=pickle.dumps(99)), apt.CorruptFileError, "at most 2 structures"),
-    (other(graph(0, 3), length=pickle.dumps("x")), apt.CorruptFileError, "at most 2 structures"),
+    (other(graph(0, 3), length=pickle.dumps(99)), apt.CorruptFileError, "at most 2 molecules"),
+    (other(graph(0, 3), length=pickle.dumps("x")), apt.CorruptFileError, "at most 2 molecules"),
     (other(graph(0, 3), length=pickle.dumps(Evil())), apt.UnsafePickleError, "posix.mkdir"),
     (other(graph(0, 3), length=pickle.dumps(2)), apt.CorruptFileError, "got no such key"),
 ]

@@ -116,7 +116,7 @@ def test_extended_xyz_both_ways(images: list[ase.Atoms], tmp_path: Path) -> None
         assert set(before.keys()) == set(after.keys())
         assert after.positions.tolist() == before.positions.tolist()
         assert after["energy"] == before["energy"]
-    with pytest.raises(FieldError, match=r"x\.xyz: key_map: no frame has 'REFF'"):
+    with pytest.raises(FieldError, match=r"x\.xyz: key_map: no molecule has 'REFF'"):
         run(tmp_path / "x.xyz", tmp_path / "z.atp", key_map={"REFF": "energy"})
     text = (tmp_path / "x.xyz").read_bytes()
     (tmp_path / "x.xyz").write_bytes(text[:-60])
@@ -208,7 +208,7 @@ def test_wrong_arguments(trajectory: Path, tmp_path: Path) -> None:
         ("target format: expected", {"target": "npz"}),
         ("padding: only arrays", {"padding": 0}),
         ("codec: expected", {"codec": "gzip"}),
-        ("key_map: no structure", {"key_map": {"nothing": "energy"}}),
+        ("key_map: no molecule", {"key_map": {"nothing": "energy"}}),
     ]
     for text, options in wrong:
         with pytest.raises(ValueError, match=text):

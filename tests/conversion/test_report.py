@@ -28,8 +28,8 @@ def filled() -> Report:
 def test_the_table_tells_everything() -> None:
     text = str(filled())
     for part in (
-        "1,200 structures, 999 B",
-        "1,199 structures, 34,000 atoms, 12.3 MB",
+        "1,200 molecules, 999 B",
+        "1,199 molecules, 34,000 atoms, 12.3 MB",
         "1,199  energy",
         "7  properties/gap",
         "3  constraints: no place for them",

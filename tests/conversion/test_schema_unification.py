@@ -64,8 +64,8 @@ def test_the_first_kind_wins_where_none_holds_both() -> None:
     found, report = fitted(molecule(x="a"), molecule(x=1), molecule(x=np.zeros(3)))
     assert [record.properties.get("x") for record in found] == ["a", None, None]
     assert report.skipped == {
-        ("properties/x", "expected a string as in other structures, got int64"): 1,
-        ("properties/x", "expected a string as in other structures, got float64 (3,)"): 1,
+        ("properties/x", "expected a string as in other molecules, got int64"): 1,
+        ("properties/x", "expected a string as in other molecules, got float64 (3,)"): 1,
     }
 
 

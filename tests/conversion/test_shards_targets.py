@@ -126,11 +126,11 @@ def test_what_is_no_molecule(tmp_path: Path) -> None:
 
 def test_shards_are_not_replaced(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "shards", target="shards", progress=False)
-    with pytest.raises(ValueError, match="shards are not replaced"):
+    with pytest.raises(ValueError, match="shards targets cannot be overwritten: delete"):
         convert(source, tmp_path / "shards", target="shards", mode="w", progress=False)
     with pytest.raises(FileExistsError):
         convert(source, tmp_path / "shards", target="shards", progress=False)
-    with pytest.raises(ValueError, match="shards: only shards have them"):
+    with pytest.raises(ValueError, match="expected Atlas shards as the target, got atp"):
         convert(source, tmp_path / "other.atp", shards=(1, 1, 0), progress=False)
 
 

@@ -177,7 +177,10 @@ def test_groups_of_molecules_without_units_are_a_warning(tmp_path: Path) -> None
 
 
 NAMED = "energy: none was found, but there is 'energy_per_atom'"
-CURED = "forces: none was found, but there is 'force': key_map={'force': 'forces'} takes it"
+CURED = (
+    "forces: none was found, but there is 'force': "
+    "key_map={'force': 'forces'} (--key force=forces) reads it"
+)
 
 
 @pytest.mark.parametrize(

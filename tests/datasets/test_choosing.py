@@ -94,7 +94,7 @@ def test_reals_are_grouped_by_quantiles(dataset: apt.AtpDataset) -> None:
 def test_wrong_strata(dataset: apt.AtpDataset) -> None:
     with pytest.raises(ValueError, match="stratify: excludes by"):
         dataset.split([0.5, 0.5], 0, by="spin", stratify="spin")
-    with pytest.raises(apt.FieldError, match=r"stratify: expected a value in every structure"):
+    with pytest.raises(apt.FieldError, match=r"stratify: expected a value in every molecule"):
         dataset.split([0.5, 0.5], 0, stratify="rare")
     with pytest.raises(apt.FieldError, match=r"stratify: unknown name 'config_typ'"):
         dataset.split([0.5, 0.5], 0, stratify="config_typ")
@@ -433,6 +433,9 @@ def test_structures_of_pymatgen() -> None:
     assert torch.equal(batch.cell, torch.eye(3).double() * torch.tensor([4.0, 5.0])[:, None, None])
     with pytest.raises(TypeError, match="structures: expected a list of one kind"):
         apt.from_structures([Structure(4.0), object()])
+    for wrong in (None, np.zeros((2, 3))):
+        with pytest.raises(TypeError, match="structures: expected a list of molecules"):
+            apt.from_structures(wrong)
 
 
 class Broken:

@@ -322,6 +322,9 @@ def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None
     for others in ([parts[0], [1, 2]], [apt.MixtureDataset(parts)], [range(3)]):
         with pytest.raises(TypeError, match="datasets: expected datasets of molecules of one kind"):
             apt.MixtureDataset(others)  # type: ignore[arg-type]
+    for call in (apt.ResidentDataset, lambda path: apt.MixtureDataset([path])):
+        with pytest.raises(TypeError, match=r"got str: open it first: apt\.open\('a\.atp'\)"):
+            call("a.atp")  # type: ignore[arg-type]
     path = parts[1]._files[0]
     for options in ({"missing": "drop"}, {"fields": ["energy"]}, {"dtype": torch.float64}):
         (name,) = options

@@ -240,7 +240,7 @@ def test_an_empty_data_set(kind: str, tmp_path: Path) -> None:
         ("enrgy < 3", r"unknown name 'enrgy': did you mean 'energy'\? \(column 1\)"),
         ("  n_atoms > 3 and enrgy < 3", r"\(column 19\)"),
         ("'é' in name and stepp > 1", r"'stepp': did you mean 'step'\? \(column 17\)"),
-        ("velocities == 1", r"no structure has the label 'velocities'"),
+        ("velocities == 1", r"no molecule has the label 'velocities'"),
         ("has(enrgy)", "unknown name 'enrgy'"),
         ("field('odd key') > 1", "did you mean 'odd key!'"),
         ("energy <", "invalid syntax"),
@@ -255,7 +255,7 @@ def test_an_empty_data_set(kind: str, tmp_path: Path) -> None:
         ("0 in elements", "expected an atomic number, got 0"),
         ("count('fe') > 1", "expected the symbol of an element, got 'fe'"),
         ("charges_of_mine > 0", r"any\(...\) or all\(...\)"),
-        ("max(energy) > 1", "max: expected several numbers per structure"),
+        ("max(energy) > 1", "max: expected several numbers per molecule"),
         ("norm(energy) > 1", "norm: expected vectors"),
         ("charges_of_mine > moment", "same rows"),
         ("(energy < 0) & (n_atoms < 3)", "write and, or"),
@@ -370,11 +370,11 @@ def test_names_as_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("by", "message"),
     [
-        ("name", r"by: expected a value in every structure, got none: filter\('has\(name\)'\)"),
+        ("name", r"by: expected a value in every molecule, got none: filter\('has\(name\)'\)"),
         ("energy", r"got none.*\(molecule 3, field 'energy'\)"),
         ("trajektory", "unknown name 'trajektory': did you mean 'trajectory'"),
-        ("charges_of_mine", "expected one value per structure, got several"),
-        ("moment", "expected one value per structure, got several"),
+        ("charges_of_mine", "expected one value per molecule, got several"),
+        ("moment", "expected one value per molecule, got several"),
     ],
 )
 def test_wrong_groups(dataset: apt.AtpDataset, by: str, message: str) -> None:
@@ -410,6 +410,11 @@ def test_a_group_larger_than_a_part(tmp_path: Path) -> None:
 def test_parts_are_empty_only_on_request(n: int, fractions: list[float], sizes: list[int]) -> None:
     assert sizes_of(n, fractions) == sizes
     assert [len(part) for part in deal(np.arange(n, dtype=np.uint64), fractions, 0)] == sizes
+
+
+def test_one_fraction_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"fractions: expected numbers that add up to 1, got 0\.5"):
+        sizes_of(4, 0.5)  # type: ignore[arg-type]
 
 
 def test_a_part_without_items_is_refused(dataset: apt.AtpDataset) -> None:

@@ -10,6 +10,8 @@ import matplotlib as mpl
 import pytest
 import torch
 
+import atompack_torch as apt
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -23,6 +25,13 @@ def test_the_demo(example: Callable[..., str], tmp_path: Path) -> None:
     assert target
     makefile = (EXAMPLES.parent / "Makefile").read_text()
     assert f"\n{target[1]}: " in makefile
+
+
+def test_data_in_double_precision(example: Callable[..., str], tmp_path: Path) -> None:
+    example("02_train.py", "--structures", 40, "--epochs", 1, "--out", tmp_path)
+    path = tmp_path / "own.atp"
+    apt.convert(tmp_path / "alloys-40-0.atp", path, dtype="float64", progress=False)
+    assert "this potential" in example("02_train.py", path, "--epochs", 1, "--out", tmp_path)
 
 
 def test_the_picture_names_model_data_and_units(

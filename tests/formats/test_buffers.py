@@ -154,6 +154,13 @@ def test_damage(tmp_path: Path) -> None:
         apt.compact(whole, tmp_path / "b.atp")  # type: ignore[arg-type]
 
 
+def test_what_is_no_path() -> None:
+    for wrong in (5, None, np.zeros((1, 2))):
+        got = type(wrong).__name__
+        with pytest.raises(TypeError, match=f"path: expected a path or a list of paths, got {got}"):
+            apt.open(wrong)  # type: ignore[call-overload]
+
+
 def test_local_names_that_look_like_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_molecules(Path("<memory>"))

@@ -83,6 +83,7 @@ def test_other_data_sets_say_what_to_give(dataset: apt.AtpDataset, path: Path) -
         ("pin_memory_device", "give device"),
         ("persistent_workers", "no worker processes"),
         ("worker_init_fn", "no worker processes"),
+        ("num_replicas", "give batch_sampler"),
         ("shufle", r"did you mean shuffle\?"),
         ("max_atoms", "it takes dataset, batch_size"),
     ],
@@ -112,7 +113,7 @@ def test_attributes_of_a_dataloader(dataset: apt.AtpDataset) -> None:
         ({"sampler": 3}, "sampler: expected an iterable, got int"),
         ({"sampler": "random"}, "sampler: expected an iterable, got str"),
         ({"batch_sampler": 3}, "batch_sampler: expected an iterable, got int"),
-        ({"seed": 1.5}, "integer"),
+        ({"seed": 1.5}, "seed: expected an int, got 1.5"),
     ],
 )
 def test_types_of_options(dataset: apt.AtpDataset, options: Any, message: str) -> None:

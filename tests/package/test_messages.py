@@ -146,7 +146,7 @@ def _of_samplers(folder: Path) -> list[Row]:
         (lambda: loader(dataset, prefetch=0), ValueError, ("prefetch", "positive", "0")),
         (lambda: loader(dataset, 2, batch_sampler=batches), ValueError, ("excludes batch_size",)),
         (lambda: loader(dataset, sampler=items, shuffle=True), ValueError, ("excludes shuffle",)),
-        (lambda: loader(dataset, shuffle=True, seed=1.5), TypeError, ("float",)),
+        (lambda: loader(dataset, shuffle=True, seed=1.5), TypeError, ("seed", "1.5")),
         (lambda: loader(dataset).absent, AttributeError, ("'Loader'", "'absent'")),
     ]
 

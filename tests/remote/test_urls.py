@@ -19,6 +19,8 @@ def test_schemes() -> None:
         assert scheme_of(url) == "fsspec"
     with pytest.raises(ValueError, match=r"^a/b: expected a URL that begins with s3://,"):
         scheme_of("a/b")
+    with pytest.raises(ValueError, match=r"^s3://: expected a bucket or a host"):
+        scheme_of("s3://")
 
 
 def test_messages_show_no_secrets() -> None:

@@ -149,7 +149,7 @@ def test_two_data_sets_show_what_they_share(path: Path) -> None:
     text = Reader(made.html).text
     assert "a<b>.atp (1)" in text
     assert "a<b>.atp (2)" in text
-    assert "share of structures" in text
+    assert "share of molecules" in text
 
 
 def test_the_page_is_escaped_and_self_contained(path: Path) -> None:
@@ -207,7 +207,7 @@ def test_an_empty_data_set_has_a_page(tmp_path: Path) -> None:
         pass
     made = apt.report(tmp_path / "empty.atp")
     assert made.as_dict()["datasets"][0]["n_structures"] == 0  # type: ignore[index]
-    assert "No structure has an energy" in Reader(made.html).text
+    assert "No molecule has an energy" in Reader(made.html).text
 
 
 def test_wrong_options(path: Path, tmp_path: Path) -> None:
@@ -268,7 +268,10 @@ def test_command(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(["report", str(path), "-o", str(output)]) == 0
     assert output.read_text() == apt.report(path).html
     assert [*tmp_path.iterdir()] == [output]
-    capsys.readouterr()
+    shown = capsys.readouterr().out
+    notes = apt.report(path).as_dict()["datasets"][0]["notes"]  # type: ignore[index]
+    assert [note["text"] in shown for note in notes] == [note["warning"] for note in notes]
+    assert any(note["warning"] for note in notes)
     assert cli.main(["report", "--json", str(path), str(path), "-o", str(output)]) == 0
     assert json.loads(capsys.readouterr().out)["n_shared"] == N + 3
     assert cli.main(["report", str(tmp_path / "absent.atp"), "-o", str(output)]) == 1

@@ -1,4 +1,4 @@
-"""Reader of structures from arrays in NPZ and HDF5 files."""
+"""Reader of molecules from arrays in NPZ and HDF5 files."""
 
 from __future__ import annotations
 
@@ -140,14 +140,14 @@ class _Survey:
         for key, possible in self._possible.items():
             if possible >= {"atom", "molecule"} and len(self._sizes) == 1:
                 level: Level = "molecule" if self._shapes[key] == (3,) else "atom"
-                what = "each atom" if level == "atom" else "the structure"
+                what = "each atom" if level == "atom" else "the molecule"
                 report.note(f"{key!r} taken as a property of {what}; key_map can say otherwise")
                 levels[key] = level
             elif possible:
                 levels[key] = min(possible, key=("atom", "molecule", "shared").index)
             else:
                 what = f"{self._what[key]} {key!r}"
-                report.skip(what, "its rows are neither structures nor atoms")
+                report.skip(what, "its rows are neither molecules nor atoms")
         return levels
 
 
@@ -187,7 +187,7 @@ def _read(systems: _Opener, path: str, options: SourceOptions, report: Report) -
                     report.origin(_field_name(member, levels), member.key)
             _warn_of_groups(system, report)
             if system.name and "name" not in system.members:
-                report.note("name: the group of the structure")
+                report.note("name: the group of the molecule")
             yield from system.blocks(levels, report)
 
 

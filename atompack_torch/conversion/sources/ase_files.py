@@ -1,4 +1,4 @@
-"""Reader of structures from any file that ASE can read."""
+"""Reader of molecules from any file that ASE can read."""
 
 from __future__ import annotations
 
@@ -89,6 +89,13 @@ def _makes(
         except (OSError, ImportError):
             raise
         except Exception as error:  # whatever a parser stumbles over, in whole files too
+            if type(error).__name__ == "UnknownFileTypeError":
+                known = by_suffix(path)
+                expected = known.title if known else "a format that is read"
+                raise UnsupportedFormatError(
+                    f"{path}: expected {expected}, got a file that ASE does not know either: name "
+                    "its format with --from (format=), such as ase:NAME"
+                ) from error
             reader = f"ASE's reader for {name}" if name else "ASE"
             fault = f"{path}: {reader} could not read it: {described(error)} (molecule {number})"
             if report.on_error == "raise":

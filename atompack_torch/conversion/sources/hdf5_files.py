@@ -109,7 +109,7 @@ class Listing(NamedTuple):
         lost = self.unread()
         lost |= {f"array {key!r}": NO_POSITIONS for key in self.readable()}
         lost |= {
-            f"group {key!r}": "no group of structures" for key in self.groups if key not in used
+            f"group {key!r}": "no group of molecules" for key in self.groups if key not in used
         }
         lost |= {f"attribute {key!r}": NO_POSITIONS for key in self.attrs if key not in used}
         for what, why in lost.items():

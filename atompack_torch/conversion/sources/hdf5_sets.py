@@ -251,7 +251,7 @@ def _opened(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Grou
 
 
 def _groups(reader: GroupReader, report: Report) -> Iterator[str]:
-    """Yields the groups of structures; the report receives what other groups hold."""
+    """Yields the groups of molecules; the report receives what other groups hold."""
     file, root = reader.file, reader.file.listing()
     if reader.known is not TRANSITION1X:
         root.list_unused(report, root.groups)
@@ -408,7 +408,7 @@ class GroupReader:
             report.skip(what, why)
         for key in found.groups:
             if key not in self.known.subgroups:
-                report.skip(f"group {key!r}", "a group in a group of structures")
+                report.skip(f"group {key!r}", "a group in a group of molecules")
         members: dict[str, Member] = {}
         shape = found.datasets[self._places].shape[:2]
         for key, stored in found.readable().items():
@@ -431,7 +431,7 @@ class GroupReader:
             if target is not None and target not in given:
                 held = _attribute_rows(target, attribute, shape)
             if held is None:
-                report.skip(f"attribute {key!r}", "it is no value of these structures")
+                report.skip(f"attribute {key!r}", "it is no value of these molecules")
             elif target is not None:
                 if not _is_part(target):
                     per_row: Level = "atom" if is_per_atom(target) else "molecule"
@@ -475,7 +475,7 @@ class GroupReader:
         shape: tuple[int, ...],
         levels: dict[str, Level],
     ) -> Rows | None:
-        """Returns the rows of a field; None if they fit neither structures nor atoms."""
+        """Returns the rows of a field; None if they fit neither molecules nor atoms."""
         is_label, is_of_atoms = target.scope == BUILTIN, is_per_atom(target)
         n_axes = 1 + is_of_atoms
         axes = shape[:n_axes]
@@ -488,7 +488,7 @@ class GroupReader:
         if rows.shape[:n_axes] != axes:
             if is_label:
                 raise self._wrong_shape(group, key, f"{axes} rows", rows.shape)
-            what = "its rows are not those of the structures" + " and atoms" * is_of_atoms
+            what = "its rows are not those of the molecules" + " and atoms" * is_of_atoms
             self._report.skip(f"array {key!r}", what)
             return None
         row = rows.shape[n_axes:]

@@ -33,7 +33,7 @@ __all__ = ["count", "is_mace", "open_source", "open_target", "read"]
 _Path = str | os.PathLike[str]
 _BATCH = re.compile(r"config_batch_(\d+)")
 _CONFIG = re.compile(r"config_(\d+)")
-_MARKS = ("drop_last", FIELD)  # attributes of files that say nothing of the molecules
+_MARKS = ("drop_last", FIELD)  # attributes that describe no molecules
 # Per-molecule values of any shape; other values with one row per atom are per-atom.
 _OF_STRUCTURE = {
     *("energy", "stress", "virials", "dipole", "polarizability", "head"),
@@ -110,7 +110,7 @@ def _makes(path: _Path, report: Report) -> Generator[Callable[[], Parts]]:
 
 
 def _batches(file: ForeignFile, report: Report) -> Iterator[tuple[str, list[str]]]:
-    """Yields batch names with the names of their structures, in numeric order."""
+    """Yields batch names with the names of their molecules, in numeric order."""
     root = file.listing()
     if any(_CONFIG.fullmatch(name) for name in root.groups):
         raise UnsupportedFormatError(
@@ -160,7 +160,7 @@ def _parts(tree: Tree | AtompackError, where: str, report: Report, *, is_own: bo
 
 
 def _values(tree: Tree, report: Report) -> tuple[dict[str, Any], dict[str, float], dict[str, Any]]:
-    """Returns values and weights of one structure, in either layout, and values of our own."""
+    """Returns values and weights of one molecule, in either layout, and values of our own."""
     values: dict[str, Any] = {}
     weights: dict[str, float] = {}
     own: dict[str, Any] = {}

@@ -99,7 +99,7 @@ class Folder:
 
     @property
     def names(self) -> set[str]:
-        """Names of the labels and properties that structures may have."""
+        """Names of the labels and properties that molecules may have."""
         return {"cell", "pbc", *(info.field for info in self._arrays.values())}
 
     def read(self, report: Report, first: int, last: int) -> Iterator[Columns]:
@@ -258,11 +258,11 @@ class Folder:
         if not possible:
             path = self._path / f"{name}.bin"
             got = f"{n_numbers} numbers"
-            raise FieldError(f"{path}: expected rows of atoms or structures, got {got}")
+            raise FieldError(f"{path}: expected rows of atoms or molecules, got {got}")
         usual = [level for level in possible if widths[level] in _ROW_WIDTHS]
         level = (usual or possible)[0]
         if len(possible) == 2:
-            what = "atoms" if level == ATOM_PROPERTY else "structures"
+            what = "atoms" if level == ATOM_PROPERTY else "molecules"
             self._report.note(f"{name!r} taken as values of {what}; key_map can say otherwise")
         width = int(widths[level])
         prefix = "atom_properties/" if level == ATOM_PROPERTY else "properties/"
@@ -287,7 +287,7 @@ def _cells(cells: Array) -> list[Column]:
 
 
 def _there(values: Array, ptr: Array | None) -> Array | None:
-    """Returns (B,) bool, False for structures whose values are all NaN; None if there are none."""
+    """Returns (B,) bool, False for molecules whose values are all NaN; None if there are none."""
     rows: Array = ~np.asarray(np.isnan(values.reshape(len(values), -1)).all(axis=1))
     if ptr is not None:
         sums = np.concatenate([[0], np.cumsum(rows)])

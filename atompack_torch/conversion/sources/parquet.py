@@ -35,7 +35,7 @@ from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, PREFIXES, FieldId, prefixed_id
 from atompack_torch.formats.conversion_report import Report, naming_damage
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.options import bytes_at, files_in
+from atompack_torch.options import bytes_at, files_in, short_list
 
 __all__ = ["TARGET", "count", "open_source", "open_target", "read"]
 
@@ -210,7 +210,7 @@ def _row_groups(metadata: Any, size: int, low: int, high: int) -> Iterator[tuple
 
 
 def _rows_of_block(metadata: Any) -> int:
-    """Returns the number of structures per block, by the mean size of a row."""
+    """Returns the number of molecules per block, by the mean size of a row."""
     # Not by the numbers of values of columns: on damaged footers, asking for them kills the
     # process.
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -221,7 +221,7 @@ def _rows_of_block(metadata: Any) -> int:
 
 def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
     """Returns the interpretation of each file that has structures."""
-    plans, given = [], SourceNames(keys, report)
+    plans, given, names = [], SourceNames(keys, report), set[str]()
     for name in _files(path):
         with _opened(name) as file:
             with naming_damage(name):
@@ -230,6 +230,7 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
             written = written_fields(metadata)
             for key in metadata.keys() - _OWN_METADATA:
                 report.skip(f"metadata {key.decode(errors='replace')!r}", "of the whole file")
+        names |= {*schema.names}
         plan = ColumnPlanner(name, schema, written, given, report)
         if plan.has_positions:
             plans.append(_Plan(name, n_rows, plan.fields(), plan.known))
@@ -237,7 +238,10 @@ def _plans(path: str, keys: Mapping[str, str], report: Report) -> list[_Plan]:
             report.skip(f"file {Path(name).name!r}", "it has no column of positions")
     given.check_all_found(path, "no column")
     if not plans:
-        raise FieldError(f"{path}: expected a column of positions, got none: name it in key_map")
+        columns = short_list(map(repr, sorted(names)), len(names))
+        raise FieldError(
+            f"{path}: expected a column of positions, got {columns}: map one by key_map (--key)"
+        )
     return plans
 
 
@@ -363,7 +367,7 @@ class ColumnPlanner:
         if own is None:
             return None
         if name in self._derived:
-            self._report.skip(what, "it follows from the structure")
+            self._report.skip(what, "it follows from the molecule")
             return None
         kind = kind_of(type_)
         if kind == "null":

@@ -110,7 +110,7 @@ class BlockReader:
         return None
 
     def _numbers(self, block: _Block) -> Array:
-        """Returns the atomic numbers; finds structures without them, or without positions."""
+        """Returns the atomic numbers; finds molecules without them, or without positions."""
         found = block.leaves["atomic_numbers"]
         field = self._structure["atomic_numbers"]
         block.n_atoms = np.diff(found.offsets)
@@ -135,7 +135,7 @@ class BlockReader:
         return numbers
 
     def _labels(self, block: _Block) -> list[tuple[Field, Array, tuple[int, ...]]]:
-        """Returns the numeric labels with the structures that have them, and their shapes."""
+        """Returns the numeric labels with the molecules that have them, and their shapes."""
         labels = []
         for field in self._fields:
             if (
@@ -199,7 +199,7 @@ class BlockReader:
         return Column(BUILTIN, key, values, _or_none(has))
 
     def _property(self, block: _Block, field: Field) -> Column | None:
-        """Returns a numeric property; None if no structure has it."""
+        """Returns a numeric property; None if no molecule has it."""
         found = block.leaves[field.column]
         if not is_floating(found):
             found = found._replace(present=without_nulls(found))
@@ -242,7 +242,7 @@ class BlockReader:
             of_atoms = may_be_atoms
             if may_be_atoms and may_be_one:
                 of_atoms = int(counts[0]) != 3 or found.depth > 1
-                level = "each atom" if of_atoms else "the structure"
+                level = "each atom" if of_atoms else "the molecule"
                 self._report.note(
                     f"{field.column!r} taken as a property of {level}; key_map can say otherwise"
                 )
@@ -263,7 +263,7 @@ class BlockReader:
 
 
 class _Block:
-    """Values of one batch, and the structures found to be incomplete."""
+    """Values of one batch, and the molecules found to be incomplete."""
 
     def __init__(self, leaves: dict[str, Leaves]) -> None:
         self.leaves = leaves
@@ -271,18 +271,18 @@ class _Block:
         self.n_atoms = np.zeros(0, dtype=np.int64)
 
     def counts(self, *, is_of_atoms: bool) -> Array:
-        """Returns the number of rows of each structure: its atoms, or 1."""
+        """Returns the number of rows of each molecule: its atoms, or 1."""
         return self.n_atoms if is_of_atoms else np.ones_like(self.n_atoms)
 
     def fault(self, wrong: Array, text: str) -> None:
-        """Records a fault of structures, given (B,) bool."""
+        """Records a fault of molecules, given (B,) bool."""
         for i in np.flatnonzero(wrong).tolist():
             self.faults.setdefault(i, text)
 
     def fault_of_shape(
         self, name: str, leaves: Leaves, counts: Array, shape: tuple[int, ...]
     ) -> None:
-        """Records the structures that have a different number of values, or other rows."""
+        """Records the molecules that have a different number of values, or other rows."""
         wrong = leaves.present & ~fits(leaves, counts, shape)
         for i in np.flatnonzero(wrong).tolist():
             expected = int(counts[i]) * int(np.prod(shape))

@@ -123,9 +123,7 @@ def _count(file: LmdbFile, path: str) -> int:
         return file.entries - (data is not None)
     n = int(stated) if isinstance(stated, (int, Tensor)) and np.size(stated) == 1 else -1
     if not 0 <= n <= file.entries:
-        raise CorruptFileError(
-            f"{path}: expected at most {file.entries} structures, got {stated!r}"
-        )
+        raise CorruptFileError(f"{path}: expected at most {file.entries} molecules, got {stated!r}")
     return n
 
 
@@ -146,7 +144,7 @@ def _read_one(
 ) -> Parts:
     where, data = f"{path}: key {number}", file.get(b"%d" % number)
     if data is None:
-        raise CorruptFileError(f"{where}: expected a structure, got no such key")
+        raise CorruptFileError(f"{where}: expected a molecule under this key, got none")
     found = _unpickled(reader, data, where)
     for name in ("_store", "_mapping"):  # of graphs of torch-geometric 2
         found = found.get(name, found) if isinstance(found, dict) else found
@@ -185,7 +183,7 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         labels["pbc"] = labels["pbc"].astype(bool)
     for key, value in values.items():
         if key in _DERIVED:
-            report.note(f"{key!r} omitted: it follows from the structure and a cutoff")
+            report.note(f"{key!r} omitted: it follows from the molecule and a cutoff")
         elif value is not None:
             target = BUILTINS.get(keys.get(key, ""))
             is_whole = target is not None and target.level == "molecule"

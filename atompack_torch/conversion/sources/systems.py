@@ -1,4 +1,4 @@
-"""Structures stored in a few large arrays, and the assignment of rows to structures and atoms."""
+"""Structures stored in a few large arrays, and the assignment of rows to molecules and atoms."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class System:
         return self.members[name].rows.shape
 
     def _hold_as_stacked(self) -> None:
-        """Reshapes a single structure to a stack of one."""
+        """Reshapes a single molecule to a stack of one."""
         ends = {
             key: one.rows.shape[0] if one.rows.shape else 1 for key, one in self.members.items()
         }
@@ -305,7 +305,7 @@ def joined(blocks: Iterable[Columns]) -> Iterator[Columns]:
         blocks: blocks, whose lists hold strings.
 
     Yields:
-        The same structures in the same order; zeros, masked, where a block lacks a field.
+        The same molecules in the same order; zeros, masked, where a block lacks a field.
     """
     pending: list[Columns] = []
     forms: dict[tuple[int, str], object] = {}

@@ -152,7 +152,7 @@ class Writer:
         is_vector = cell.any(axis=2)
         lost = (is_vector & has_pbc[:, None] & ~pbc).any(axis=1)
         if lost.any():
-            why = "its vectors are 0 in metatrain where the structure is not periodic"
+            why = "its vectors are 0 in metatrain where the molecule is not periodic"
             self._report.skip("cell", why, int(lost.sum()))
         bare = (~is_vector & has_pbc[:, None] & pbc).any(axis=1)
         if bare.any():
@@ -190,7 +190,7 @@ class Writer:
             yield _Values(name, ArrayInfo(label, is_per_atom(column), shape), values, good)
 
     def _momenta(self, velocities: Column, columns: Columns) -> Array:
-        """Returns momenta (N, 3), with the masses of the structures or of the elements."""
+        """Returns momenta (N, 3), with the masses of the molecules or of the elements."""
         self._report.note("velocities: written as momenta, of ASE's masses unless it has own")
         own = next((c for c in columns.fields if c[:2] == (ATOM_PROPERTY, "masses")), None)
         masses, made = masses_of(columns.atomic_numbers), np.zeros((len(columns.positions), 3))
@@ -226,7 +226,7 @@ def _shape(column: Column, mask: Array) -> tuple[int, ...] | None:
 
 
 def _has_shape(column: Column, shape: tuple[int, ...] | None) -> Array:
-    """Returns (B,) bool, True for the structures with values of a shape."""
+    """Returns (B,) bool, True for the molecules with values of a shape."""
     if isinstance(column.values, np.ndarray):
         return np.array(column.values.shape[1:] == shape)
     start = int(is_per_atom(column))
@@ -236,7 +236,7 @@ def _has_shape(column: Column, shape: tuple[int, ...] | None) -> Array:
 
 
 def _filled(array: _Values, ptr: Array) -> Array:
-    """Returns the values of all structures of a block, NaN where there are none."""
+    """Returns the values of all molecules of a block, NaN where there are none."""
     values, mask, info = array.values, array.mask, array.info
     counts = np.diff(ptr) if info.is_of_atoms else np.ones(len(ptr) - 1, dtype=np.int64)
     if isinstance(values, np.ndarray) and mask.all():
@@ -247,7 +247,7 @@ def _filled(array: _Values, ptr: Array) -> Array:
 
 
 def _put(made: Array, values: Any, mask: Array, counts: Array) -> None:
-    """Puts the values of the structures that have them into an array of ``counts`` rows each."""
+    """Puts the values of the molecules that have them into an array of ``counts`` rows each."""
     rows = np.repeat(mask, counts)
     if isinstance(values, np.ndarray):
         made[rows] = values[rows]

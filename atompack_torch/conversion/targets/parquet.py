@@ -163,7 +163,7 @@ class Writer:
             values = [v if v is None or v.ndim == n_axes else None for v in given]
         n_lost = len(column.values) if values is None else _n_none(values) - _n_none(column.values)
         if n_lost:
-            why = f"expected {n_axes} axes as in the structures before, got others"
+            why = f"expected {n_axes} axes as in the molecules before, got others"
             self._report.skip(label_of(column), why, n_lost)
         column = column.with_values([] if values is None else values)
         if values is None:

@@ -38,6 +38,7 @@ from atompack_torch.datasets.resident.loading import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
+from atompack_torch.options import open_hint
 
 _OF_THIS_PROCESS = ("_kept",)
 
@@ -98,7 +99,8 @@ class ResidentDataset(MoleculeDataset):
     ) -> None:
         if not isinstance(dataset, MoleculeDataset) or isinstance(dataset, ResidentDataset):
             kind = type(dataset).__name__
-            raise TypeError(f"dataset: expected a dataset of molecules in files, got {kind}")
+            hint = open_hint(dataset)
+            raise TypeError(f"dataset: expected a dataset of molecules in files, got {kind}{hint}")
         if dataset._has_parts:
             raise TypeError(
                 "dataset: expected one dataset, got a MixtureDataset: make a MixtureDataset of "

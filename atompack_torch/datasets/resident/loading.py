@@ -234,7 +234,7 @@ _LEVELS: tuple[Level, ...] = ("atom", "edge", "triplet")  # columns of the numbe
 
 
 class HostFields(MoleculeDataset):
-    """Fields of molecules on a device that stay on the host.
+    """Fields that stay on the host when the molecules are on a device.
 
     Args:
         block: the molecules, with these fields only.

@@ -1,1 +1,1 @@
-"""Selection of structures by expressions over their labels, and by groups that stay together."""
+"""Selection of molecules by expressions over their labels, and by groups that stay together."""

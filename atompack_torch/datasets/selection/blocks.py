@@ -50,11 +50,14 @@ def sizes_of(n: int, fractions: Sequence[float]) -> list[int]:
         Sizes that add up to ``n``.
 
     Raises:
+        TypeError: it is a single number.
         ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
     """
+    if not isinstance(fractions, Iterable):
+        raise TypeError(f"fractions: expected numbers that add up to 1, got {fractions!r}")
     # Not a NaN either, which compares as False.
     if not (min(fractions, default=0) >= 0 and abs(sum(fractions) - 1) <= _ROUNDING):
-        raise ValueError(f"fractions: expected positive numbers that add up to 1: {fractions}")
+        raise ValueError(f"fractions: expected positive numbers that add up to 1, got {fractions}")
     sizes = [int(n * fraction) for fraction in fractions]
     parts = [part for part, fraction in enumerate(fractions) if fraction]
     for i in range(n - sum(sizes)):
@@ -183,7 +186,7 @@ Array = np.ndarray[Any, Any]
 
 
 class UnknownFieldError(FieldError):
-    """No structure has a field of a name."""
+    """No molecule has a field of a name."""
 
 
 class Field(NamedTuple):
@@ -191,7 +194,7 @@ class Field(NamedTuple):
 
     Attributes:
         values: one array, (N, ...) per atom or (B, ...) per molecule; or a list with one entry per
-            structure: an array, a ``str`` or None.
+            molecule: an array, a ``str`` or None.
         is_per_atom: True if there is one row per atom.
         mask: (B,) bool, True for molecules that have the field; None: all of them.
     """
@@ -202,7 +205,7 @@ class Field(NamedTuple):
 
 
 class Block(Protocol):
-    """B structures with N atoms in all."""
+    """B molecules with N atoms in all."""
 
     @property
     def ptr(self) -> Array:
@@ -305,7 +308,7 @@ def infos_level(batch: MoleculeBatch, name: str) -> bool:
     """
     level = batch.level(name)
     if level not in ("atom", "molecule"):
-        raise FieldError(f"{name}: expected one row per atom or structure, got one per {level}")
+        raise FieldError(f"{name}: expected one row per atom or molecule, got one per {level}")
     return level == "atom"
 
 
@@ -371,7 +374,7 @@ def check_known(name: str, known: Iterable[str], where: str, others: Iterable[st
         return
     similar = [repr(other) for other in similar_names(name, [*names, *others])]
     hint = f": did you mean {' or '.join(similar)}?" if similar else ""
-    what = "no structure has the label" if name in BUILTINS else "unknown name"
+    what = "no molecule has the label" if name in BUILTINS else "unknown name"
     raise UnknownFieldError(f"{where}{what} {name!r}{hint}")
 
 

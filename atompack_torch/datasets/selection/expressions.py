@@ -130,7 +130,7 @@ class Expression:
         if found.ptr is not None:
             raise self._error(
                 self._root,
-                "expected one condition per structure, got several: any(...) or all(...)",
+                "expected one condition per molecule, got several: use any(...) or all(...)",
             )
         return np.broadcast_to(found.data, (n,)).astype(bool)
 

@@ -1,4 +1,4 @@
-"""Groups of structures that stay together in a split: by name, property or formula."""
+"""Groups of molecules that stay together in a split: by name, property or formula."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class GroupBy:
             present &= field.mask
         values: Any = [None] * n if field is None else field.values
         if field is not None and (field.is_per_atom or np.ndim(values) > 1):
-            self._refuse("one value per structure", "several", first)
+            self._refuse("one value per molecule", "several", first)
         if isinstance(values, np.ndarray):
             if values.dtype.kind == "f":
                 present &= ~np.isnan(values)
@@ -106,15 +106,15 @@ class GroupBy:
                 continue
             else:
                 got = "NaN" if np.ndim(value) == 0 else "several"
-                self._refuse("one value per structure", got, first + i)
+                self._refuse("one value per molecule", got, first + i)
             found[i] = np.frombuffer(digest, np.uint64)[0]
         return found
 
     def _check_present(self, present: Array, first: int) -> None:
         if not present.all():
             number = first + int(np.argmin(present))
-            hint = f"filter('has({self._by})') leaves such structures out"
-            self._refuse("a value in every structure", f"none: {hint}", number)
+            hint = f"filter('has({self._by})') drops such molecules"
+            self._refuse("a value in every molecule", f"none: {hint}", number)
 
     def _refuse(self, expected: str, got: str, number: int) -> None:
         where = f"(molecule {number}, field {self._by!r})"

@@ -42,7 +42,7 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def arithmetic(name: str, left: Value, right: Value) -> Number:
-    """Computes in float64; a structure that lacks an operand has no result."""
+    """Computes in float64; a molecule that lacks an operand has no result."""
     for operand in (left, right):
         if not isinstance(operand, Number):
             raise OperandError(f"expected numbers around {name}, got {operand.kind}")
@@ -123,7 +123,7 @@ def rows_by_structure(value: Value, reduce: str) -> Value:
         return value if wants_truth else missing(n)
     if not isinstance(value, Truth if wants_truth else (Number, Truth)) or value.ptr is None:
         expected = "conditions" if wants_truth else "numbers"
-        raise OperandError(f"{reduce}: expected several {expected} per structure, got {value.kind}")
+        raise OperandError(f"{reduce}: expected several {expected} per molecule, got {value.kind}")
     flat = value.data.reshape(len(value.data), -1)
     counts = np.diff(value.ptr) * flat.shape[1]
     has_rows = counts > 0
@@ -267,7 +267,7 @@ def _both(left: Number, right: Number) -> Array | bool:
 
 
 def _rows_of(present: Array | bool, ptr: Array | None, data: Array) -> Array | bool:
-    """Repeats the mask of structures for their rows."""
+    """Repeats the mask of molecules for their rows."""
     if isinstance(present, bool) or ptr is None:
         return present
     repeated: Array = np.repeat(present, np.diff(ptr))
@@ -281,7 +281,7 @@ def _aligned(left: Number, right: Number) -> tuple[Array, Array, Array | None]:
 def _aligned_data(
     a: Array, a_ptr: Array | None, b: Array, b_ptr: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Repeats values of structures for the rows of the other operand."""
+    """Repeats values of molecules for the rows of the other operand."""
     if a_ptr is None and b_ptr is None:
         return a, b, None
     if a_ptr is not None and b_ptr is not None:

@@ -32,11 +32,11 @@ class Number:
 
 
 class Missing(Number):
-    """Values of any type that no structure of the block has: NaN (B,)."""
+    """Values of any type that no molecule of the block has: NaN (B,)."""
 
 
 def missing(n: int) -> Missing:
-    """Returns the values of a field that none of ``n`` structures has."""
+    """Returns the values of a field that none of ``n`` molecules has."""
     return Missing(np.full(n, np.nan), np.zeros(n, bool))
 
 
@@ -59,7 +59,7 @@ class Truth:
 
 @dataclass
 class Text:
-    """Strings: one per structure, (B,) objects, None where there is none; or a constant ()."""
+    """Strings: one per molecule, (B,) objects, None where there is none; or a constant ()."""
 
     data: Array
 

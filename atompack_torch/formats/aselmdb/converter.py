@@ -152,7 +152,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
             if (first < len(one) and last > 0) or not len(one):
                 said = Report(report.on_error)
                 take_metadata(str(file), partial(_metadata, file), said)
-                report.units.clear()  # a file says nothing of the next one
+                report.units.clear()  # a file says nothing about the next one
                 pass_on(said, report, counts=first <= 0)
             yield from _blocks(one, max(first, 0), min(last, len(one)), report)
             first, last = first - len(one), last - len(one)
@@ -348,7 +348,7 @@ class _Texts:
         ]
 
     def of(self, i: int, parts: Parts) -> dict[int, str]:
-        """Returns the texts of the arrays of the i-th structure, by their identities."""
+        """Returns the texts of the arrays of the i-th molecule, by their identities."""
         scopes = (parts.labels, parts.atom_properties, parts.properties)
         texts = {
             id(scopes[scope][key]): made[i]
@@ -361,7 +361,7 @@ class _Texts:
 
 
 def _array_texts(values: Array, ptr: Array | None) -> list[str]:
-    """Returns the JSON of the rows of each structure; without ``ptr`` they have one each."""
+    """Returns the JSON of the rows of each molecule; without ``ptr`` they have one each."""
     width = int(np.prod(values.shape[1:]))
     rows = np.arange(len(values) + 1) if ptr is None else ptr
     texts = number_texts(values.reshape(-1), rows * width)

@@ -529,7 +529,7 @@ class ArrayFilePublisher:
         for name in changes.statistics:
             try:
                 copy.store(name)
-            except FileExistsError:  # another writer has some: neither are right
+            except FileExistsError:  # another writer wrote some of them: neither set is complete
                 self._objects.delete(copy.url_of(name))
 
     def discard(self) -> None:

@@ -264,7 +264,7 @@ def _dtype_of(name: str, dtype: np.dtype[Any]) -> str:
     if dtype.kind in "OSUT":
         return "string"
     if dtype.newbyteorder("=") not in _NUMBERS:
-        raise FieldError(f"variable {name!r}: no array can have the dtype {dtype}")
+        raise FieldError(f"variable {name!r}: arrays cannot store the dtype {dtype}")
     return dtype.newbyteorder("=").name
 
 

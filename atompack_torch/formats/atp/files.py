@@ -34,7 +34,7 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
         CorruptFileError: the header or index violates the format.
         UnsupportedFormatError: the version is not supported, or the file is of a different format.
     """
-    access = remote or RemoteFiles()  # to be alive until the file was read
+    access = remote or RemoteFiles()  # keeps it alive until the file is read
     with formats.opening(file, remote=remote):
         return AtpSnapshot.take(*access.location(file))
 

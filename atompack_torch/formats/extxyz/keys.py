@@ -110,7 +110,7 @@ def targets_of(
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
-            error = FieldError(f"{path}: key_map: no frame has {key!r}")
+            error = FieldError(f"{path}: key_map: no molecule has {key!r}")
             if missing is None:
                 raise error
             missing(key, error)

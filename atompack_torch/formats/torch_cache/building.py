@@ -47,6 +47,7 @@ from atompack_torch.options import (
     check_threads,
     checked_part,
     is_url,
+    open_hint,
     part_range,
     threads_or_cores,
 )
@@ -310,6 +311,9 @@ def build_cache(
         FieldError: nothing to store was requested, or the descriptor does not know an element.
         TypeError, ValueError: an option does not have one of its values.
     """
+    if not isinstance(dataset, MoleculeDataset):
+        got = f"{type(dataset).__name__}{open_hint(dataset)}"
+        raise TypeError(f"dataset: expected a dataset of molecules, got {got}")
     options = BuildOptions(
         features=features,
         force_derivatives=force_derivatives,

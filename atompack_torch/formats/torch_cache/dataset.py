@@ -332,7 +332,7 @@ class TorchCacheDataset(MoleculeDataset):
         self._check_selection(len(current))
         if current._stored_features() != self._cache._stored_features():
             raise FieldError(
-                f"{self._path}: expected the sections and descriptor of the former file, got "
+                f"{self._path}: expected the sections and descriptor of the earlier file, got "
                 "others: open the dataset again"
             )
         self._cache, self._digests = current, None

@@ -93,8 +93,8 @@ def deal_within(costs: Costs, budget: float, most: int) -> tuple[Integers, int]:
         most: maximum number of molecules in a batch.
 
     Returns:
-        The batch of each molecule, and the number of batches: of many molecules, at most 1 in 128
-        more than dealing needs.
+        The batch of each molecule, and the number of batches, which for many molecules is at most
+        1 in 128 above the minimum.
     """
     total = float(np.cumsum(costs)[-1])
     too_few = max(int(np.ceil(total / budget)), -(-len(costs) // most), 1) - 1

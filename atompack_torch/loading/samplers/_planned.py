@@ -78,7 +78,7 @@ class PlannedShare:
             yield [self._plan.molecules[bounds[i] : bounds[i + 1]].tolist() for i in part]
 
     def place_after(self, n_items: int) -> Place:
-        """Returns the place after so many batches of every rank."""
+        """Returns the place after a number of batches of every rank."""
         n_steps = n_items // len(self._ranks)
         if n_steps == 0:
             return dict(self._start)
@@ -97,7 +97,7 @@ class PlannedShare:
 
 
 def _split(bounds: list[int], n_pieces: int) -> list[int]:
-    """Splits the longest batches in halves until there are so many pieces; returns their bounds."""
+    """Halves the longest batches until there are ``n`` pieces; returns their bounds."""
     heap = [(first - last, first, last) for first, last in pairwise(bounds)]
     heapq.heapify(heap)
     while len(heap) < n_pieces:

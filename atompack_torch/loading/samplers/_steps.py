@@ -151,7 +151,7 @@ class BatchShare:
         return [molecules[pieces == rank].tolist() for rank in self._ranks]
 
     def place_after(self, n_items: int) -> Place:
-        """Returns the place after so many batches of every rank; partial steps are repeated."""
+        """Returns the place after a number of batches of every rank; repeats partial steps."""
         n_items //= len(self._ranks)
         if n_items <= self._n_whole_steps:
             if n_items == 0:

@@ -57,7 +57,7 @@ class IndexShare:
             yield self._order.at(positions % self._n).tolist()
 
     def place_after(self, n_items: int) -> Place:
-        """Returns the place after so many items of every rank."""
+        """Returns the place after a number of items of every rank."""
         return {"position": min(self._first + n_items * self._positions.step, self._n)}
 
     def end(self) -> Place:

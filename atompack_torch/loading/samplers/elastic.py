@@ -49,7 +49,7 @@ class Share(Protocol[Item]):
         """Yields the items in order, many at a time."""
 
     def place_after(self, n_items: int) -> Place:
-        """Returns the place after so many items of this pass on every rank."""
+        """Returns the place after a number of items of this pass on every rank."""
 
     def end(self) -> Place:
         """Returns the place at the end of the epoch."""
@@ -284,7 +284,7 @@ class ElasticSampler(Sampler[Item]):
         return self._all_ranks(wrapper.n_ranks)
 
     def _all_ranks(self, n_ranks: int) -> tuple[range, int]:
-        """Returns (ranks, their number) for a wrapper that deals to so many ranks."""
+        """Returns (ranks, their number) for a wrapper that deals to several ranks."""
         return range(n_ranks), n_ranks
 
     def __iter__(self) -> Pass[Item]:
@@ -337,7 +337,7 @@ class ElasticSampler(Sampler[Item]):
             A dict of numbers and strings.
 
         Raises:
-            ValueError: the pass has not yielded so many items.
+            ValueError: the pass has yielded fewer items.
         """
         if self._loaded is None and self._pass is not None:
             return self._pass.state_dict(consumed)

@@ -230,7 +230,7 @@ def _from_config(original: Any) -> Any:
 
 
 def _apply_pseudolabels(foundation_model: Any, pt_head_config: Any, **options: Any) -> Any:
-    """Labels the structures of the replay head in memory, as MACE does."""
+    """Labels the molecules of the replay head in memory, as MACE does."""
     collections = pt_head_config.collections
     for name in ("train", "valid"):
         structures = getattr(collections, name)

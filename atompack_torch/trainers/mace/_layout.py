@@ -85,8 +85,8 @@ def found_keys(schema: Mapping[str, FieldSpec], named: Mapping[str, str]) -> dic
     for label, given in named.items():
         if given not in schema:
             similar = " or ".join(map(repr, similar_names(given, schema)))
-            hint = f": did you mean {similar}?" if similar else ""
-            raise FieldError(f"{label}: no field {given!r}{hint} (field {given!r})")
+            hint = f"did you mean {similar}?" if similar else f"expected one of {list(schema)}"
+            raise FieldError(f"{label}: no field {given!r}: {hint} (field {given!r})")
     found = {}
     for label, candidates in KEYS.items():
         key = named.get(label) or first_field(candidates, schema)
@@ -216,7 +216,7 @@ class MaceLayout(Layout):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Types of structures, and the inputs of the model that may not be missing."""
+        """Types of molecules, and the inputs of the model that may not be missing."""
         inputs = [stored.name for name, stored in self.labels.items() if name not in LABELS]
         return (*inputs, *([] if self.types is None else [self.types]))
 

@@ -59,7 +59,7 @@ class GraphDataset(Dataset[Any]):
         return AtomicData(**values)
 
     def where(self, place: int) -> tuple[int, int]:
-        """Returns the number of the dataset of a structure, and its number in there."""
+        """Returns the number of the dataset of a molecule, and its number in there."""
         structures = self.structures
         return int(structures.part_numbers[place]), int(structures.numbers[place])
 
@@ -187,7 +187,7 @@ class GraphLoader:
         )
 
     def _joined(self, used: Sequence[int]) -> Iterator[Batch]:
-        """Yields batches of structures from several files: those of each file are made together."""
+        """Yields batches of molecules from several files: those of each file are made together."""
         shares = _Shares(iter(self.batch_sampler), self._part_of, used)
         passes = {part: iter(self._loader(part, shares.of(part))) for part in used}
         while (parts := shares.next_parts()) is not None:
@@ -205,7 +205,7 @@ class _Stream:
 
 
 class _Shares:
-    """The structures of each file in each batch, for loaders that read ahead."""
+    """The molecules of each file in each batch, for loaders that read ahead."""
 
     def __init__(
         self, batches: Iterator[list[int]], part_of: np.ndarray[Any, Any], used: Sequence[int]
@@ -225,7 +225,7 @@ class _Shares:
         return True
 
     def of(self, part: int) -> Iterator[list[int]]:
-        """Yields the structures of a file in the batches that have some."""
+        """Yields the molecules of a file in the batches that have some."""
         waiting = self._waiting[part]
         while waiting or self._draw():
             if waiting:

@@ -61,7 +61,7 @@ class Part:
 
 
 class Row(NamedTuple):
-    """One structure, as MACE looks at it before training."""
+    """One molecule, as MACE looks at it before training."""
 
     structures: Structures
     place: int
@@ -110,7 +110,7 @@ class Structures(Sequence[Row]):
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Structures:
-        """Returns all structures of datasets, in order."""
+        """Returns all molecules of datasets, in order."""
         lengths = [len(part.dataset) for part in parts]
         numbers = [np.arange(length) for length in lengths]
         return cls(
@@ -135,7 +135,7 @@ class Structures(Sequence[Row]):
     @overload
     def __getitem__(self, place: slice) -> Structures: ...
     def __getitem__(self, place: int | slice) -> Row | Structures:
-        """Returns one structure, or some of them."""
+        """Returns one molecule, or some of them."""
         if isinstance(place, slice):
             return self.take(place)
         place = range(len(self))[place]
@@ -149,7 +149,7 @@ class Structures(Sequence[Row]):
                 yield Row(self, place, numbers)
 
     def batches(self) -> Iterator[tuple[Numbers, MoleculeBatch]]:
-        """Yields the places and the batch of structures that are next to each other."""
+        """Yields the places and the batch of molecules that are next to each other."""
         borders = np.flatnonzero(np.diff(self.part_numbers)) + 1
         for run in np.split(np.arange(len(self)), borders):
             for first in range(0, len(run), _AT_ONCE):
@@ -157,7 +157,7 @@ class Structures(Sequence[Row]):
                 yield places, self.part_of(places[0]).dataset.batch(self.numbers[places])
 
     def __add__(self, other: Structures) -> Structures:
-        """Joins the structures of two; MACE repeats those to be fine-tuned on in this way."""
+        """Joins the molecules of two; MACE repeats those to be fine-tuned on in this way."""
         if not isinstance(other, Structures):
             return NotImplemented
         return Structures(

@@ -208,6 +208,6 @@ def make_layout(
         if name not in SYMBOLS:
             raise ValueError(f"element_types: expected symbols of elements, got {name!r}")
     if options.get("magmoms") is not None and options.get("charges") is not None:
-        raise ValueError("magmoms: excludes charges: MatGL's batches have one of them")
+        raise ValueError("magmoms: excludes charges: MatGL's batches have only one of the two")
     chosen = float_dtype(matgl.float_th if dtype is None else dtype)
     return MatGLLayout(tuple(element_types), float(cutoff), chosen, **options)

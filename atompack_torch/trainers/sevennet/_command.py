@@ -92,7 +92,7 @@ class DatasetStatistics:
 
     @property
     def per_atom_energy_mean(self) -> float:
-        """Mean of energy per atom over the structures, in eV."""
+        """Mean of energy per atom over the molecules, in eV."""
         return self._moments["per_atom_energy"].mean
 
     @property

@@ -67,7 +67,7 @@ class Structures:
         self.molecules: MoleculeDataset = with_labels(opened, labels) if labels else opened
 
     def __len__(self) -> int:
-        """Number of structures that have all labels."""
+        """Number of molecules that have all labels."""
         return len(self.molecules)
 
     def get_atomref(self) -> Tensor | None:

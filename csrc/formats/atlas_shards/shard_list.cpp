@@ -160,7 +160,7 @@ class Lister {
   MissingShards missing_;
 };
 
-// In a store, names of files are among them.
+// Names of files are among them if the root is remote.
 std::vector<std::string> Lister::folders() const {
   auto listed = root_.is_remote() ? io::list_names(root_) : std::optional(io::folders_in(root_.path()));
   if (listed) {

@@ -37,7 +37,7 @@ SpaceUse measure_space(const io::Location& location, const Snapshot& snapshot);
 
 // Comparison of the records of two files.
 
-// Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` equal, decompressed, those of `original`
+// Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` equal those of `original`
 // at `indices`.
 void check_same_records(const Reader& original, std::span<const int64_t> indices, const Reader& copy, int64_t first);
 

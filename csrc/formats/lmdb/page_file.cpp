@@ -20,7 +20,7 @@ constexpr uint64_t kReadAhead = 16 << 10;
 
 uint16_t flags_of(Bytes page) { return load_le<uint16_t>(page.data() + 10); }
 
-// Page that a node of a branch names.
+// Page that a branch node points to.
 uint64_t child_of(Bytes page, uint64_t node) {
   const std::byte* const at = page.data() + node;
   return load_le<uint32_t>(at) | uint64_t{load_le<uint16_t>(at + 4)} << 32;

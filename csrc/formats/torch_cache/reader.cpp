@@ -109,7 +109,7 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
   }
 }
 
-// While metadata is read, in the way of libhdf5, unless the environment turns its locks off.
+// Held while metadata is read, as by libhdf5, unless the environment turns its locks off.
 std::optional<io::SharedLock> lock_out_writers(const std::string& path, const io::FileIdentity& identity) {
   const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
   if (setting != nullptr && (std::string_view(setting) == "FALSE" || std::string_view(setting) == "0")) return {};

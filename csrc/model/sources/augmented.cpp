@@ -239,7 +239,7 @@ class Mover final : public MoleculeVisitor {
     return names(options_.tensors) ? Turning::tensor : Turning::scalar;
   }
 
-  // Checks that the last axes of a row, so many, have three components each.
+  // Checks that the given number of last axes of a row have three components each.
   static void check(const FieldView& view, size_t n_axes) {
     const std::span<const int64_t> dims = view.row_shape.dims();
     const bool has_axes =

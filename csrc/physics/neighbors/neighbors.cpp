@@ -104,7 +104,7 @@ bool is_in_range(double x) { return std::abs(x) < kMaxCoordinate; }
       .at_field("positions");
 }
 
-// After so many atoms, memory is taken for the pairs of all.
+// After this many atoms, memory is reserved for the pairs of all.
 constexpr size_t kSample = 1024;
 
 void reserve(PairList& pairs, size_t begin, size_t n_atoms) {

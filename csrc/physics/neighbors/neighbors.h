@@ -45,7 +45,7 @@ struct NeighborOptions {
   bool self_interaction = false;  // each atom with itself, before its other pairs
   // Pairs up to this length make triplets, which need full lists; nullopt: no triplets.
   std::optional<double> triplet_cutoff = std::nullopt;
-  // Only so many pairs of each atom i, the shortest ones; for full lists without self-interaction.
+  // At most this many pairs of each atom i, the shortest ones; for full lists without self-interaction.
   std::optional<size_t> max_neighbors = std::nullopt;
 };
 

@@ -460,6 +460,12 @@ def test_labels_that_there_are_not(new_path: NewPath) -> None:
             writer.write_arrays(
                 positions=np.zeros((1, 1, 3)), atomic_numbers=[[1]], quadrupole=np.zeros((1, 3))
             )
+        with pytest.raises(TypeError, match=r"'force' is no label: did you mean 'forces'\?"):
+            apt.Molecule(np.zeros((1, 3)), [1], force=np.zeros((1, 3)))
+        with pytest.raises(apt.FieldError, match="energy: expected numbers, got 'low'"):
+            apt.Molecule(np.zeros((1, 3)), [1], energy="low")
+        with pytest.raises(apt.FieldError, match="atomic_numbers: expected integers, got symbols"):
+            apt.Molecule(np.zeros((1, 3)), ["H"])
         assert len(writer) == 0
 
 

@@ -164,10 +164,12 @@ def test_key_map(tmp_path: Path) -> None:
     got = apt.ExtxyzDataset(path, key_map=keys)
     assert_same_batches(converted(path, key_map=keys)[:], got[:])
     assert got[:].energy.tolist() == [-3.0]
-    with pytest.raises(apt.FieldError, match="no frame has 'absent'"):
+    with pytest.raises(apt.FieldError, match="no molecule has 'absent'"):
         apt.ExtxyzDataset(path, key_map={"absent": "energy"})
     with pytest.raises(apt.FieldError, match="expected a value per molecule for energy"):
         apt.ExtxyzDataset(path, key_map={"REF_forces": "energy"})
+    with pytest.raises(TypeError, match="key_map: expected a mapping of names, got list"):
+        apt.ExtxyzDataset(path, key_map=["REF_energy"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected a label or a property, got 'positions'"):
         apt.ExtxyzDataset(path, key_map={"energy": "positions"})
 

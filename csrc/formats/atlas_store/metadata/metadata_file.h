@@ -49,7 +49,7 @@ std::optional<io::FileVersion> metadata_version(const io::Location& store);
 // The same among the names in a store's folder; nullopt if there was none.
 std::optional<io::FileVersion> metadata_version(const io::Location& store, const std::vector<std::string>& names);
 
-// Throws UnsupportedFormatError; CorruptFileError, including when it decompresses to more than `max_bytes`.
+// Throws UnsupportedFormatError, and CorruptFileError, also when it decompresses to more than `max_bytes`.
 Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes = array_file::kMaxMetadataBytes);
 
 // Like encode_json() and encode_msgpack(); FieldError for more than `max_bytes` before compression.

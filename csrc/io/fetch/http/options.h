@@ -60,7 +60,7 @@ struct HttpOptions {
   // A transfer that receives or sends fewer than `min_progress` bytes in this time has stalled.
   milliseconds stall_timeout{20'000};
   uint64_t min_progress = 1024;
-  // Where a server sends the whole object instead of a range, up to so many bytes before the range are received in
+  // Where a server sends the whole object instead of a range, up to this many bytes before the range are received in
   // vain.
   uint64_t max_skip = 1 << 20;
 
