@@ -210,7 +210,7 @@ def tables(found: dict[str, Any]) -> str:
                 f"{one['prepares_s']:,.1f} s",
             )
         )
-    faster = [("times as fast", "step", "waits, stock", "waits, ours")]
+    faster = [("times faster", "step", "waits, stock", "waits, ours")]
     for row in found["faster"]:
         step = row["step_ms"]
         stock, ours = (

@@ -53,7 +53,7 @@ void run_anywhere(Block& numbers, uint64_t n_left, uint64_t n_right, double of_r
 }
 
 #if defined(__x86_64__)
-// Three times as fast, because it multiplies 64-bit integers in lanes.
+// 3 times faster, because it multiplies 64-bit integers in lanes.
 __attribute__((target("avx512dq,avx512vl"))) void run_in_lanes(Block& numbers, uint64_t n_left, uint64_t n_right,
                                                                double of_right, const Keys& keys) {
   run(numbers, n_left, n_right, of_right, keys);
