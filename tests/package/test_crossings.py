@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ def methods_of(cls: type) -> Iterator[tuple[str, Any]]:
 @contextmanager
 def counting() -> Iterator[Crossings]:
     """Counts calls of native code while the block runs."""
+    gc.collect()  # or writers of other tests could end in the block
     crossings = Crossings()
     replaced: list[tuple[Any, str, Any]] = []
 
