@@ -57,7 +57,7 @@ class MoleculeFiles(MoleculeDataset):
         self._take_options(options, features, stored)
 
     def _check_names(self) -> None:
-        """Raises FieldError if no file has a field that is named, once the files are known."""
+        """Raises FieldError if the request names a field that no file has."""
         self._with_forces = self._find_forces()
         if self._request.names_fields or self._cache is not None:
             self.batcher()

@@ -1,4 +1,4 @@
-"""Neighbor counts and shortest distances of evenly chosen structures."""
+"""Neighbor counts and shortest distances of evenly chosen molecules."""
 
 from __future__ import annotations
 

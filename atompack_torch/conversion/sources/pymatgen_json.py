@@ -67,7 +67,7 @@ _HINT = re.compile(
     r'|"lattice"\s*:\s*\{\s*"(matrix|pbc|a)"|"sites"\s*:\s*\[\s*\{\s*"(species|xyz|abc)"'
 )
 STRUCTURE = ("lattice", "sites")
-# Not values of an entry: names of classes, and the structure.
+# Keys of an entry that hold no values: names of classes, and the structure itself.
 _IGNORED = frozenset(("@module", "@class", "structure"))
 _LATTICE = _IGNORED | {"matrix", "pbc", "a", "b", "c", "alpha", "beta", "gamma", "volume"}
 _SITE = _IGNORED | {"name", "label", "species", "xyz", "abc", "properties"}
