@@ -14,7 +14,7 @@
 namespace atompack::io::fetch::http {
 namespace {
 
-// Cheaper to receive in vain than a new connection.
+// Receiving so many unused bytes is cheaper than opening another connection.
 constexpr uint64_t kMaxDrained = 64 * 1024;
 
 [[noreturn]] void refuse(int code, std::string reason, bool may_retry = false) {
