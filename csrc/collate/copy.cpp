@@ -17,9 +17,10 @@ void convert(std::byte* to, const std::byte* from, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(load_le<In>(from + i * sizeof(In)));
 }
 
-// Cloned for AVX2, used if the processor has it: without it the compiler converts byte by byte.
-__attribute__((target_clones("avx2", "default"))) void widen_bytes(int64_t* __restrict out,
-                                                                   const uint8_t* __restrict from, size_t count) {
+#if defined(__x86_64__)  // cloned for AVX2, without which the compiler converts byte by byte
+__attribute__((target_clones("avx2", "default")))
+#endif
+void widen_bytes(int64_t* __restrict out, const uint8_t* __restrict from, size_t count) {
   for (size_t i = 0; i < count; ++i) out[i] = from[i];
 }
 
