@@ -77,7 +77,7 @@ def test_the_commit_is_pinned_until_refresh(service: Hub, folder: Path) -> None:
     copy = pickle.loads(pickle.dumps(remote))
     assert same(copy[:], first[:])
     loader = DataLoader(
-        remote, 40, num_workers=2, collate_fn=apt.collate_identity, timeout=60, shuffle=False
+        remote, 40, num_workers=2, collate_fn=apt.collate_identity, timeout=200, shuffle=False
     )
     energies = torch.cat([batch["energy"] for batch in loader])
     assert torch.equal(energies, first[:]["energy"])

@@ -103,7 +103,7 @@ def test_workers_of_a_loader(server: FileServer, folder: Path, start: str, kind:
         num_workers=2,
         collate_fn=apt.collate_identity,
         multiprocessing_context=start,
-        timeout=60,
+        timeout=200,
     )
     for indices, batch in zip(order(), loader, strict=False):
         assert same(batch, local.batch(indices))

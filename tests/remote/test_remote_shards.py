@@ -70,7 +70,7 @@ def test_workers_of_a_loader(server: FileServer, folder: Path, start: str, kind:
         num_workers=2,
         collate_fn=list,
         multiprocessing_context=start,
-        timeout=60,
+        timeout=200,
     )
     for indices, (first, second) in zip([[1, 50, 3], [0, 99], [7]], loader, strict=True):
         assert same(first, local.batch(indices))

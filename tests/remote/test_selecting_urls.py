@@ -83,4 +83,4 @@ def test_show(
     sources: list[str], objects: ObjectServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(objects, "show", sources[0], "-1") == 0
-    assert "structure 39: H2O" in capsys.readouterr().out
+    assert "molecule 39: H2O" in capsys.readouterr().out
