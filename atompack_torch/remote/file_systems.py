@@ -67,7 +67,7 @@ class UnsupportedSchemeError(ValueError):
 _AT_ONCE = 256  # requests for one call
 # Of what file systems say about a file: what does not change with its bytes.
 _NOT_OF_VERSION = {"name", "type", "mode", "uid", "gid", "nlink", "islink", "time", "atime"}
-# Keys whose values differ for different bytes; an inode counts along with the time of its last change.
+# Keys whose values differ for different bytes; an inode counts along with its last change.
 _STRONG = re.compile(
     r"etag|md5|crc|sha\d*$|checksum|hash|generation|version|revision|^(rev|ino|hex|blob_id)$", re.I
 )
