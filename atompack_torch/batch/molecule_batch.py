@@ -308,7 +308,7 @@ class MoleculeBatch(CollatedFields):
         ``SinglePointCalculator``.
 
         Returns:
-            One structure of pymatgen per molecule.
+            One ``ase.Atoms`` per molecule.
 
         Raises:
             FieldError: velocities of an atom whose mass is unknown.

@@ -130,8 +130,8 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
     differing = [name for name, value in plan.items() if before.get(name) != value]
     shown = ", ".join(differing) or "other options"
     raise ValueError(
-        f"part: {folder} was started with other sources or options ({shown}): mode='w' (--overwrite) "
-        "replaces its parts one by one, or choose another folder"
+        f"part: {folder} was started with other sources or options ({shown}): mode='w' "
+        "(--overwrite) replaces its parts one by one, or choose another folder"
     )
 
 

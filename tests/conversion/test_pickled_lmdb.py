@@ -222,7 +222,7 @@ DAMAGE: list[tuple[Harm, type[Exception], str]] = [
     (other(graph(0, 3), length=pickle.dumps(99)), apt.CorruptFileError, "at most 2 molecules"),
     (other(graph(0, 3), length=pickle.dumps("x")), apt.CorruptFileError, "at most 2 molecules"),
     (other(graph(0, 3), length=pickle.dumps(Evil())), apt.UnsafePickleError, "posix.mkdir"),
-    (other(graph(0, 3), length=pickle.dumps(2)), apt.CorruptFileError, "got no such key"),
+    (other(graph(0, 3), length=pickle.dumps(2)), apt.CorruptFileError, "under this key, got none"),
 ]
 
 

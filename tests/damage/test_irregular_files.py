@@ -112,9 +112,10 @@ def assert_refused(folder: Path, kind: str, opener: str) -> None:
     refusals = (OSError, apt.CorruptFileError, apt.UnsupportedFormatError)
     with pytest.raises(refusals) as caught:
         OPENERS[opener](folder, KINDS[kind])
-    takes_folders = opener.startswith("convert") or opener == "compact"
-    is_folder_of_files = kind == "Is a directory" and takes_folders
-    said = "no .atp file in this folder" if is_folder_of_files else kind
+    said = kind
+    if kind == "Is a directory":
+        said = "no .atp file in this folder" if opener == "compact" else said
+        said = "expected a folder of" if opener.startswith("convert") else said
     if opener.startswith("convert") and kind == "one of a virtual file system":
         said = "of /proc"
     assert said in str(caught.value), caught.value

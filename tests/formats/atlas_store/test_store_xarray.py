@@ -172,8 +172,8 @@ def test_fill_values(tmp_path: Path) -> None:
 def test_what_cannot_be_stored(tmp_path: Path) -> None:
     """Nothing of a refused dataset is left in the store."""
     refused = {
-        "no array can have the dtype bool": xarray.Dataset({"v": ("x", [True])}),
-        "no array can have the dtype timedelta64": xarray.Dataset(
+        "arrays cannot store the dtype bool": xarray.Dataset({"v": ("x", [True])}),
+        "arrays cannot store the dtype timedelta64": xarray.Dataset(
             {"v": ("x", np.array([1], "m8[ns]"))}
         ),
         "attribute 'k'": xarray.Dataset(attrs={"k": object()}),

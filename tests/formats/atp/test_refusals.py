@@ -304,7 +304,10 @@ def test_labels_of_another_shape(new_path: NewPath, label: str) -> None:
     ("change", "message"),
     [
         ({"positions": np.zeros((2, 2, 2))}, r"expected \(4, 3\), got \(4, 2\).*positions"),
-        ({"positions": np.zeros((4, 3))}, r"positions: expected \(B, n, 3\), or n_atoms too"),
+        (
+            {"positions": np.zeros((4, 3))},
+            r"positions: expected \(B, n, 3\), or \(N, 3\) with n_atoms",
+        ),
         ({"positions": np.zeros((2, 2, 3), "c8")}, "none for complex64 .*positions"),
         ({"atomic_numbers": [1, 1, 1]}, r"atomic_numbers: expected \(2, 2, ...\), got \(3,\)"),
         ({"atomic_numbers": [1, 256]}, "expected 0 to 255, got 256 .*molecule 0.*atomic_numbers"),
