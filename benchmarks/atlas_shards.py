@@ -192,7 +192,7 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
     }
     report("in order, no workers", n, in_order, rounds)
     shuffled = {
-        f"blocks shuffled, windows of {WINDOW}, so many kept": (
+        f"blocks shuffled, windows of {WINDOW}, {WINDOW} kept": (
             n,
             functools.partial(go_through, DataLoader(few, BATCH, sampler=blocks())),
         ),

@@ -72,7 +72,7 @@ def header_slot(generation: int, molecules: int, index_offset: int, schema: byte
 
 
 def make_large(path: Path, molecules: int) -> None:
-    """Write the same small record so many times: one atom, with an energy of -1.25."""
+    """Write the same small record ``molecules`` times: one atom, with an energy of -1.25."""
     record = struct.pack("<I3fBH", 1, 0.0, 0.0, 0.0, 6, 1)
     record += struct.pack("<BB6sBId", 0, 6, b"energy", 0, 8, -1.25)
     schema = struct.pack("<IBI", 1, 4, 1) + struct.pack("<BBBHII6s", 0, 0, 0, 6, 8, 8, b"energy")

@@ -164,7 +164,9 @@ def to_jraph(batch: CollatedFields) -> jraph.GraphsTuple:
     import jraph
 
     if "edge_index" not in batch:
-        raise FieldError("to_jraph: expected a batch with edge_index, as neighbors= makes it")
+        raise FieldError(
+            "to_jraph: expected a batch with edge_index: make it by neighbors= of the dataset"
+        )
     if batch.ptr.device.type != "cpu":
         raise FieldError(f"to_jraph: expected a batch on cpu, got {batch.ptr.device}")
     rows: dict[str, dict[str, Any]] = {"atom": {}, "edge": {}, "molecule": {}}

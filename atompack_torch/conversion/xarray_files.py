@@ -156,7 +156,7 @@ def _found(path: _Path) -> list[Path]:
 def _check_names(sources: Sequence[Path]) -> None:
     twice = [name for name, n in Counter(path.stem for path in sources).items() if n > 1]
     if twice:
-        raise FieldError(f"datasets: expected one of each name, got several {twice[0]!r}")
+        raise FieldError(f"datasets: expected each name once, got {twice[0]!r} several times")
 
 
 @contextmanager

@@ -103,10 +103,12 @@ def listed(path: Paths) -> list[str]:
         The paths, as they were given.
 
     Raises:
-        ValueError: the list is empty.
+        ValueError: the list or the path is empty.
         TypeError: one is neither a string nor a path.
     """
     if isinstance(path, (str, os.PathLike)):
+        if path == "":  # which would be the current folder
+            raise ValueError("path: expected a path, got an empty string")
         return [os.fspath(path)]
     # A data frame is iterable, too: by the names of its columns.
     is_list = isinstance(path, Iterable) and getattr(path, "ndim", 1) == 1

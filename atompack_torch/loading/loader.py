@@ -431,8 +431,8 @@ class Loader(Generic[Batch]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
             f"Loader has no {name!r}: {hint}. What prepares a loader for several ranks (Ray's "
-            "prepare_data_loader, say) wants a DataLoader; a Loader goes without: its samplers "
-            "know the ranks",
+            "prepare_data_loader, say) needs a DataLoader; a Loader needs no preparation: its "
+            "samplers know the ranks",
         )
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ def resolve_revision(remote: RemoteFiles, url: str) -> str:
     response.check(url)
     commit = parse_json(response.body, url, dict).get("sha")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise CorruptFileError(f"{url}: the server's answer: expected a commit")
+        raise CorruptFileError(f"{url}: the server's response: expected a commit")
     return commit
 
 

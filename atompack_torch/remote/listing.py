@@ -308,10 +308,10 @@ def parse_json(body: bytes, url: str, kind: type) -> Any:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise CorruptFileError(f"{shown_url(url)}: the server's answer: expected JSON") from None
+        raise CorruptFileError(f"{shown_url(url)}: the server's response: expected JSON") from None
     if not isinstance(value, kind):
         raise CorruptFileError(
-            f"{shown_url(url)}: the server's answer: expected a {kind.__name__}, "
+            f"{shown_url(url)}: the server's response: expected a {kind.__name__}, "
             f"got a {type(value).__name__}"
         )
     return value
@@ -332,15 +332,15 @@ def parse_xml(body: bytes, url: str, *roots: str) -> ElementTree.Element:
         CorruptFileError: the answer is not XML, declares entities, or has a different root.
     """
     if b"<!" in body:  # entities may grow without bounds, and no store declares any
-        raise CorruptFileError(f"{url}: the server's answer: expected XML without declarations")
+        raise CorruptFileError(f"{url}: the server's response: expected XML without declarations")
     try:
         element = ElementTree.fromstring(body)
     except ElementTree.ParseError as error:
-        raise CorruptFileError(f"{url}: the server's answer: expected XML, got {error}") from None
+        raise CorruptFileError(f"{url}: the server's response: expected XML, got {error}") from None
     for part in element.iter():
         part.tag = part.tag.rpartition("}")[2]
     if element.tag not in roots:
         raise CorruptFileError(
-            f"{url}: the server's answer: expected <{roots[0]}>, got <{element.tag[:40]}>"
+            f"{url}: the server's response: expected <{roots[0]}>, got <{element.tag[:40]}>"
         )
     return element

@@ -258,7 +258,7 @@ def send_file(
     names = ("InitiateMultipartUploadResult", "InitiateMultipartUpload")  # the second is rclone's
     number = parse_xml(started.body, upload.shown, *names).findtext("UploadId")
     if not number:
-        raise CorruptFileError(f"{upload.shown}: the server's answer: expected an upload id")
+        raise CorruptFileError(f"{upload.shown}: the server's response: expected an upload id")
     try:
         return _send_parts(upload, number, parts, report)
     except BaseException:

@@ -85,7 +85,7 @@ def test_what_fails_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     other.mkdir()
     for source, message in (
         (other, "expected a NetCDF file"),
-        ([folder / "c0.nc", folder / "c0.nc"], "got several 'c0'"),
+        ([folder / "c0.nc", folder / "c0.nc"], "got 'c0' several times"),
     ):
         with pytest.raises(apt.FieldError, match=message):
             convert_datasets(source, target, progress=False)

@@ -159,6 +159,8 @@ def test_what_is_no_path() -> None:
         got = type(wrong).__name__
         with pytest.raises(TypeError, match=f"path: expected a path or a list of paths, got {got}"):
             apt.open(wrong)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="path: expected a path, got an empty string"):
+        apt.open("")
 
 
 def test_local_names_that_look_like_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ PHRASES = re.compile(
     | at\ (any|every|whatever|all)\ moments? | (a|as|no|its)\ moments? | in\ silence
     | beside | at\ once | anew | in\ place\ of | go(es)?\ on | leaves?\ out | leaving\ out | tells
     | times\ as\ fast | data\ sets?
+    | so\ many(?!\ (?:that|as)\b) | say(?:s|ing)?\ nothing\ of
     | without\ a\ word | none\ the\ worse | one\ another
     )\b""",
     re.IGNORECASE | re.VERBOSE,

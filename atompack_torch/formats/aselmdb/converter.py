@@ -471,7 +471,7 @@ def _joined(values: Array, offsets: Array) -> list[str] | None:
     if values.dtype == np.float16:
         values = values.astype(np.float64)
     numbers = pc.cast(pa.array(values), pa.string())
-    if values.dtype == np.float32:  # its texts must give the same value by way of float64
+    if values.dtype == np.float32:  # its text must give the same value via float64
         read = pc.cast(numbers, pa.float64()).to_numpy().astype(np.float32)
         is_same = np.array_equal(read, values, equal_nan=True)
         numbers = numbers if is_same else pc.cast(pa.array(values.astype(np.float64)), pa.string())

@@ -97,7 +97,7 @@ class PlannedShare:
 
 
 def _split(bounds: list[int], n_pieces: int) -> list[int]:
-    """Halves the longest batches until there are ``n`` pieces; returns their bounds."""
+    """Halves the longest batches until there are ``n_pieces``; returns their bounds."""
     heap = [(first - last, first, last) for first, last in pairwise(bounds)]
     heapq.heapify(heap)
     while len(heap) < n_pieces:

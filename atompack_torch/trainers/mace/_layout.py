@@ -54,7 +54,7 @@ def labels_of(key_map: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def first_field(candidates: Sequence[str], schema: Mapping[str, FieldSpec]) -> str | None:
-    """Returns the first of some names that a field has.
+    """Returns the first name that is one of the fields.
 
     Args:
         candidates: names; ``charge`` and ``spin`` of atoms are other values than those of MACE.

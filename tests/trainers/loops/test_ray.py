@@ -53,4 +53,4 @@ def test_a_replaced_batch_sampler_is_refused(found: dict[str, Ranks]) -> None:
 
 @pytest.mark.parametrize("name", ["loader_budget", "loader_shuffle"])
 def test_a_loader_is_no_dataloader(found: dict[str, Ranks], name: str) -> None:
-    assert "wants a DataLoader; a Loader goes without" in error_of(found[name])
+    assert "needs a DataLoader; a Loader needs no preparation" in error_of(found[name])
