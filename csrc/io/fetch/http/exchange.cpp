@@ -14,7 +14,7 @@
 namespace atompack::io::fetch::http {
 namespace {
 
-// Receiving so many unused bytes is cheaper than opening another connection.
+// Receiving this many unused bytes is cheaper than opening another connection.
 constexpr uint64_t kMaxDrained = 64 * 1024;
 
 [[noreturn]] void refuse(int code, std::string reason, bool may_retry = false) {
