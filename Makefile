@@ -139,7 +139,7 @@ bench: $(DONE)/extension $(DONE)/extra-bench  ## measure everything next to othe
 
 .PHONY: docs
 docs: $(DONE)/torch $(DONE)/extra-docs  ## build the documentation with the reference of all public names into build/docs
-	@$(PY) -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 
 # The libraries it links to are put inside; torch's own are found next to it.
 .PHONY: wheel
