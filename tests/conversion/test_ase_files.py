@@ -95,6 +95,19 @@ def test_a_cut_file(tmp_path: Path) -> None:
     assert "molecule 299" in why
 
 
+def test_a_file_that_nobody_knows(tmp_path: Path) -> None:
+    ase.io.write(tmp_path / "a.traj", [ase.Atoms("H2")])
+    (tmp_path / "b.txt").write_text("nothing\n")
+    sources = [tmp_path / "a.traj", tmp_path / "b.txt"]
+    with pytest.raises(UnsupportedFormatError, match=r"b\.txt: .* ASE does not know .* --from"):
+        convert(sources, tmp_path / "o.atp", progress=False)
+    report = convert(sources, tmp_path / "o.atp", on_error="skip", progress=False)
+    assert report.structures_written == 1
+    ((what, why),) = report.skipped
+    assert what == "the rest of a file"
+    assert "b.txt" in why
+
+
 def test_one_structure_that_cannot_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = ase.Atoms("H"), ase.Atoms("H")
     bad.info["bad"] = True

@@ -75,6 +75,7 @@ def _makes(
     path: str | os.PathLike[str], report: Report, ase_format: str | None
 ) -> Generator[Callable[[], Parts]]:
     import ase.io
+    from ase.io.formats import UnknownFileTypeError
 
     if not Path(path).is_dir():  # some ASE formats are folders
         check_regular_file(os.fspath(path))
@@ -89,17 +90,19 @@ def _makes(
         except (OSError, ImportError):
             raise
         except Exception as error:  # whatever a parser stumbles over, in whole files too
-            if type(error).__name__ == "UnknownFileTypeError":
+            if isinstance(error, UnknownFileTypeError):
                 known = by_suffix(path)
                 expected = known.title if known else "a format that is read"
-                raise UnsupportedFormatError(
-                    f"{path}: expected {expected}, got a file that ASE does not know either: name "
-                    "its format with --from (format=), such as ase:NAME"
-                ) from error
-            reader = f"ASE's reader for {name}" if name else "ASE"
-            fault = f"{path}: {reader} could not read it: {described(error)} (molecule {number})"
+                fault = f"{path}: expected {expected}, got a file that ASE does not know either"
+                way_out = "name its format with --from (format=), such as ase:NAME"
+            else:
+                reader = f"ASE's reader for {name}" if name else "ASE"
+                fault = (
+                    f"{path}: {reader} could not read it: {described(error)} (molecule {number})"
+                )
+                way_out = _WAY_OUT
             if report.on_error == "raise":
-                raise UnsupportedFormatError(f"{fault}: {_WAY_OUT}") from error
+                raise UnsupportedFormatError(f"{fault}: {way_out}") from error
             report.skip("the rest of a file", fault)
             return
         if atoms is None:
