@@ -338,6 +338,11 @@ def utf8(what: str, text: object) -> str:
     return text
 
 
+def is_listing(value: object) -> bool:
+    """True for lists and the like; False for data frames, which iterate over names of columns."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) == 1
+
+
 def open_hint(value: object) -> str:
     """Returns the way out where a dataset is expected, if the value is a path; else nothing."""
     if not isinstance(value, (str, os.PathLike)):

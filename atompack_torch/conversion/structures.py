@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from atompack_torch.conversion.pipeline import convert
 from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.formats.atp.writer import AtpWriter
+from atompack_torch.options import is_listing
 
 _AT_ONCE = 1024
 
@@ -36,7 +37,7 @@ def from_structures(structures: Sequence[Any], **options: Any) -> AtpDataset:
         FieldError: a label does not fit its structure, or types of one field do not mix.
         UnsupportedFormatError: a site has fractional occupancies.
     """
-    if not isinstance(structures, Iterable) or getattr(structures, "ndim", 1) != 1:
+    if not is_listing(structures):
         got = type(structures).__name__
         raise TypeError(f"structures: expected a list of molecules or ase.Atoms, got {got}")
     items = list(structures)

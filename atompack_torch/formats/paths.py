@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import FORMATS, recognize
-from atompack_torch.options import BUFFERS, MEMORY, Buffer, PathLike, bytes_at, is_url
+from atompack_torch.options import BUFFERS, MEMORY, Buffer, PathLike, bytes_at, is_listing, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 
@@ -110,9 +110,7 @@ def listed(path: Paths) -> list[str]:
         if path == "":  # which would be the current folder
             raise ValueError("path: expected a path, got an empty string")
         return [os.fspath(path)]
-    # A data frame is iterable, too: by the names of its columns.
-    is_list = isinstance(path, Iterable) and getattr(path, "ndim", 1) == 1
-    if isinstance(path, BUFFERS) or not is_list:
+    if isinstance(path, BUFFERS) or not is_listing(path):
         raise TypeError(f"path: expected a path or a list of paths, got {type(path).__name__}")
     paths = [*path]
     if not paths:
