@@ -16,7 +16,7 @@ from atompack_torch.cli._writing import (
     target_options,
     writing_errors,
 )
-from atompack_torch.errors import printable
+from atompack_torch.errors import molecules, printable
 
 _SOURCE_AND_TARGET = source_and_target(
     "a file or folder, or a URL", "the file to write, or its URL", several=False
@@ -203,7 +203,7 @@ class Split(Command):
         elif not options.quiet:
             for path, report in pairs:
                 n, atoms = report.structures_written, report.atoms_written
-                print(f"{printable(path)}: {n:,} molecules, {atoms:,} atoms")
+                print(f"{printable(path)}: {molecules(n)}, {atoms:,} atoms")
             for line in dict.fromkeys(line for report in reports for line in report.warnings):
                 print_report(f"warnings  {line}")
         return 0

@@ -14,7 +14,7 @@ from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options
 from atompack_torch.conversion.remote_ends import RemoteEnds
-from atompack_torch.errors import printable
+from atompack_torch.errors import molecules, printable
 from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
@@ -84,7 +84,7 @@ class Difference:
 
     def __repr__(self) -> str:
         a, b = self.n_structures
-        lines = [f"{a:,} molecules" if a == b else f"{a:,} molecules in A, {b:,} in B"]
+        lines = [molecules(a) if a == b else f"{molecules(a)} in A, {b:,} in B"]
         for name, found in self.fields.items():
             lines += [f"{printable(name)}: {text}" for text in _texts(found)]
         return "\n".join([*lines, "equal" if self.equal else "different"])
@@ -94,7 +94,7 @@ def _texts(found: FieldDifference) -> list[str]:
     texts = []
     for n, where in ((found.n_only_a, "only in A"), (found.n_only_b, "only in B")):
         if n:
-            texts.append(f"{where}, in {n:,} molecules")
+            texts.append(f"{where}, in {molecules(n)}")
     if found.n_different:
         largest = f", by up to {found.max_difference:.6g}" if found.max_difference else ""
         texts.append(f"differs in {found.n_different:,} of {found.n_compared:,}{largest}")

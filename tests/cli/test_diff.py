@@ -101,7 +101,7 @@ def test_differences_are_counted(
     text = capsys.readouterr().out
     assert text.startswith("500 molecules in A, 497 in B\n")
     assert "energy: differs in 2 of 496, by up to 0.5; first 3, 400\n" in text
-    assert "forces: only in A, in 1 molecules; first 4\n" in text
+    assert "forces: only in A, in 1 molecule; first 4\n" in text
     assert text.endswith("\ndifferent\n")
 
 
