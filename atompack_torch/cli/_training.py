@@ -210,7 +210,7 @@ def tables(found: dict[str, Any]) -> str:
                 f"{one['prepares_s']:,.1f} s",
             )
         )
-    faster = [("times faster", "step", "waits, stock", "waits, ours")]
+    faster = [("speed-up", "step", "waits, stock", "waits, ours")]
     for row in found["faster"]:
         step = row["step_ms"]
         stock, ours = (

@@ -32,7 +32,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert cli.main([*command, "--step-ms", "50"]) == 0
     printed = capsys.readouterr().out
     assert "20 molecules, of which 20 were measured: nequip" in printed
-    assert "times faster" in printed
+    assert "speed-up" in printed
 
 
 def test_both_loaders_serve_the_same(tmp_path: Path) -> None:
