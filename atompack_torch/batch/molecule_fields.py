@@ -166,13 +166,9 @@ def _tensor(name: str, value: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        is_symbols = name == "atomic_numbers" and "str" in str(error)
-        text = (
-            "expected integers, got symbols"
-            if is_symbols
-            else f"not a tensor, number or string: {error}"
-        )
-        raise FieldError(f"{name}: {text}") from None
+        if name == "atomic_numbers" and "str" in str(error):
+            raise FieldError(f"{name}: expected integers, got symbols") from None
+        raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
     if isinstance(value, (list, tuple)) and tensor.is_floating_point() and tensor.isinf().any():
         # torch converts lists to its default dtype, which may be too narrow.
         converted(name, np.asarray(value), str(tensor.dtype).removeprefix("torch."), rounds=True)

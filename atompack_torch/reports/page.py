@@ -573,7 +573,7 @@ def _anchor(name: str) -> str:
 
 
 def _subtitle(found: Sequence[Findings]) -> Markup:
-    kind = "Dataset of atomistic molecules" if len(found) == 1 else "Two datasets side by side"
+    kind = "Dataset of molecules" if len(found) == 1 else "Two datasets side by side"
     return tag("p", kind, class_="apt-soft")
 
 

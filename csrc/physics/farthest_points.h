@@ -15,7 +15,7 @@ class FarthestPoints {
   // `points` holds rows of `n_columns` finite values and outlives this object; `first` is the first choice.
   FarthestPoints(std::span<const float> points, size_t n_columns, size_t first);
 
-  // Chooses further points until there are `n` in all.
+  // Chooses further points until there are `n` in all, or as many as there are points.
   void choose(size_t n);
 
   const std::vector<int64_t>& chosen() const { return chosen_; }

@@ -284,7 +284,7 @@ class ElasticSampler(Sampler[Item]):
         return self._all_ranks(wrapper.n_ranks)
 
     def _all_ranks(self, n_ranks: int) -> tuple[range, int]:
-        """Returns (ranks, their number) for a wrapper that deals to several ranks."""
+        """Returns (ranks, their number) for a wrapper that deals to ``n_ranks`` itself."""
         return range(n_ranks), n_ranks
 
     def __iter__(self) -> Pass[Item]:

@@ -38,7 +38,7 @@ SpaceUse measure_space(const io::Location& location, const Snapshot& snapshot);
 // Comparison of the records of two files.
 
 // Throws CorruptFileError unless molecules `first`, `first` + 1, ... of `copy` equal those of `original`
-// at `indices`.
+// at `indices` once they are decompressed.
 void check_same_records(const Reader& original, std::span<const int64_t> indices, const Reader& copy, int64_t first);
 
 }  // namespace atompack::atp
