@@ -137,7 +137,7 @@ def is_notebook() -> bool:
 
 
 def _widget(total: int | None, unit: str, label: str) -> Any:
-    """Returns a bar of tqdm; None if that is not installed."""
+    """Returns a tqdm bar; None if tqdm is not installed."""
     try:
         tqdm = importlib.import_module("tqdm.auto").tqdm
     except ImportError:

@@ -79,7 +79,7 @@ class SourceNames:
         self._missing = {*keys}
 
     def here(self, key: str, usual: str, what: str) -> str | None:
-        """Returns the name of a value here.
+        """Returns the name that a value of the source gets in this package.
 
         Args:
             key: its name in the source.

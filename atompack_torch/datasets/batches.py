@@ -485,7 +485,7 @@ class NativePrefetcher:
 
 
 def n_ranks() -> int:
-    """Returns the number of ranks of torch.distributed; 1 without it."""
+    """Returns the number of ranks in torch.distributed; 1 without it."""
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     return torch.distributed.get_world_size() if distributed else 1
 

@@ -190,7 +190,7 @@ class _Counting:
         part = next(self._parts)
         values = self._batcher.collate(part, self._selection, False)[2]
         made = dict(zip((*STRUCTURE, *EDGES[:2]), values, strict=True))
-        # NumPy, because parallel regions of torch would hang in a forked child.
+        # NumPy, because torch's parallel regions would hang in a forked child.
         begins = np.searchsorted(made["edge_index"][0].numpy(), made["ptr"].numpy())
         self.found[part.start : part.stop] = np.diff(begins)
         return part.stop

@@ -165,7 +165,7 @@ def located(
     Raises:
         FileNotFoundError: there is nothing at a URL, or no store in a mapping.
         UnsupportedFormatError: the class of the format does not read bytes.
-        OSError: a store refuses or does not answer.
+        OSError: a store refuses or does not respond.
         ValueError: an option is unknown or out of range, or the list is empty.
         TypeError: an option or a path has the wrong type.
     """

@@ -1,1 +1,1 @@
-"""Operators of torch: ``torch.ops.atompack_torch.*``."""
+"""Torch operators: ``torch.ops.atompack_torch.*``."""

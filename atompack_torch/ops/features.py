@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.ops import library as library  # loads the operators
-from atompack_torch.ops import neighbors as neighbors  # registers a kernel of CUDA devices
+from atompack_torch.ops import neighbors as neighbors  # registers a kernel for CUDA devices
 
 __all__ = ["Structures", "features_by_torch"]
 

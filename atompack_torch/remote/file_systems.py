@@ -39,9 +39,9 @@ def resolve_revision(remote: RemoteFiles, url: str) -> str:
         The commit, 40 digits.
 
     Raises:
-        OSError: the hub refuses or does not answer; FileNotFoundError: no such repository or
+        OSError: the hub refuses or does not respond; FileNotFoundError: no such repository or
             revision.
-        CorruptFileError: the answer names no commit.
+        CorruptFileError: the response names no commit.
     """
     where = parse_hub_url(url)
     if _COMMIT.fullmatch(where.revision):

@@ -237,9 +237,9 @@ class RemoteFiles:
             The commit, 40 digits.
 
         Raises:
-            OSError: the hub refuses or does not answer; FileNotFoundError: no such repository or
+            OSError: the hub refuses or does not respond; FileNotFoundError: no such repository or
                 revision.
-            CorruptFileError: the answer names no commit.
+            CorruptFileError: the response names no commit.
         """
         from atompack_torch.remote.file_systems import resolve_revision
 

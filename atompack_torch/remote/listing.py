@@ -104,8 +104,8 @@ def list_files(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
         One entry per file; none if there is no such folder.
 
     Raises:
-        OSError: the store refuses or gives no answer, or folders of this kind cannot be listed.
-        CorruptFileError: the answer is not a listing.
+        OSError: the store refuses or does not respond, or folders of this kind cannot be listed.
+        CorruptFileError: the response is not a listing.
     """
     scheme = scheme_of(url)
     if scheme in ("s3", "gs"):
@@ -136,7 +136,7 @@ def list_names(remote: RemoteFiles, url: str) -> list[str]:
 
     Raises:
         OSError: as for ``list_files``.
-        CorruptFileError: the answer is not a listing.
+        CorruptFileError: the response is not a listing.
     """
     folder = f"{url.rstrip('/')}/"
     if scheme_of(url) in ("s3", "gs"):
@@ -175,8 +175,8 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
         One entry per object, including objects whose keys end with ``/``.
 
     Raises:
-        OSError: the store refuses, or gives no answer.
-        CorruptFileError: the answer is not a listing.
+        OSError: the store refuses, or does not respond.
+        CorruptFileError: the response is not a listing.
     """
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
@@ -292,10 +292,10 @@ def _list_file_system(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
 
 
 def parse_json(body: bytes, url: str, kind: type) -> Any:
-    """Parses an answer of the hub.
+    """Parses a response of the hub.
 
     Args:
-        body: the answer.
+        body: the response.
         url: for messages.
         kind: the expected type, list or dict.
 
@@ -303,7 +303,7 @@ def parse_json(body: bytes, url: str, kind: type) -> Any:
         The value, of this type.
 
     Raises:
-        CorruptFileError: the answer is not JSON, or of a different type.
+        CorruptFileError: the response is not JSON, or of a different type.
     """
     try:
         value = json.loads(body)
@@ -318,10 +318,10 @@ def parse_json(body: bytes, url: str, kind: type) -> Any:
 
 
 def parse_xml(body: bytes, url: str, *roots: str) -> ElementTree.Element:
-    """Parses an answer of a store and drops the namespaces.
+    """Parses a response of a store and drops the namespaces.
 
     Args:
-        body: the answer.
+        body: the response.
         url: for messages.
         *roots: the expected names of the outermost element.
 
@@ -329,7 +329,7 @@ def parse_xml(body: bytes, url: str, *roots: str) -> ElementTree.Element:
         The outermost element.
 
     Raises:
-        CorruptFileError: the answer is not XML, declares entities, or has a different root.
+        CorruptFileError: the response is not XML, declares entities, or has a different root.
     """
     if b"<!" in body:  # entities may grow without bounds, and no store declares any
         raise CorruptFileError(f"{url}: the server's response: expected XML without declarations")

@@ -58,7 +58,7 @@ class RemoteObjects:
     None if it must not exist. Stores that do not know conditions are asked for the state just
     before the change, which leaves a gap of one request.
 
-    A request whose answer was lost may be repeated: an object that it stored differs from one of
+    A request whose response was lost may be repeated: an object that it stored differs from one of
     another writer.
 
     Args:
@@ -93,7 +93,7 @@ class RemoteObjects:
             The state.
 
         Raises:
-            OSError: the store refuses, or gives no answer.
+            OSError: the store refuses, or does not respond.
         """
         response = self._store.request("HEAD", self._native(url))
         if response.status == 404:
@@ -112,7 +112,7 @@ class RemoteObjects:
 
         Raises:
             FileNotFoundError: there is no such bucket.
-            OSError: the store gives no answer.
+            OSError: the store does not respond.
         """
         scheme, _, rest = self.url.partition("://")
         if scheme.lower() not in ("s3", "gs"):
@@ -178,7 +178,7 @@ class RemoteObjects:
             Its state.
 
         Raises:
-            OSError: it is a different version (``ESTALE``), the store refuses, or gives no answer.
+            OSError: it is a different version (``ESTALE``), the store refuses, or does not respond.
         """
         opened = self._store.open(self._native(url), n_first=_FIRST_BYTES)
         found = ObjectState.of(opened.etag, opened.size)
@@ -214,7 +214,7 @@ class RemoteObjects:
 
         Raises:
             FileExistsError: it exists, and must not.
-            OSError: it has a different state (``ESTALE``), the store refuses, or gives no answer.
+            OSError: it has a different state (``ESTALE``), the store refuses, or does not respond.
         """
         upload = Upload(
             self._store,
@@ -247,7 +247,7 @@ class RemoteObjects:
             True or False.
 
         Raises:
-            OSError: the store gives no answer.
+            OSError: the store does not respond.
         """
         marks = self._marks.get(url, set())
         if not marks:
@@ -263,7 +263,7 @@ class RemoteObjects:
             expected: the state that it must have, where the store knows conditions; None: any.
 
         Raises:
-            OSError: it has a different state (``ESTALE``), the store refuses, or gives no answer.
+            OSError: it has a different state (``ESTALE``), the store refuses, or does not respond.
         """
         condition: Headers = []
         if expected is not None and not self._dialect.has_generations and expected.etag:

@@ -169,7 +169,7 @@ class StagedFile:
         FileExistsError: ``mode="x"`` and the object exists.
         FileNotFoundError: there is no such bucket.
         UnsupportedFormatError: nothing can be written to such URLs.
-        OSError: the store refuses, or gives no answer.
+        OSError: the store refuses, or does not respond.
         ValueError: the URL is that of a folder.
     """
 
@@ -210,7 +210,7 @@ class StagedFile:
         Raises:
             FileExistsError: an object was created since this was made.
             OSError: another writer has replaced the object (``ESTALE``), the store refuses, or
-                gives no answer; the message names the file.
+                does not respond; the message names the file.
         """
         size = self.path.stat().st_size
         label = f"uploading {self.path.name}"
@@ -304,7 +304,7 @@ class StagedFolder:
 
         Raises:
             FileExistsError: an object was created below the URL since this was made.
-            OSError: the store refuses, or gives no answer; the message names the folder.
+            OSError: the store refuses, or does not respond; the message names the folder.
         """
         files = sorted(path for path in self.path.rglob("*") if path.is_file())
         names = [path.relative_to(self.path).as_posix() for path in files]
@@ -341,7 +341,7 @@ class StagedFolder:
     def _withdraw(self, error: BaseException) -> None:
         """Deletes the objects of a failed upload, which nobody can read, and raises its error.
 
-        Returns if the upload did succeed, and only the last answer was lost.
+        Returns if the upload did succeed, and only the last response was lost.
         """
         left: list[str] = []
         try:

@@ -166,8 +166,8 @@ class Upload:
 
         Raises:
             FileExistsError: the object exists, and must not.
-            OSError: another writer has replaced it (``ESTALE``), the store refuses, or gives no
-                answer.
+            OSError: another writer has replaced it (``ESTALE``), the store refuses, or does not
+                respond.
         """
         headers = [*self.headers, *self.condition]
 
@@ -186,8 +186,8 @@ class Upload:
             request: sends it.
 
         Returns:
-            The answer, and the ETag of the object if it was stored by an earlier attempt whose
-            answer was lost, else None.
+            The response, and the ETag of the object if it was stored by an earlier attempt whose
+            response was lost, else None.
 
         Raises:
             FileExistsError, OSError: the condition does not hold; see ``send``.
@@ -318,7 +318,7 @@ def _send_parts(upload: Upload, number: str, parts: list[_Part], report: OnProgr
     if response.status == 404 and response.n_attempts > 1:
         own = upload.own_etag()
         if own is not None:
-            return own  # an earlier attempt succeeded, but its answer was lost
+            return own  # an earlier attempt succeeded, but its response was lost
     response.check(upload.shown)
     if b"<Error>" in response.body:  # the store keeps the connection alive by a status of success
         error = parse_xml(response.body, upload.shown, "Error")
@@ -372,7 +372,8 @@ def delete_object(
         shown: the URL for messages; None: the same.
 
     Raises:
-        OSError: another writer has replaced it (``ESTALE``), the store refuses, or gives no answer.
+        OSError: another writer has replaced it (``ESTALE``), the store refuses, or does not
+            respond.
     """
     response = store.request("DELETE", url, headers=condition or [])
     if response.status == 404:

@@ -1,4 +1,4 @@
-"""Batches of torch-geometric, for trainers whose models take them."""
+"""Torch-geometric batches, for trainers whose models use them."""
 
 from __future__ import annotations
 

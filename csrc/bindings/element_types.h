@@ -1,4 +1,4 @@
-// Conversion between element types of NumPy and this library.
+// Conversion between NumPy's element types and this library.
 #pragma once
 
 #include <pybind11/numpy.h>

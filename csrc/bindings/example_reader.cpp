@@ -55,7 +55,7 @@ py::object sequence_of(const Value& value) {
   return items;
 }
 
-// Keeps scalars of NumPy: equal tensors would be different keys.
+// Scalars become those of NumPy, which compare by value: equal tensors would be different keys.
 py::object key_of(const Value& key) {
   if (key.kind() == Kind::scalar) return numpy_array(key.array())[py::tuple()];
   if (key.kind() != Kind::tuple) return to_python(key);

@@ -13,7 +13,7 @@ namespace atompack::bindings {
 pybind11::object to_str(std::string_view text);
 
 // Converts a value; objects become dicts of their attributes. Arrays, scalars and tensors become tensors that own their
-// memory, or arrays and scalars of NumPy if torch does not have the type.
+// memory, or NumPy arrays and scalars if torch does not have the type.
 pybind11::object to_python(const Value& value);
 
 }  // namespace atompack::bindings

@@ -12,7 +12,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Graphs of torch-geometric: those of 1.x have their tensors as attributes, those from 2.0 on in a storage, which
+// Torch-geometric graphs: those of 1.x have their tensors as attributes, those from 2.0 on in a storage, which
 // refers to its owner.
 constexpr std::array<std::string_view, 2> kAttributeClasses = {"_edge_attr_cls", "_tensor_attr_cls"};
 constexpr std::array<std::string_view, 1> kOwner = {"_parent"};

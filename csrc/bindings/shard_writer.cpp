@@ -33,7 +33,7 @@ namespace {
 // Writes values of the types that a reader accepts by default; refuses all others, including subclasses.
 class ExampleWriter {
  public:
-  // With `tensors_as_arrays`, tensors become arrays of NumPy.
+  // With `tensors_as_arrays`, tensors become NumPy arrays.
   ExampleWriter(pickle::Writer& out, bool tensors_as_arrays) : out_(out), tensors_as_arrays_(tensors_as_arrays) {}
 
   // Raises TypeError with the path of a value that cannot be written; `out` then holds part of the example.

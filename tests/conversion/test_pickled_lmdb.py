@@ -1,4 +1,4 @@
-"""LMDB files of pickles: graphs of torch-geometric, as in OC20, and dicts, as of NequIP."""
+"""LMDB files of pickles: torch-geometric graphs, as in OC20, and dicts, as of NequIP."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ void read_answer(Bytes input) {
   const bool is_pinned = choices.byte() % 2 == 1;
   const size_t n_lines = choices.below(8);
   try {
-    http::AnswerHead head;
+    http::ResponseHead head;
     for (size_t i = 0; i < n_lines; ++i) {
       std::string line;
       for (size_t n = choices.byte(); n > 0 && choices.left(); --n) line.push_back(static_cast<char>(choices.byte()));
@@ -94,7 +94,7 @@ void read_answer(Bytes input) {
     require(body.n_received() <= length, "no more than was asked for");
     require(!is_pinned || body.n_received() == length, "of a known object, all that was asked for");
     require(offset + body.n_received() <= body.version().size || body.n_received() == 0, "inside of the object");
-  } catch (const http::AnswerError& error) {
+  } catch (const http::ResponseError& error) {
     require(!error.failure().reason.empty(), "an error has a reason");
   }
 }

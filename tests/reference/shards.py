@@ -122,7 +122,7 @@ def molecule(values: dict[str, Any]) -> Molecule:
 
 
 def assert_same(got: Any, want: Any, where: str = "") -> None:
-    """Bit for bit; arrays and scalars of NumPy may be tensors of their dtype in ``got``."""
+    """Bit for bit; NumPy arrays and scalars may be tensors of their dtype in ``got``."""
     if isinstance(want, MoleculeBatch):
         assert isinstance(got, MoleculeBatch), where
         assert set(got.keys()) == set(want.keys()), where

@@ -120,7 +120,7 @@ def test_namespaces_are_dropped() -> None:
 
 
 def test_a_lost_answer_is_not_a_conflict() -> None:
-    """The object was made by an attempt whose answer did not arrive."""
+    """The object was made by an attempt whose response did not arrive."""
 
     def answer(is_own: bool) -> Callable[..., Answer]:
         marks: list[str] = []

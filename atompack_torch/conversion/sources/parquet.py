@@ -1,6 +1,6 @@
 """Molecules from Parquet files, one per row, and from folders of them.
 
-Positions and other values of atoms are lists, nested or flat. Files of ``parquet_writing`` are read
+Positions and other per-atom values are lists, nested or flat. Files of ``parquet_writing`` are read
 as they were written, and datasets that ``public_sets`` knows by their columns with their names,
 units and signs; other files by common names, or with ``keys``.
 """

@@ -1,4 +1,4 @@
-"""Molecules from LMDB files of pickles: graphs of torch-geometric, and dicts of tensors.
+"""Molecules from LMDB files of pickles: torch-geometric graphs, and dicts of tensors.
 
 The keys are ``0``, ``1`` and so on. OC20 and similar sets have a key ``length``, and graphs of
 torch-geometric 1 or 2 (``Data``) with ``pos``, ``atomic_numbers``, ``cell``, ``y``, ``force``,
@@ -206,7 +206,7 @@ def _taken(values: dict[str, Any], part: str, keys: Mapping[str, str], where: st
 
 
 def _plain(value: Any) -> Any:
-    """Converts tensors to arrays of NumPy."""
+    """Converts tensors to NumPy arrays."""
     return host_array("type", value) if isinstance(value, Tensor) else value
 
 

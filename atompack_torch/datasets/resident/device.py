@@ -172,7 +172,7 @@ class EdgeReader:
 
 def _rows_of(made: dict[str, Tensor], name: str) -> NDArray[np.int64]:
     """Returns the number of edges or triplets of each molecule, whose centers ascend."""
-    # NumPy, because parallel regions of torch would hang in a forked child.
+    # NumPy, because torch's parallel regions would hang in a forked child.
     return np.diff(np.searchsorted(made[name][0].numpy(), made["ptr"].numpy()))
 
 

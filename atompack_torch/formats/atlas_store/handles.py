@@ -90,7 +90,7 @@ class StoreOptions(BlockOptions):
 
 Mode = Literal["r", "a", "x"]
 _FileVersion = tuple[int, int, int, int, int]
-# Identity of a flush: of the metadata file, and of the record of changes that are not visible yet.
+# What identifies a flush: the metadata file, and the record of changes that are not visible yet.
 Version = tuple[_FileVersion | None, _FileVersion | None]
 
 _PICKLED = ("_path", "_mode", "_limits", "_version")

@@ -127,7 +127,7 @@ class RemoteCopy:
 
         Raises:
             OSError: an object was replaced (``ESTALE``) or removed in the meantime, or the store
-                refuses or gives no answer.
+                refuses or does not respond.
         """
         for name in [name for name in self._known if name not in found]:
             (self.path / name).unlink()
@@ -205,7 +205,7 @@ class RemoteCopy:
             name: its name.
 
         Raises:
-            OSError: another writer has replaced it, the store refuses, or gives no answer.
+            OSError: another writer has replaced it, the store refuses, or does not respond.
         """
         known = self._known.get(name)
         if known is not None:
@@ -324,7 +324,7 @@ class Recovery:
 
         Raises:
             OSError: another writer is changing the store (``ESTALE``, or FileExistsError), the
-                store refuses, or gives no answer.
+                store refuses, or does not respond.
         """
         record, metadata = self._record, self._metadata
         now = None if metadata is None else metadata.fingerprint
@@ -414,7 +414,7 @@ def _empty_files(folder: Path) -> tuple[bytes, bytes]:
     return path.read_bytes(), path.with_suffix(".stats").read_bytes()
 
 
-_PAUSE = 0.05  # seconds between two looks, more each time
+_PAUSE = 0.05  # seconds between two checks, longer each time
 _INSTEAD = "mode='a' appends to it"
 ADVICE = "call flush() again, or upload it by hand"
 
@@ -434,7 +434,7 @@ class ArrayFilePublisher:
         FieldError: the URL does not end in ``.af``.
         FileExistsError: ``mode="x"`` and the file exists.
         FileNotFoundError: there is no such bucket.
-        OSError: the file changes too fast, the store refuses, or gives no answer.
+        OSError: the file changes too fast, the store refuses, or does not respond.
     """
 
     def __init__(self, url: str, mode: Literal["x", "a"], storage_options: Options) -> None:
@@ -494,8 +494,8 @@ class ArrayFilePublisher:
 
         Raises:
             FileExistsError: another writer has created the file.
-            OSError: another writer has changed the file (``ESTALE``), the store refuses, or gives
-                no answer; the message names the local copy.
+            OSError: another writer has changed the file (``ESTALE``), the store refuses, or does
+                not respond; the message names the local copy.
         """
         with keeping(self._copy.folder, self._copy.path, ADVICE):
             if self._changes is None:
@@ -551,7 +551,7 @@ class StorePublisher:
     Raises:
         FileExistsError: ``mode="x"`` and the store exists.
         FileNotFoundError: there is no such bucket.
-        OSError: the store changes too fast, refuses, or gives no answer.
+        OSError: the store changes too fast, refuses, or does not respond.
     """
 
     def __init__(self, url: str, mode: Literal["x", "a"], storage_options: Options) -> None:
@@ -628,8 +628,8 @@ class StorePublisher:
 
         Raises:
             FileExistsError: another writer has created the store.
-            OSError: another writer has changed the store (``ESTALE``), the store refuses, or gives
-                no answer; the message names the local copy.
+            OSError: another writer has changed the store (``ESTALE``), the store refuses, or does
+                not respond; the message names the local copy.
         """
         with keeping(self.copy.folder, self.copy.path, ADVICE):
             if self._flush is None:
@@ -737,7 +737,7 @@ class _Flush:
         with suppress(OSError):
             found = self._copy.objects.state(self._copy.url_of(RECORD))
             if not (self._begun and found and self.record and found.etag == self.record.etag):
-                return  # another writer has taken over, and barred them
+                return  # another writer has taken over, and locked them out
             for name in self._changes.layers:
                 self._copy.remove(name)
 

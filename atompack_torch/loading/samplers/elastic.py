@@ -383,7 +383,7 @@ class ElasticSampler(Sampler[Item]):
         return {**state, **loaded, "planned": dict(state["planned"])}
 
     def _differences(self, state: Mapping[str, Any]) -> list[str]:
-        """Words what this sampler and a state differ in."""
+        """Describes how this sampler and a state differ."""
         settings, planned = self._settings(state["epoch"]), state["planned"]
         if "weights" in planned:
             settings.setdefault("weights", None)

@@ -140,7 +140,7 @@ legs = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 30)), max_size=6)
 def test_resumed_again_and_again_on_any_number_of_ranks(
     make: Make, n: int, epoch: int, legs: list[tuple[int, int]]
 ) -> None:
-    """Every molecule comes once, whoever saves and however many continue."""
+    """Every molecule appears once, whoever saves and however many continue."""
     begun = make(n)
     begun.set_epoch(epoch)
     state, used = begun.state_dict(), []

@@ -52,7 +52,7 @@ struct Target {
   bool is_resolving = false;          // one call follows the redirects again, others wait
   std::vector<std::shared_ptr<Call>> waiting;
 
-  std::optional<ObjectVersion> version;  // set by the first answer to open()
+  std::optional<ObjectVersion> version;  // set by the first response to open()
   Address version_from;                  // the address that sent it
 
   std::shared_ptr<const Prepared> prepared;  // for ranges
@@ -74,14 +74,14 @@ struct Call {
   Headers headers;
   RequestBody body;
   std::string body_sha256;
-  uint64_t max_answer = 0;            // bytes of the body
-  std::optional<RangeRequest> range;  // the answer goes there
+  uint64_t max_response = 0;          // bytes of the body
+  std::optional<RangeRequest> range;  // the response goes there
   std::shared_ptr<void> memory;       // of the range, if the call owns it
   std::function<void(std::exception_ptr)> done;
   std::atomic<bool> is_cancelled{false};
 
-  // The answer.
-  AnswerHead head;
+  // The response.
+  ResponseHead head;
   std::string text;
   ObjectVersion version;
   uint64_t n_received = 0;

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kMaxDrained = 64 * 1024;
 
 [[noreturn]] void refuse(int code, std::string reason, bool may_retry = false) {
-  throw AnswerError({.code = code, .reason = std::move(reason), .may_retry = may_retry, .error_code = {}});
+  throw ResponseError({.code = code, .reason = std::move(reason), .may_retry = may_retry, .error_code = {}});
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ RangeBody::RangeBody(const RangeRequest& request, const ObjectVersion* version, 
 
 std::string RangeBody::wanted() const { return cat(request_.offset, "-", request_.offset + length_ - 1); }
 
-void RangeBody::begin(const AnswerHead& head) {
+void RangeBody::begin(const ResponseHead& head) {
   const std::optional<ContentRange> range = head.range();
   if (range && range->first) {
     begin_part(head, *range);
@@ -47,7 +47,7 @@ void RangeBody::begin(const AnswerHead& head) {
     refuse(ESTALE, "the object has changed since it was opened");
 }
 
-void RangeBody::begin_part(const AnswerHead&, const ContentRange& range) {
+void RangeBody::begin_part(const ResponseHead&, const ContentRange& range) {
   total_ = range.total;
   const uint64_t n = *range.last - *range.first + 1;
   const bool is_changed = pinned_ != nullptr && total_ && *total_ != pinned_->size;
@@ -59,7 +59,7 @@ void RangeBody::begin_part(const AnswerHead&, const ContentRange& range) {
   n_expected_ = n;
 }
 
-void RangeBody::begin_whole(const AnswerHead& head) {
+void RangeBody::begin_whole(const ResponseHead& head) {
   is_whole_ = true;
   total_ = head.content_length();
   n_to_skip_ = request_.offset;
@@ -106,7 +106,7 @@ void RangeBody::scatter(Bytes bytes) {
 
 void RangeBody::end() {
   if (n_expected_ && n_received_ < *n_expected_) {
-    refuse(EIO, cat("the answer was cut off: expected ", *n_expected_, " bytes, got ", n_received_), true);
+    refuse(EIO, cat("the response was cut off: expected ", *n_expected_, " bytes, got ", n_received_), true);
   }
   if (!total_ && pinned_ == nullptr) {
     if (n_after_ > 0) refuse(EIO, "the server does not tell the size of the object");
@@ -152,7 +152,7 @@ void Exchange::start(CallPtr call, std::shared_ptr<const Prepared> prepared, boo
   call_ = std::move(call);
   prepared_ = std::move(prepared);
   uses_buffer_ = into_buffer;
-  head_ = AnswerHead();
+  head_ = ResponseHead();
   text_.clear();
   range_.reset();
   refused_ = nullptr;
@@ -245,10 +245,11 @@ bool Exchange::receive(Bytes bytes) {
     return range_->take(bytes);
   }
   const bool is_error = call_->range || head_.status >= 400;
-  const uint64_t max = is_error ? std::max(call_->max_answer, kMaxErrorText) : call_->max_answer;
+  const uint64_t max = is_error ? std::max(call_->max_response, kMaxErrorText) : call_->max_response;
   if (bytes.size() > max - text_.size()) {
     if (is_error) return false;
-    throw AnswerError({.code = EIO, .reason = cat("expected an answer of at most ", max, " bytes"), .error_code = {}});
+    throw ResponseError(
+        {.code = EIO, .reason = cat("expected a response of at most ", max, " bytes"), .error_code = {}});
   }
   text_.append(as_text(bytes));
   return true;
@@ -289,13 +290,13 @@ int Exchange::on_request(void* self, char*, char*, int, int) {
 std::optional<Failure> Exchange::finish(CURLcode code) {
   try {
     if (refused_) std::rethrow_exception(std::exchange(refused_, nullptr));
-    return take_answer(code);
-  } catch (const AnswerError& error) {
+    return take_response(code);
+  } catch (const ResponseError& error) {
     return error.failure();
   }
 }
 
-std::optional<Failure> Exchange::take_answer(CURLcode code) {
+std::optional<Failure> Exchange::take_response(CURLcode code) {
   if (code != CURLE_OK && !has_enough_) return failure_of_transfer(code, detail_.data());
   const int status = head_.status;
   const bool is_empty_object = status == 416 && call_->opens() && call_->range->offset == 0 &&
@@ -305,7 +306,7 @@ std::optional<Failure> Exchange::take_answer(CURLcode code) {
     call_->n_received = 0;
     return std::nullopt;
   }
-  if (call_->range && !takes_range()) return failure_of_answer(head_, text_, prepared_->secrets);
+  if (call_->range && !takes_range()) return failure_of_response(head_, text_, prepared_->secrets);
   if (call_->range) {
     if (!has_begun_) range_->begin(head_);
     range_->end();
@@ -313,11 +314,11 @@ std::optional<Failure> Exchange::take_answer(CURLcode code) {
     call_->n_received = range_->n_received();
     return std::nullopt;
   }
-  if (status >= 300) return failure_of_answer(head_, text_, prepared_->secrets);
+  if (status >= 300) return failure_of_response(head_, text_, prepared_->secrets);
   return std::nullopt;
 }
 
-void Exchange::give_answer() {
+void Exchange::give_response() {
   call_->head = std::move(head_);
   call_->text = std::move(text_);
   if (n_requests_ > 1) call_->n_failed += n_requests_ - 1;

@@ -1,4 +1,4 @@
-// One request and its answer by libcurl.
+// One request and its response by libcurl.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 
 namespace atompack::io::fetch::http {
 
-// The part of an answer that carries a range of an object.
+// The part of a response that carries a range of an object.
 
-// Checks that an answer carries the range that was asked for, and copies the bytes to where they belong, never more.
-// All calls throw AnswerError.
+// Checks that a response carries the range that was asked for, and copies the bytes to where they belong, never more.
+// All calls throw ResponseError.
 class RangeBody {
  public:
   // `version`: of the object, or nullptr if it is not known yet; then the range may be shorter.
   RangeBody(const RangeRequest& request, const ObjectVersion* version, uint64_t max_skip);
 
-  void begin(const AnswerHead& head);
+  void begin(const ResponseHead& head);
   // Returns false if no more bytes are needed, although more may come.
   bool take(Bytes bytes);
   void end();
@@ -33,8 +33,8 @@ class RangeBody {
   uint64_t n_received() const { return n_received_; }
 
  private:
-  void begin_part(const AnswerHead& head, const ContentRange& range);
-  void begin_whole(const AnswerHead& head);
+  void begin_part(const ResponseHead& head, const ContentRange& range);
+  void begin_whole(const ResponseHead& head);
   void scatter(Bytes bytes);
   std::string wanted() const;
 
@@ -65,8 +65,8 @@ class Exchange {
 
   // Returns the failure of the attempt, if it has failed. For ranges, sets the version and number of bytes in the call.
   std::optional<Failure> finish(CURLcode code);
-  // Moves the head and the text of the answer, and the number of libcurl's own repetitions, to the call.
-  void give_answer();
+  // Moves the head and the text of the response, and the number of libcurl's own repetitions, to the call.
+  void give_response();
   // Copies what went into the buffer to where the call wants it.
   void copy_buffer();
   // Forgets the call.
@@ -93,7 +93,7 @@ class Exchange {
     check_curl(curl_easy_setopt(easy_.get(), option, value));
   }
   void set_method();
-  std::optional<Failure> take_answer(CURLcode code);
+  std::optional<Failure> take_response(CURLcode code);
   bool takes_range() const { return call_->range && (head_.status == 200 || head_.status == 206); }
 
   static size_t on_header(char* bytes, size_t size, size_t n, void* self);
@@ -116,7 +116,7 @@ class Exchange {
   std::vector<std::byte> buffer_;
   RangeRequest buffer_request_;
   std::optional<RangeBody> range_;
-  AnswerHead head_;
+  ResponseHead head_;
   std::string text_;
   std::exception_ptr refused_;  // by a callback
   bool has_begun_ = false, has_enough_ = false;

@@ -98,7 +98,7 @@ std::string_view xml_element(std::string_view xml, std::string_view name) {
   return xml.substr(begin + open.size(), end - begin - open.size());
 }
 
-Failure failure_of_answer(const AnswerHead& head, std::string_view body, std::span<const std::string> secrets) {
+Failure failure_of_response(const ResponseHead& head, std::string_view body, std::span<const std::string> secrets) {
   Failure failure;
   failure.status = head.status;
   failure.error_code = quoted(xml_element(body, "Code"), secrets);
@@ -119,7 +119,7 @@ Failure failure_of_transfer(CURLcode code, std::string_view detail) {
   Failure failure;
   failure.code = EIO;
   failure.may_retry = true;
-  failure.reason = cat("no answer: ", quoted(detail.empty() ? curl_easy_strerror(code) : detail, {}));
+  failure.reason = cat("no response: ", quoted(detail.empty() ? curl_easy_strerror(code) : detail, {}));
   switch (code) {
     case CURLE_OPERATION_TIMEDOUT:
       failure.code = ETIMEDOUT;
@@ -132,7 +132,7 @@ Failure failure_of_transfer(CURLcode code, std::string_view detail) {
       failure.is_connecting = true;
       break;
     case CURLE_PARTIAL_FILE:
-      failure.reason = "the answer was cut off";
+      failure.reason = "the response was cut off";
       break;
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:

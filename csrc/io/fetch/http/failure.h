@@ -20,15 +20,15 @@ struct Failure {
   std::string reason;
   bool may_retry = false;
   bool is_connecting = false;  // no connection was made
-  int status = 0;              // of the answer; 0 if there was none
+  int status = 0;              // of the response; 0 if there was none
   std::string error_code;      // the store's own, such as SlowDown
   std::optional<std::chrono::seconds> retry_after{};
 };
 
-// Refuses an answer while it arrives.
-class AnswerError : public std::runtime_error {
+// Refuses a response while it arrives.
+class ResponseError : public std::runtime_error {
  public:
-  explicit AnswerError(Failure failure) : std::runtime_error(failure.reason), failure_(std::move(failure)) {}
+  explicit ResponseError(Failure failure) : std::runtime_error(failure.reason), failure_(std::move(failure)) {}
   const Failure& failure() const { return failure_; }
 
  private:
@@ -38,8 +38,8 @@ class AnswerError : public std::runtime_error {
 // Thrown and caught, so that the thread that makes it shares nothing with the one that handles it.
 std::exception_ptr io_error(int code, const std::string& reason, const std::string& path);
 
-// `body` is the beginning of the answer; `secrets` are removed from what is quoted of it.
-Failure failure_of_answer(const AnswerHead& head, std::string_view body, std::span<const std::string> secrets);
+// `body` is the beginning of the response; `secrets` are removed from quotations.
+Failure failure_of_response(const ResponseHead& head, std::string_view body, std::span<const std::string> secrets);
 
 // `detail` is curl's own message.
 Failure failure_of_transfer(CURLcode code, std::string_view detail);

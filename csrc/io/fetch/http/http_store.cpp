@@ -275,7 +275,7 @@ Response HttpStore::request(Request request) const {
   call->target = RequestMaker::make_target(request.url, request.query, loop_->options());
   call->method = request.method;
   call->headers = std::move(request.headers);
-  call->max_answer = request.max_response;
+  call->max_response = request.max_response;
   set_body(*call, request);
   run_and_wait(*loop_, call);
   Response response{call->head.status, std::move(call->head.headers), std::move(call->text), call->n_failed + 1, 0, ""};

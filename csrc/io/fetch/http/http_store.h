@@ -54,7 +54,8 @@ class HttpStore : public ObjectStore {
   // The reader keeps the thread alive. It pins the version: other bytes are IoError (ESTALE).
   OpenObject open(const std::string& url, size_t n_first) const override;
 
-  // Returns the answer whatever its status, after retries. Throws IoError if it is missing, and std::invalid_argument.
+  // Returns the response whatever its status, after retries. Throws IoError if it is missing, and
+  // std::invalid_argument.
   Response request(Request request) const;
 
  private:

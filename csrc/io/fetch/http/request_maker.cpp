@@ -125,7 +125,7 @@ void append_header(HeaderList& list, const std::string& line) {
   list.reset(longer);
 }
 
-// Strings that a server may repeat in its answer.
+// Strings that a server may repeat in its response.
 std::vector<std::string> secrets_in(const Headers& headers, const Credentials* credentials, const Address& address) {
   std::vector<std::string> secrets;
   for (const auto& [name, value] : headers) {
@@ -212,7 +212,7 @@ std::shared_ptr<const Prepared> RequestMaker::make(const Call& call,
   return prepared;
 }
 
-bool RequestMaker::learn_region(Target& target, const AnswerHead& head, std::string_view body) {
+bool RequestMaker::learn_region(Target& target, const ResponseHead& head, std::string_view body) {
   if (!target.name || target.name->scheme != "s3") return false;
   if (head.status != 301 && head.status != 307 && head.status != 400) return false;
   const std::string* header = head.find("x-amz-bucket-region");

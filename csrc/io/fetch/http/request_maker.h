@@ -45,8 +45,8 @@ class RequestMaker {
   // The same object for all ranges of one target, until its signature is a second old.
   std::shared_ptr<const Prepared> prepare(const Call& call, const std::shared_ptr<const Credentials>& credentials);
 
-  // Takes the region from an answer that names a different one than was tried. Returns false if it names none.
-  bool learn_region(Target& target, const AnswerHead& head, std::string_view body);
+  // Takes the region from a response that names a different one than was tried. Returns false if it names none.
+  bool learn_region(Target& target, const ResponseHead& head, std::string_view body);
 
   // Takes the region that another call has learned.
   void update_region(Target& target) const;

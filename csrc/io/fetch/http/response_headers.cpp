@@ -51,10 +51,10 @@ std::optional<std::chrono::seconds> parse_retry_after(std::string_view value) {
   return std::chrono::seconds(*count);
 }
 
-void AnswerHead::add_line(std::string_view line) {
+void ResponseHead::add_line(std::string_view line) {
   line = without_spaces(line);
   if (line.starts_with("HTTP/")) {
-    *this = AnswerHead();
+    *this = ResponseHead();
     const std::string_view code = line.substr(std::min(line.find(' '), line.size() - 1) + 1, 3);
     status = static_cast<int>(parse_count(code).value_or(0));
     return;
@@ -70,29 +70,29 @@ void AnswerHead::add_line(std::string_view line) {
   headers.emplace_back(std::move(name), without_spaces(line.substr(colon + 1)));
 }
 
-const std::string* AnswerHead::find(std::string_view name) const {
+const std::string* ResponseHead::find(std::string_view name) const {
   for (const auto& [key, value] : headers) {
     if (key == name) return &value;
   }
   return nullptr;
 }
 
-std::optional<ContentRange> AnswerHead::range() const {
+std::optional<ContentRange> ResponseHead::range() const {
   const std::string* value = find("content-range");
   return value == nullptr ? std::nullopt : parse_content_range(*value);
 }
 
-std::optional<uint64_t> AnswerHead::content_length() const {
+std::optional<uint64_t> ResponseHead::content_length() const {
   const std::string* value = find("content-length");
   return value == nullptr ? std::nullopt : parse_count(*value);
 }
 
-std::string AnswerHead::etag() const {
+std::string ResponseHead::etag() const {
   const std::string* value = find("etag");
   return value == nullptr ? "" : *value;
 }
 
-std::string AnswerHead::modified() const {
+std::string ResponseHead::modified() const {
   const std::string* value = find("last-modified");
   return value == nullptr ? "" : *value;
 }

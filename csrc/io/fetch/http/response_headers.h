@@ -1,4 +1,4 @@
-// Status and headers of an answer.
+// Status and headers of a response.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ std::optional<ContentRange> parse_content_range(std::string_view value);
 // Takes seconds; a date gives nullopt, since clocks differ.
 std::optional<std::chrono::seconds> parse_retry_after(std::string_view value);
 
-struct AnswerHead {
+struct ResponseHead {
   int status = 0;
   Headers headers;  // names in lower case; more than kMaxHeaderBytes are dropped
 
@@ -40,7 +40,7 @@ struct AnswerHead {
   size_t n_bytes_ = 0;
 };
 
-// True if headers of an answer may belong to this version: what both have is the same.
+// True if headers of a response may belong to this version: what both have is the same.
 bool is_same_version(const ObjectVersion& version, const std::string& etag, const std::string& modified);
 
 }  // namespace atompack::io::fetch::http

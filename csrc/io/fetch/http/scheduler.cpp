@@ -272,7 +272,7 @@ void Scheduler::on_finished(Exchange& exchange, CURLcode code) {
     release(*exchange.other);
     if (exchange.uses_buffer()) exchange.copy_buffer();
   }
-  if (!call->range) exchange.give_answer();
+  if (!call->range) exchange.give_response();
   release(exchange);
   Target& target = *call->target;
   if (call->opens()) {
@@ -359,7 +359,7 @@ void Scheduler::requeue_unauthorized() {
 // Recovery of a failed attempt: redirects, other credentials, retries, or the end of the call.
 
 void Scheduler::on_failure(const CallPtr& call, Failure failure, Exchange& exchange) {
-  exchange.give_answer();
+  exchange.give_response();
   const std::shared_ptr<const Prepared> sent = exchange.shared_prepared();
   release(exchange);
   std::exception_ptr error;

@@ -93,7 +93,7 @@ TEST(HttpAnswerHead, ContentRanges) {
 }
 
 TEST(HttpAnswerHead, TheLastStatusLineCounts) {
-  AnswerHead head;
+  ResponseHead head;
   for (const char* line : {"HTTP/1.1 100 Continue\r\n", "X: 1\r\n", "\r\n", "HTTP/1.1 206 Partial Content\r\n",
                            "ETag:  \"a\"\r\n", "no colon\r\n", "Content-Length: 5 \r\n", "\r\n"}) {
     head.add_line(line);

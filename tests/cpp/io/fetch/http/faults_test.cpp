@@ -132,7 +132,7 @@ TEST(HttpFaults, ServersThatSpeakNoTls) {
   ScriptedServer server([](const ReceivedRequest&) { return reply(200); });
   const IoFailure failure = io_failure([&] { HttpStore(fast_options()).open("https://" + server.host() + "/x", 1); });
   EXPECT_EQ(failure.code, EIO);
-  EXPECT_NE(failure.message.find("no answer"), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("no response"), std::string::npos) << failure.message;
 }
 
 TEST(HttpFaults, MessagesContainNoSecrets) {

@@ -87,7 +87,7 @@ TEST(HttpReading, WholeObjectsWithoutLength) {
   EXPECT_EQ(opened.version.size, 10U);
   EXPECT_EQ(read_text(opened, 3, 4), "3456");
   EXPECT_EQ(io_failure([&] { read_text(opened, 3, 4); }).message,
-            server.url() + ": the answer was cut off: expected 4 bytes, got 2");
+            server.url() + ": the response was cut off: expected 4 bytes, got 2");
   EXPECT_EQ(io_failure([&] { store.open(server.url(), 5); }).message,
             server.url() + ": the server does not tell the size of the object");
 }

@@ -92,12 +92,12 @@ TEST(HttpRequests, EveryStatusIsAnAnswer) {
   EXPECT_EQ(io_failure([&] { check_response(raced, server.url("/raced")); }).code, ESTALE);
 }
 
-TEST(HttpRequests, AnswersAreBounded) {
+TEST(HttpRequests, ResponsesAreBounded) {
   ScriptedServer server([](const ReceivedRequest&) { return reply(200, {}, std::string(1000, 'x')); });
   const HttpStore store(fast_options());
   EXPECT_EQ(store.request({.url = server.url(), .max_response = 1000}).body.size(), 1000U);
   EXPECT_EQ(io_failure([&] { store.request({.url = server.url(), .max_response = 999}); }).message,
-            server.url() + ": expected an answer of at most 999 bytes");
+            server.url() + ": expected a response of at most 999 bytes");
 }
 
 TEST(HttpRequests, WrongArgumentsAreRefused) {
