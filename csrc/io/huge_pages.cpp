@@ -1,6 +1,7 @@
 #include "io/huge_pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@ void prefer_huge_pages(void* memory, size_t bytes) {
 
 void populate(void* memory, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
-  constexpr size_t kPage = 4096;
+  static const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t before = (kPage - reinterpret_cast<uintptr_t>(memory) % kPage) % kPage;
   if (bytes < before + kPage) return;
   // Only a hint: without it each page is a fault of its own.

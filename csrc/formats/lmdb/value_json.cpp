@@ -19,6 +19,12 @@ using serial::JsonReader;
 using serial::Number;
 using serial::Token;
 
+#if defined(__aarch64__)
+using Float16 = __fp16;  // g++ 12 has no other there
+#else
+using Float16 = _Float16;
+#endif
+
 constexpr int kMaxNesting = 16;
 constexpr std::string_view kArray = "__ndarray__";
 
@@ -56,7 +62,7 @@ class ArrayParser {
     if (is_float32_) {
       for (double& value : out_.reals) value = static_cast<double>(static_cast<float>(value));
     } else if (is_float16_) {
-      for (double& value : out_.reals) value = static_cast<double>(static_cast<_Float16>(value));
+      for (double& value : out_.reals) value = static_cast<double>(static_cast<Float16>(value));
     }
     uint64_t n = 1;
     for (const int64_t dim : shape) n = checked_mul(n, static_cast<uint64_t>(dim), "values of an array");

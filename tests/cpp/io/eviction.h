@@ -20,7 +20,7 @@ namespace atompack::test {
 // For each page of a file, whether it is in memory. mincore() answers truthfully of one's own files and reads nothing,
 // where a read that must not wait starts one, which a fast disk may end in time.
 inline std::vector<unsigned char> pages_in_memory(int fd, const std::string& path) {
-  constexpr size_t kPage = 4096;
+  const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t length = io::identify(fd, path).size;
   void* const address = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, 0);
   std::vector<unsigned char> pages((length + kPage - 1) / kPage, 1);

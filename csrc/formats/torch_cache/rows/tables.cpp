@@ -133,7 +133,8 @@ void write_derivatives(hid_t cache, const CacheHeader& header, std::span<const R
 constexpr size_t kNameBytes = 1024, kSourceBytes = 2048;
 
 std::string ascii_or_nothing(const std::string& text, size_t max_bytes) {
-  const bool fits = text.size() <= max_bytes && std::ranges::all_of(text, [](char c) { return c > 0; });
+  const bool fits =
+      text.size() <= max_bytes && std::ranges::all_of(text, [](char c) { return static_cast<signed char>(c) > 0; });
   return fits ? text : std::string();
 }
 
