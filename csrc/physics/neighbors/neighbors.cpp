@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace atompack::physics {
@@ -141,8 +143,9 @@ struct Picked {
   bool sure;  // all are closer than the cutoff
 };
 
-// Puts the places of those images into `near` that may be near. NaN, of coordinates out of the range of float32, counts
-// as near, but not as sure.
+// pick() puts the places of those images into `near` that may be near. NaN, of coordinates out of the range of float32,
+// counts as near, but not as sure.
+#if !defined(__aarch64__)
 Picked pick_one_by_one(const Search& search, uint32_t* near) {
   const float *const x = search.coordinates(0), *const y = search.coordinates(1), *const z = search.coordinates(2);
   const auto [sure, possible] = search.images.square_limits();
@@ -156,8 +159,9 @@ Picked pick_one_by_one(const Search& search, uint32_t* near) {
   }
   return {n_near, n_sure == n_near};
 }
+#endif
 
-#ifdef __x86_64__
+#if defined(__x86_64__) || defined(__aarch64__)
 // By a mask of eight lanes: the numbers of those that are set, in order.
 struct LaneTable {
   alignas(32) std::array<std::array<uint32_t, Images::kLanes>, 256> lanes{};
@@ -172,7 +176,9 @@ struct LaneTable {
   }
 };
 constexpr LaneTable kLaneTable;
+#endif
 
+#if defined(__x86_64__)
 // The same, eight images at a time; writes up to seven places beyond the last one.
 __attribute__((target("avx2"))) Picked pick_by_lanes(const Search& search, uint32_t* near) {
   const float *const x = search.coordinates(0), *const y = search.coordinates(1), *const z = search.coordinates(2);
@@ -201,6 +207,44 @@ __attribute__((target("avx2"))) Picked pick_by_lanes(const Search& search, uint3
 }
 
 const auto pick = __builtin_cpu_supports("avx2") != 0 ? pick_by_lanes : pick_one_by_one;
+#elif defined(__aarch64__)
+// Squared distances of four images from the search.
+float32x4_t squares(const Search& search, size_t place) {
+  const auto along = [&](size_t axis) {
+    return vsubq_f32(vld1q_f32(search.coordinates(axis) + place), vdupq_n_f32(search.from[axis]));
+  };
+  const float32x4_t dx = along(0), dy = along(1), dz = along(2);
+  return vaddq_f32(vaddq_f32(vmulq_f32(dx, dx), vmulq_f32(dy, dy)), vmulq_f32(dz, dz));
+}
+
+// The same, eight images at a time; writes up to seven places beyond the last one.
+Picked pick_by_lanes(const Search& search, uint32_t* near) {
+  const float32x4_t sure = vdupq_n_f32(search.images.square_limits().sure);
+  const float32x4_t possible = vdupq_n_f32(search.images.square_limits().possible);
+  constexpr std::array<uint32_t, Images::kLanes> kBits{1, 2, 4, 8, 16, 32, 64, 128};
+  const uint32x4_t low_bits = vld1q_u32(kBits.data()), high_bits = vld1q_u32(kBits.data() + 4);
+  // Lanes where a comparison is false, for NaN as well.
+  const auto mask_unless = [&](uint32x4_t low, uint32x4_t high) {
+    return vaddvq_u32(vorrq_u32(vbicq_u32(low_bits, low), vbicq_u32(high_bits, high)));
+  };
+  size_t n_near = 0;
+  unsigned unsure = 0;
+  for (size_t place = search.range.first; place < search.range.last; place += Images::kLanes) {
+    const float32x4_t low = squares(search, place), high = squares(search, place + 4);
+    unsigned mask = mask_unless(vcgtq_f32(low, possible), vcgtq_f32(high, possible));
+    const size_t n_left = search.range.last - place;
+    if (n_left < Images::kLanes) mask &= (1U << n_left) - 1;
+    const uint32_t* const lanes = kLaneTable.lanes[mask].data();
+    const uint32x4_t first = vdupq_n_u32(static_cast<uint32_t>(place));
+    vst1q_u32(near + n_near, vaddq_u32(vld1q_u32(lanes), first));
+    vst1q_u32(near + n_near + 4, vaddq_u32(vld1q_u32(lanes + 4), first));
+    n_near += static_cast<size_t>(std::popcount(mask));
+    unsure |= mask & mask_unless(vcleq_f32(low, sure), vcleq_f32(high, sure));
+  }
+  return {n_near, unsure == 0};
+}
+
+constexpr auto pick = pick_by_lanes;
 #else
 constexpr auto pick = pick_one_by_one;
 #endif
