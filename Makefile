@@ -178,6 +178,17 @@ races: $(DONE)/build-tools  ## run all tests of the C++ core under ThreadSanitiz
 	$(call quietly,Running them,.venv/bin/ctest --test-dir build/threads --output-on-failure -j$$(nproc) | tee build/threads/ctest.log)
 	@grep 'tests passed' build/threads/ctest.log
 
+.PHONY: test-aarch64
+test-aarch64: $(DONE)/build-tools  ## run the tests of the C++ core as programs for 64-bit ARM, under an emulator
+	@.ci/setup g++-aarch64-linux-gnu qemu-user
+	$(call quietly,Fetching the libraries for 64-bit ARM,.ci/aarch64_libraries build/aarch64/libraries $(filter %-dev,$(DEBIAN)) libgtest-dev)
+	$(call quietly,Building the C++ tests for 64-bit ARM,\
+	  $(CMAKE) -S . -B build/aarch64 $(NINJA) --toolchain cmake/aarch64.cmake -DLIBRARIES="$(CURDIR)/build/aarch64/libraries" \
+	    -DATOMPACK_BUILD_TESTS=ON -DATOMPACK_BUILD_EXTENSION=OFF -DPython_EXECUTABLE="$(CURDIR)/$(PY)" && \
+	  $(CMAKE) --build build/aarch64 --target atompack_tests)
+	$(call quietly,Running them,.venv/bin/ctest --test-dir build/aarch64 --output-on-failure -j$$(nproc) | tee build/aarch64/ctest.log)
+	@grep 'tests passed' build/aarch64/ctest.log
+
 .PHONY: sanitize
 sanitize: races  ## look for races, then fuzz the C++ core under sanitizers, FUZZ_SECONDS=60 a target
 	@.ci/setup clang-19 libclang-rt-19-dev
