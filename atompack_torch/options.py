@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
 
 CODECS = ("none", "lz4", "zstd")
+DEFAULT_LEVEL = 3
 MAX_METADATA_BYTES = 256 << 20
 _LONGEST_NAME = 60
 # Of one library or of several in a row: s3://bucket/key, simplecache::s3://bucket/key.
@@ -70,6 +71,20 @@ def checked_integer(option: str, value: object, minimum: int | None = None) -> i
     if minimum is not None and number < minimum:
         raise ValueError(f"{option}: expected at least {minimum}, got {number}")
     return number
+
+
+def check_flags(**flags: object) -> None:
+    """Raises unless options are true or false: words such as ``"no"`` would count as true.
+
+    Args:
+        **flags: values given by the caller.
+
+    Raises:
+        TypeError: an option is neither.
+    """
+    for option, value in flags.items():
+        if value not in (True, False):
+            raise TypeError(f"{option}: expected True or False, got {value!r}")
 
 
 def epoch_number(epoch: object) -> int:
@@ -138,12 +153,12 @@ def check_level(codec: str | None, level: int) -> None:
     """Raises unless the codec supports the level; the libraries would silently clamp it.
 
     Args:
-        codec: ``"lz4"``, ``"zstd"``; ``"none"`` and None (a file's own codec) take levels of zstd.
+        codec: one of ``CODECS``; None (a file's own codec) takes levels of zstd.
         level: level given by the caller.
 
     Raises:
         TypeError: it is not an integer.
-        ValueError: it is out of range.
+        ValueError: it is out of range, or not the default and the codec is ``"none"``.
     """
     from atompack_torch._native import LZ4_LEVELS, ZSTD_LEVELS
 
@@ -151,6 +166,8 @@ def check_level(codec: str | None, level: int) -> None:
     if not low <= checked_integer("level", level) <= high:
         known = f" for codec {codec}" if codec in ("lz4", "zstd") else ""
         raise ValueError(f"level: expected {low} to {high}{known}, got {level}")
+    if codec == "none" and level != DEFAULT_LEVEL:
+        raise ValueError(f"level: expected a codec, lz4 or zstd, for level {level}, got none")
 
 
 @dataclass(frozen=True, kw_only=True)

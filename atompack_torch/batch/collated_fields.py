@@ -404,9 +404,14 @@ class CollatedFields(FieldMapping[Value]):
 
         Returns:
             A new batch, or this one if there is nothing to do.
+
+        Raises:
+            ValueError: the dtype is not a floating one.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
+        if dtype is not None and not dtype.is_floating_point:
+            raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
         target = self.ptr.device if device is None else torch.device(device)
         moved = self
         if dtype is not None:

@@ -136,6 +136,8 @@ def of_arrays(
         counts = _integers("n_atoms", _as_array("n_atoms", n_atoms))
         if counts.ndim != 1:
             raise FieldError(f"n_atoms: expected (B,), got {counts.shape}")
+        if counts.min(initial=0) < 0:
+            raise FieldError(f"n_atoms: expected numbers of at least 0, got {counts.min()}")
         ptr = np.concatenate([[0], np.cumsum(counts)])
 
         def flatten(name: str, array: Array) -> Array:

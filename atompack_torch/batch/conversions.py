@@ -72,12 +72,18 @@ def atoms_of(parts: Parts) -> Any:
         The molecule, as ``ase.Atoms``.
 
     Raises:
-        FieldError: the molecule has velocities and an atom whose mass is unknown.
+        FieldError: ASE does not know an element, or the molecule has velocities and an atom whose
+            mass is unknown.
     """
     import ase
     from ase.calculators.singlepoint import SinglePointCalculator
+    from ase.data import chemical_symbols
 
     labels = parts.labels
+    largest = int(np.max(parts.atomic_numbers, initial=0))
+    if largest >= len(chemical_symbols):
+        known = f"0 to {len(chemical_symbols) - 1}, the elements that ASE knows"
+        raise FieldError(f"atomic_numbers: expected {known}, got {largest}")
     atoms = ase.Atoms(
         numbers=parts.atomic_numbers,
         positions=parts.positions,

@@ -22,6 +22,12 @@ def is_batch(item: Any) -> TypeGuard[Indices]:
     return hasattr(item, "__len__") and not isinstance(item, (str, bytes))
 
 
+def check_several(indices: Any) -> None:
+    """Raises a TypeError for a single integer where a list of them is expected."""
+    if isinstance(indices, int):
+        raise TypeError(f"indices: expected integers, got only {indices}: give a list, [{indices}]")
+
+
 def names_in(selected: Sequence[str] | Indices) -> list[str] | None:
     """Returns the names in an iterable of names; None for integers and masks.
 

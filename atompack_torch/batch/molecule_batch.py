@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -148,13 +149,16 @@ class MoleculeBatch(CollatedFields):
             IndexError: there is no such molecule.
             FieldError: there is no such field (a KeyError as well).
         """
-        if item in self._fields:
-            return self._fields[item]
         if isinstance(item, str):
-            return self._fields[self._resolve_name(item)]
-        if not hasattr(item, "__index__"):
-            raise TypeError(f"a batch takes names and numbers, not {type(item).__name__}")
-        number = item.__index__()
+            found = item if item in self._fields else self._resolve_name(item)
+            return self._fields[found]
+        try:
+            number = operator.index(item)
+        except TypeError:
+            raise TypeError(
+                f"item: expected the name of a field or the number of a molecule, got {item!r}: "
+                "apt.collate([batch[i] for i in numbers]) joins some molecules"
+            ) from None
         if not -len(self) <= number < len(self):
             raise IndexError(f"molecule {number} is out of range for a batch of {len(self)}")
         return molecule_at(self, number % len(self), {})

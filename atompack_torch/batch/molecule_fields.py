@@ -125,6 +125,8 @@ def _value_of_one(name: str, field: FieldId, level: Level, value: Any, n_atoms: 
         raise FieldError(f"{name}: expected numbers, got {value!r}")
     if value is None or isinstance(value, str):
         return [value]
+    if field == FieldId(BUILTIN, "name"):
+        raise FieldError(f"name: expected a string, got {value!r}")
     tensor = _tensor(name, value)
     if field.scope == BUILTIN:
         builtin = BUILTINS[field.key]

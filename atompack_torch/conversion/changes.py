@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.conversion.hints import name_warnings
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.conversion.units import factor, has_unit, known_unit
 from atompack_torch.conversion.virials import (
@@ -23,6 +22,7 @@ from atompack_torch.conversion.virials import (
 from atompack_torch.errors import FieldError, molecules
 from atompack_torch.fields import BUILTIN, BUILTINS, MOLECULE_PROPERTY, prefixed_id
 from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.label_hints import name_warnings
 from atompack_torch.options import ChangeOptions, short_list
 
 _OF_DTYPE = ("positions", "forces", "velocities")

@@ -143,7 +143,7 @@ def _detected(path: _Path) -> Format:
         if found is None:
             raise FileNotFoundError(
                 f"{path}: expected a folder of .atp, .aselmdb, Parquet or extended XYZ files, or "
-                "one that another program wrote, got none of them: name other files one by one"
+                f"one that another program wrote, got none of them{formats.other_files(path)}"
             )
         return found if found.source else _named("atp")
     if Path(path).stat().st_size == 0:  # files in /proc have no size, and reading them may block

@@ -1,9 +1,9 @@
-"""Warnings about names and values that suggest a meaning other than the one they were given."""
+"""Warnings about names of fields that may be labels, and about the order of stresses."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.formats.records import label_rows
-from atompack_torch.options import ChangeOptions
 
 _LABELS = ("energy", "forces", "stress")
 _SHEARS = ([1, 0, 0], [2, 2, 1])  # yz, xz, xy of a matrix
@@ -25,35 +24,6 @@ _SIMILAR = (
     ("forces", re.compile(r"(^|_)forces?(_|$)|gradient", re.IGNORECASE), "atom_properties"),
     ("stress", re.compile(r"stress|virial", re.IGNORECASE), "properties"),
 )
-
-
-def name_warnings(sources: Mapping[str, Sequence[str]], changes: ChangeOptions) -> list[str]:
-    """Returns a warning for each source name that suggests another quantity, or the other sign.
-
-    Args:
-        sources: label → its names in the sources.
-        changes: requested changes; one that resolves the issue suppresses its warning.
-
-    Returns:
-        The warnings.
-    """
-    rules = [
-        ("forces", r"grad|deriv|de_?d[rx]", "a gradient, minus the force", "force_sign", "flip"),
-        ("stress", r"virial", "a virial, which is -stress times volume", "stress_from", "virial"),
-        ("stress", r"press", "a pressure, of the other sign", "stress_sign", "flip"),
-        ("energy", r"per_?atom", "an energy per atom, not of the molecule", None, None),
-    ]
-    lines = []
-    for label, pattern, suggestion, option, choice in rules:
-        if option is not None and getattr(changes, option) is not None:
-            continue
-        cure = f": {option}={choice!r} converts it" if option else ""
-        lines += [
-            f"{label}: taken from {name!r}, whose name suggests {suggestion}{cure}"
-            for name in sources.get(label, ())
-            if re.search(pattern, name, re.IGNORECASE)
-        ]
-    return lines
 
 
 def similar_names(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> list[str]:

@@ -478,9 +478,11 @@ def _check_target(target: _Target, options: Options) -> None:
         raise ValueError(
             f"{dst}: shard sizes and strategy: expected Atlas shards as the target, got {source}"
         )
-    if traits.codecs:
-        codec = traits.codecs[0] if len(traits.codecs) == 1 else options.codec
-        check_level(codec, options.level)
+    codecs = traits.codecs or ("none",)
+    if options.codec is not None and options.codec not in codecs:
+        known = ", ".join(codecs)
+        raise ValueError(f"{dst}: codec: expected {known} for {source}, got {options.codec}")
+    check_level(options.codec or (None if mode == "a" else codecs[0]), options.level)
 
 
 def _instead(traits: TargetTraits) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 
-from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, FieldId, FieldSpec
+from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, FieldId
 from atompack_torch.options import check_choice, checked_integer
 
 NOISE = FieldId(ATOM_PROPERTY, "noise")  # field of `keep_noise`
@@ -121,26 +121,29 @@ def native_of(
     )
 
 
-def warn_of_fields(augment: Augment, place: str, schema: Mapping[str, FieldSpec]) -> None:
+def warn_of_fields(dataset: Any, place: str) -> None:
     """Warns of properties that look like vectors or tensors and do not turn.
 
     Args:
-        augment: the options.
-        place: path of the dataset.
-        schema: its fields.
+        dataset: a dataset of molecules with ``augment``.
+        place: its path.
     """
+    augment: Augment = dataset.request.augment
     if augment.rotate is False:
         return
     known = {"positions", "noise", *BUILTINS, *augment.vectors, *augment.tensors}
-    others = [
-        name
-        for name, spec in schema.items()
-        if spec.shape in _VECTOR_LIKE
-        and isinstance(spec.dtype, torch.dtype)
+    shapes = {
+        name: spec.shape
+        for name, spec in dataset.schema.items()
+        if isinstance(spec.dtype, torch.dtype)
         and spec.dtype.is_floating_point
         and name not in known
-    ]
-    if others:
+    }
+    if len(dataset) and (unknown := [name for name, shape in shapes.items() if shape is None]):
+        stored = replace(dataset.request.of_stored_values(), fields=tuple(unknown))
+        first = dataset.with_request(stored)[[0]]
+        shapes |= {name: tuple(first[name][0].shape) for name in unknown if first.mask(name)}
+    if others := [name for name, shape in shapes.items() if shape in _VECTOR_LIKE]:
         warnings.warn(
             f"{place}: augment: {', '.join(map(repr, others))} stay as they are when molecules "
             "turn: name them in vectors= or tensors= of Augment if they turn too, or in exclude=",

@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import FieldTable, MoleculeBatcher
 from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.collated_fields import contents_of
-from atompack_torch.batch.indices import Indices, is_batch
+from atompack_torch.batch.indices import Indices, check_several, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.collated import as_items
@@ -393,6 +393,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             CorruptFileError: a record or a requested value is damaged.
             FieldError: a value is missing and ``missing="error"``, or types cannot share a batch.
         """
+        check_several(indices)
         return self.apply_transform(self._make(indices))
 
     def __getitems__(self, indices: Sequence[int]) -> list[object]:

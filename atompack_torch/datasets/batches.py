@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
-from atompack_torch.batch.indices import Indices
+from atompack_torch.batch.indices import Indices, check_several
 from atompack_torch.datasets import transport as transport  # registers how batches cross processes
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.digest import digest_of, samples_of
@@ -26,7 +26,7 @@ from atompack_torch.datasets.selection.blocks import Array, Block, deal, deal_st
 from atompack_torch.datasets.selection.expressions import Expression
 from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.datasets.sweeping import OnProgress, reporting
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import FieldSpec
 from atompack_torch.random_order import shuffled
 
@@ -123,9 +123,12 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
 
-    def _repr_html_(self) -> str:
-        n_atoms: Tensor | None = getattr(self, "n_atoms", None)
-        return dataset_html(repr(self), len(self), self.item_name, self.schema, n_atoms)
+    def _repr_html_(self) -> str | None:
+        try:
+            n_atoms: Tensor | None = getattr(self, "n_atoms", None)
+            return dataset_html(repr(self), len(self), self.item_name, self.schema, n_atoms)
+        except (OSError, CorruptFileError):  # the files have changed: notebooks show the repr
+            return None
 
     def digest(self, n: int | None = None) -> str:
         """Returns a digest of the first ``n`` items (None: all) and their order, for states.
@@ -267,6 +270,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             IndexError: an index is out of range, or a mask has a different length.
             TypeError: the indices are neither integers nor a mask.
         """
+        check_several(indices)
         return self._select(resolve_indices(indices, self._size(), self._selection, self.item_name))
 
     def _select(self: Self, numbers: Tensor) -> Self:

@@ -16,7 +16,7 @@ from atompack_torch.datasets.force_subset import ForceSubset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import BUILTINS
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, check_choice, check_threads
+from atompack_torch.options import ChangeOptions, PathLike, check_choice, check_threads
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 Missing = Literal["nan", "error", "drop"]
@@ -159,7 +159,12 @@ class MoleculeOptions:
         known = [option.name for option in fields_of(cls)][1:]
         for name in options:
             if name not in known:
-                raise TypeError(f"{name}: unknown option: expected one of {', '.join(known)}")
+                converts = name in (
+                    "key_map",
+                    *(option.name for option in fields_of(ChangeOptions)),
+                )
+                hint = "; apt.convert has it, and makes a file" if converts else ""
+                raise TypeError(f"{name}: unknown option: expected one of {', '.join(known)}{hint}")
         return cls(path, **options)
 
     def __post_init__(self) -> None:

@@ -70,10 +70,18 @@ def unknown(
     expected = ", ".join(known.title for known in FORMATS if known.entry)
     found = detect(path, remote)
     unread = _unread(path)
-    text = f"expected {expected}; got {unread or 'none of them'}"
+    text = f"expected {expected}; got {unread or 'none of them'}{other_files(path)}"
     if not unread and found is not None and not found.entry:  # otherwise only its suffix is known
         text = _mismatch(shown, f"one of {expected}", found)
     return UnsupportedFormatError(f"{shown}: {text}")
+
+
+def other_files(path: str | os.PathLike[str]) -> str:
+    """Returns the way out for a local folder of files that are not opened together; else empty."""
+    if is_url(path) or is_in_memory(path) or not Path(path).is_dir():
+        return ""
+    folder = shlex.quote(str(path).rstrip("/"))
+    return f": `atompack-torch convert {folder}/* {folder}.atp` reads files of other formats"
 
 
 def _unread(path: str | os.PathLike[str]) -> str:

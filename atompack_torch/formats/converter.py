@@ -134,7 +134,7 @@ class TargetTraits(NamedTuple):
     Attributes:
         modes: modes of ``convert`` that it supports.
         has_schema: True if the types of a field must agree in all molecules.
-        codecs: codecs that it takes; empty: it is not compressed.
+        codecs: codecs that it takes, the default first; empty: it is not compressed.
         has_shards: True if it takes ``shards``.
         makes_folder: True if a target is a folder, unless it has a suffix of the format; such a
             target has no URL.

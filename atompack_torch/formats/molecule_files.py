@@ -62,7 +62,7 @@ class MoleculeFiles(MoleculeDataset):
         if self._request.names_fields or self._cache is not None:
             self.batcher()
         if self.request.augment is not None:
-            warn_of_fields(self.request.augment, place_of(self), self.schema)
+            warn_of_fields(self, place_of(self))
 
     def _reset(self, *, has_changed: bool) -> None:
         """Drops what was made of the former state of the files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -20,8 +21,9 @@ from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.fields import FileLevel
 from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget
 from atompack_torch.formats.indexes import FileVersion
+from atompack_torch.formats.label_hints import name_warnings
 from atompack_torch.formats.molecule_files import MoleculeFiles
-from atompack_torch.options import PathLike, absolute_path, bytes_at, is_url
+from atompack_torch.options import ChangeOptions, PathLike, absolute_path, bytes_at, is_url
 from atompack_torch.remote.files import RemoteFiles
 
 _KINDS: tuple[Kind, ...] = ("null", "flag", "integer", "real", "text")
@@ -77,6 +79,9 @@ class ParsedFiles(MoleculeFiles):
             got = type(options.key_map).__name__
             raise TypeError(f"key_map: expected a mapping of names, got {got}")
         self._key_map = dict(options.key_map or {})
+        named = {name: [key] for key, name in self._key_map.items()}
+        for warning in name_warnings(named, ChangeOptions(), " of apt.convert"):
+            warnings.warn(f"key_map: {warning}", stacklevel=4)
         self._use(options)
         self._take_files(*self._index_files())
         self._check_names()

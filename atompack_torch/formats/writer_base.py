@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from atompack_torch.errors import is_closed
 from atompack_torch.remote.staging import StagedFile, StagedFolder
@@ -36,7 +36,8 @@ class WriterBase:
 
     def __del__(self) -> None:
         if self._is_unfinished():
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            lost = "what was not committed is lost; use it in a `with` block"
+            warnings.warn(f"unclosed {self!r}: {lost}", ResourceWarning, source=self, stacklevel=2)
 
     def __enter__(self: Self) -> Self:
         return self
@@ -100,6 +101,9 @@ class StagedWriter(WriterBase):
     def _is_unfinished(self) -> bool:
         native = getattr(self, "_native", None)
         return native is not None and native.is_open
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: open a writer in the process that writes")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown_url(str(self._shown))!r})"

@@ -17,6 +17,7 @@ from atompack_torch.loading.samplers import (
     EqualSizeBatchSampler,
 )
 from atompack_torch.loading.samplers.distributed import IndexSampler
+from atompack_torch.loading.samplers.elastic import ElasticSampler
 from atompack_torch.loading.samplers.sizes import positive
 
 # Options of torch's DataLoader that a Loader lacks, and their replacements.
@@ -128,6 +129,25 @@ def check_batch_sampler(sampler: Any) -> None:
     if isinstance(sampler, IndexSampler):
         raise _items_error(sampler)
     _check_iterable("batch_sampler", sampler)
+
+
+def check_size(sampler: Any, dataset: BatchDataset[Any, Any]) -> None:
+    """Raises an error if a sampler was made of a dataset that has other items.
+
+    Args:
+        sampler: sampler of the loader.
+        dataset: dataset of the loader.
+
+    Raises:
+        ValueError: their numbers of items differ.
+    """
+    made_of = sampler._dataset if isinstance(sampler, ElasticSampler) else None
+    if made_of is not None and len(made_of) != len(dataset):
+        raise ValueError(
+            f"sampler: expected one made of the dataset of the loader, with {len(dataset)} "
+            f"{dataset.item_name}s, got one made of a dataset with {len(made_of)}: "
+            f"{type(sampler).__name__}(dataset, ...)"
+        )
 
 
 def _check_iterable(name: str, sampler: Any) -> None:

@@ -26,6 +26,7 @@ from atompack_torch.loading.checks import (
     check_dataset,
     check_item,
     check_sampler,
+    check_size,
     check_unknown_options,
     count,
     iterate_batches,
@@ -42,7 +43,7 @@ from atompack_torch.loading.samplers._position import (
 from atompack_torch.loading.samplers._wrappers import is_skipping
 from atompack_torch.loading.samplers.elastic import ElasticSampler
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
-from atompack_torch.options import checked_integer, epoch_number
+from atompack_torch.options import check_flags, checked_integer, epoch_number
 
 _MAX_THREADS = 4  # by default, as a training step needs cores too
 
@@ -126,6 +127,7 @@ class Loader(Generic[Batch]):
     ) -> None:
         check_dataset(dataset)
         check_unknown_options(others, _OPTIONS)
+        check_flags(shuffle=shuffle, drop_last=drop_last, pin_memory=pin_memory)
         if sampler is not None:
             check_sampler(sampler)
         if batch_sampler is not None:
@@ -148,6 +150,7 @@ class Loader(Generic[Batch]):
         if self._has_own_order:
             sampler = OwnOrder(dataset, self.seed) if shuffle else SequentialSampler(dataset)
         self.batch_sampler, self.sampler = batch_sampler, sampler
+        check_size(self._chosen_sampler, dataset)
         cores = len(os.sched_getaffinity(0))
         self.num_threads = num_threads or min(max(cores - 1, 1), _MAX_THREADS)
         self.prefetch = max(prefetch, self.num_threads)
@@ -396,6 +399,8 @@ class Loader(Generic[Batch]):
                 every difference. Or the sampler draws from torch's global random generator.
         """
         check_form(state, ("epoch", "seed", "batches", "consumed"))
+        for key in ("epoch", "batches", "consumed"):
+            checked_integer(f"state: {key}", state[key], 0)
         sampler = self._chosen_sampler
         found = differences_of(state["planned"], self._settings(state["epoch"]), self.dataset)
         if isinstance(sampler, ElasticSampler) and "sampler" in state:

@@ -282,7 +282,7 @@ def _labels(species: Sequence[str]) -> tuple[str, ...]:
     labels = tuple(map(str, species))
     if not labels:
         raise ValueError("species: expected at least one label, got none")
-    if len(set(labels)) < len(labels):
+    if len({label.lower() for label in labels}) < len(labels):
         raise ValueError(f"species: expected different labels, got {list(labels)}")
     return labels
 

@@ -290,9 +290,14 @@ def neighbor_list(
         ``edge_index``, ``edge_shift`` and ``edge_vector``.
 
     Raises:
+        TypeError: an argument is not a tensor.
         FieldError: types or shapes differ from these, positions are not finite, or a molecule has
             an absurd number of pairs.
     """
+    for name, value in (("positions", positions), ("cell", cell), ("pbc", pbc), ("ptr", ptr)):
+        if not isinstance(value, Tensor) and (value is not None or name == "positions"):
+            kind = type(value).__name__
+            raise TypeError(f"{name}: expected a tensor, got {kind}: torch.as_tensor makes one")
     if not 0 < cutoff < math.inf:
         raise FieldError(f"cutoff: expected a positive number, got {cutoff}")
     if ptr is None:

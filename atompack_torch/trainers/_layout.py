@@ -84,9 +84,11 @@ class Layout:
             Result of ``assemble``, whose tensors share one block of memory.
 
         Raises:
+            TypeError: it is not a batch.
             FieldError: the batch lacks a field or the edges, or has an element that the model
                 lacks.
         """
+        check_batch(batch)
         if self.neighbors is not None and "edge_index" not in batch:
             raise FieldError(
                 "expected a batch with edges: give the dataset "
@@ -251,6 +253,15 @@ def _absent_labels(dataset: MoleculeDataset) -> set[str]:
     return LABELS.difference(requested_schema(dataset))
 
 
+def check_batch(batch: object) -> None:
+    """Raises a TypeError for anything but a batch, such as the path of a dataset."""
+    if not isinstance(batch, MoleculeBatch):
+        kind = type(batch).__name__
+        raise TypeError(
+            f"expected a MoleculeBatch, got {kind}: `loader` makes the batches of a dataset"
+        )
+
+
 def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:
     """Describes the fields of a batch as the schema of a dataset does.
 
@@ -259,7 +270,11 @@ def schema_of(batch: MoleculeBatch) -> dict[str, FieldSpec]:
 
     Returns:
         Name → dtype, level and shape of a row; None where it differs between molecules.
+
+    Raises:
+        TypeError: it is not a batch.
     """
+    check_batch(batch)
     found = {}
     for name, value in batch.items():
         level = batch.level(name)

@@ -247,6 +247,18 @@ def test_to_a_dtype(batch: apt.MoleculeBatch) -> None:
     assert batch.positions.dtype == torch.float32
 
 
+def test_a_dtype_that_loses_values_is_refused(batch: apt.MoleculeBatch) -> None:
+    for dtype in (torch.int32, torch.bool):
+        with pytest.raises(ValueError, match=f"dtype: expected a floating dtype, got {dtype}"):
+            batch.to(dtype)
+
+
+@pytest.mark.parametrize("item", [slice(2), [0, 1], torch.tensor([0, 1]), None, 1.5])
+def test_some_molecules_are_joined(batch: apt.MoleculeBatch, item: Any) -> None:
+    with pytest.raises(TypeError, match=r"number of a molecule, got .*: apt\.collate"):
+        batch[item]
+
+
 def test_to_a_device(batch: apt.MoleculeBatch) -> None:
     for device in ("cpu", torch.device("cpu")):
         assert_same_batch(batch.to(device, non_blocking=True), batch)

@@ -171,6 +171,10 @@ def test_to_and_from_ase() -> None:
     assert np.array_equal(back.arrays["w"], atoms.arrays["w"])
     assert (back.info, back.get_potential_energy()) == ({"id": 3}, -1.0)
     assert np.array_equal(back.get_forces(), np.ones((3, 3)))
+    with pytest.raises(apt.FieldError, match="expected 0 to 118, the elements that ASE knows, got"):
+        apt.Molecule(np.zeros((1, 3)), [200]).to_ase()
+    with pytest.raises(apt.FieldError, match="name: expected a string, got 5"):
+        apt.Molecule(np.zeros((1, 3)), [1], name=5)
 
 
 def test_arrays_as_properties_of_the_molecule() -> None:

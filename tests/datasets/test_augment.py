@@ -368,6 +368,12 @@ def test_vector_like_properties_warn_once(single: Path) -> None:
     assert "stay as they are when molecules turn" in text
     assert all(repr(name) in text for name in ("field", "alpha", "magmom"))
     assert "charge" not in text
+    tensors = single.with_name("tensors.atp")
+    with apt.AtpWriter(tensors) as writer:
+        rows = {"born": np.ones((2, 3, 3)), "descriptor": np.ones((2, 8))}
+        writer.write(apt.Molecule(np.zeros((2, 3)), [1, 1], atom_properties=rows))
+    with pytest.warns(UserWarning, match="augment: 'born' stay as they are"):
+        apt.AtpDataset(tensors, augment=apt.Augment(rotate="all"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         names = {"vectors": ["field", "magmom"], "tensors": ["alpha"]}

@@ -437,7 +437,8 @@ def test_wrong_options_on_forces(options: Any, error: Any, message: str) -> None
         ({"force_fraction": 0.5}, TypeError, r"use force_subset=ForceSubset\(fraction\)"),
         ({"populate": True}, TypeError, "use access='populate'"),
         ({"block_cache": "folder"}, TypeError, r"use storage_options={'cache': ...}"),
-        ({"colour": "red"}, TypeError, "colour: unknown option: expected one of fields, "),
+        ({"colour": "red"}, TypeError, "colour: unknown option: .*, storage_options$"),
+        ({"stress_from": "virial"}, TypeError, "unknown option: .*; apt.convert has it"),
     ],
 )
 def test_wrong_options(sources: Sources, options: Any, error: Any, message: str) -> None:

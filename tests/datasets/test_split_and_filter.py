@@ -243,7 +243,12 @@ def test_an_empty_data_set(kind: str, tmp_path: Path) -> None:
         ("velocities == 1", r"no molecule has the label 'velocities'"),
         ("has(enrgy)", "unknown name 'enrgy'"),
         ("field('odd key') > 1", "did you mean 'odd key!'"),
-        ("energy <", "invalid syntax"),
+        ("energy <", r"invalid syntax \(column"),
+        ("energy = 1", r"invalid syntax: write == \(column 8\)"),
+        ("energy < 1 && n_atoms > 2", "invalid syntax: write and"),
+        ("energy < 1 || n_atoms > 2", "invalid syntax: write or"),
+        ("!has(energy)", "invalid syntax: write not"),
+        ("zzz > 1", "unknown name 'zzz': expected one of .*energy"),
         ("", "column 1"),
         ("energy", "expected a condition, got a number"),
         ("name", "expected a condition, got a string"),
@@ -261,7 +266,7 @@ def test_an_empty_data_set(kind: str, tmp_path: Path) -> None:
         ("(energy < 0) & (n_atoms < 3)", "write and, or"),
         ("energy.__class__ == 1", "an attribute is not allowed"),
         ("forces[0] == 1", "an index is not allowed"),
-        ("__import__('os').system('true')", "expected one of the functions"),
+        ("__import__('os').system('true')", "expected one of the functions .*, got an attribute"),
         ("open('/etc/passwd') == 1", "expected one of the functions"),
         ("(lambda: 1)() == 1", "expected one of the functions"),
         ("[x for x in elements] == 1", "ListComp is not allowed"),
@@ -382,6 +387,13 @@ def test_wrong_groups(dataset: apt.AtpDataset, by: str, message: str) -> None:
         dataset.split([0.5, 0.5], 0, by=by)
 
 
+def test_a_label_that_no_molecule_has_is_not_suggested(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "x.atp") as writer:
+        writer.write(apt.Molecule(torch.zeros(1, 3), torch.tensor([1]), energy=1.0))
+    with pytest.raises(apt.FieldError, match=r"has the label 'name': expected one of .*energy"):
+        apt.AtpDataset(tmp_path / "x.atp").split([0.5, 0.5], 0, by="name")
+
+
 def test_groups_of_another_type(dataset: apt.AtpDataset) -> None:
     with pytest.raises(TypeError, match="by: expected None or the name of a field, got int"):
         dataset.split([0.5, 0.5], 0, by=3)  # type: ignore[arg-type]
@@ -412,9 +424,10 @@ def test_parts_are_empty_only_on_request(n: int, fractions: list[float], sizes: 
     assert [len(part) for part in deal(np.arange(n, dtype=np.uint64), fractions, 0)] == sizes
 
 
-def test_one_fraction_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"fractions: expected numbers that add up to 1, got 0\.5"):
-        sizes_of(4, 0.5)  # type: ignore[arg-type]
+@pytest.mark.parametrize("fractions", [0.5, "80/20"])
+def test_no_list_of_fractions(fractions: Any) -> None:
+    with pytest.raises(TypeError, match="fractions: expected numbers that add up to 1, got"):
+        sizes_of(4, fractions)
 
 
 def test_a_part_without_items_is_refused(dataset: apt.AtpDataset) -> None:

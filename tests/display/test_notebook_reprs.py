@@ -109,6 +109,14 @@ def test_a_data_set_reads_no_records(fixtures: Path) -> None:
     assert "molecules" in Page(dataset).text
 
 
+def test_a_data_set_whose_file_is_gone(tmp_path: Path) -> None:
+    apt.AtpWriter(tmp_path / "gone.atp").close()
+    dataset = apt.open(tmp_path / "gone.atp")
+    (tmp_path / "gone.atp").unlink()
+    assert dataset._repr_html_() is None
+    assert "gone.atp" in repr(dataset)
+
+
 def test_shards_and_columns(tmp_path: Path) -> None:
     with apt.ShardWriter(tmp_path / "shards", 20, 5) as shards:
         for i in range(6):

@@ -114,6 +114,9 @@ def test_attributes_of_a_dataloader(dataset: apt.AtpDataset) -> None:
         ({"sampler": "random"}, "sampler: expected an iterable, got str"),
         ({"batch_sampler": 3}, "batch_sampler: expected an iterable, got int"),
         ({"seed": 1.5}, "seed: expected an int, got 1.5"),
+        ({"shuffle": "no"}, "shuffle: expected True or False, got 'no'"),
+        ({"drop_last": 2}, "drop_last: expected True or False, got 2"),
+        ({"pin_memory": "false"}, "pin_memory: expected True or False, got 'false'"),
     ],
 )
 def test_types_of_options(dataset: apt.AtpDataset, options: Any, message: str) -> None:
@@ -141,6 +144,18 @@ def test_samplers_of_the_other_kind(dataset: apt.AtpDataset) -> None:
             list(apt.Loader(dataset, batch_sampler=items))  # type: ignore[arg-type]
     for items in (torch.arange(3), np.arange(3), range(3)):
         assert numbers(apt.Loader(dataset, 3, sampler=items)) == [[0, 1, 2]]
+
+
+def test_samplers_of_other_datasets(dataset: apt.AtpDataset) -> None:
+    """Their numbers mean other molecules, or none."""
+    part = dataset.subset(range(2))
+    for ours, other in ((dataset, part), (part, dataset)):
+        message = f"the loader, with {len(ours)} molecules, got one made of a .* with {len(other)}"
+        with pytest.raises(ValueError, match=message):
+            apt.Loader(ours, batch_sampler=apt.AtomBudgetBatchSampler(other, 8))
+        with pytest.raises(ValueError, match=message):
+            apt.Loader(ours, 2, sampler=apt.DistributedMoleculeSampler(other))
+    assert numbers(apt.Loader(dataset, 2, sampler=apt.DistributedMoleculeSampler(2, shuffle=False)))
 
 
 def test_samplers_refuse_what_does_not_count_molecules(dataset: apt.AtpDataset) -> None:
@@ -179,6 +194,9 @@ def test_types_of_the_options_of_samplers(option: str, value: Any) -> None:
     if option in ("seed", "num_replicas", "rank"):
         with pytest.raises(TypeError, match=f"{option}: expected an integer, got"):
             apt.DistributedMoleculeSampler(3, **{option: value})
+    for name in ("shuffle", "drop_last", "pad"):
+        with pytest.raises(TypeError, match=f"{name}: expected True or False, got 'no'"):
+            apt.AtomBudgetBatchSampler([1, 2], 8, **{name: "no"})
     for name in ("window", "lanes", "workers", "block", "batch_size"):
         with pytest.raises(TypeError, match=f"{name}: expected an integer, got 1.5"):
             apt.BlockShuffleSampler(30, **{"block": 3, "window": 2, name: 1.5})

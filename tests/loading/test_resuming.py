@@ -195,6 +195,11 @@ def test_other_orders_are_refused_with_every_difference(write: Make) -> None:
     state = apt.Loader(dataset, 4, shuffle=True, seed=3).state_dict()
     with pytest.raises(ValueError, match=r"seed 4, got 3; expected 39 molecules, got 40; .*others"):
         own(write(SIZES[1:]), shuffle=True, seed=4).load_state_dict(state)
+    for key in ("epoch", "batches", "consumed"):
+        with pytest.raises(ValueError, match=f"state: {key}: expected at least 0, got -1"):
+            own(dataset, shuffle=True, seed=3).load_state_dict({**state, key: -1})
+    with pytest.raises(ValueError, match="state: expected the entry 'epoch'"):
+        budget(dataset).load_state_dict({**budget(dataset).state_dict(), "sampler": {"version": 1}})
     with pytest.raises(ValueError, match="expected max_atoms=30, got 20"):
         budget(dataset, 30).load_state_dict(budget(dataset).state_dict())
     lists = [apt.Loader(dataset, batch_sampler=[[0, 1], [2]]), own(dataset, sampler=[3, 4])]

@@ -263,6 +263,7 @@ def test_descriptors_are_values() -> None:
     [
         ({"species": []}, ValueError, "species: expected at least one label, got none"),
         ({"species": ["O", "O"]}, ValueError, "species: expected different labels"),
+        ({"species": ["O", "o"]}, ValueError, "species: expected different labels"),
         ({"species": "OH"}, TypeError, "species: expected a list of labels"),
         ({"species": [8]}, TypeError, "species: expected a list of labels"),
         ({"rad_order": -1}, ValueError, "rad_order: expected 0 to 1000, got -1"),

@@ -191,3 +191,6 @@ def test_errors_are_named(changes: Any, message: str) -> None:
     }
     with pytest.raises(apt.FieldError, match=message):
         apt.neighbor_list(**{**given, **changes})
+    for name in ("positions", "cell", "ptr"):
+        with pytest.raises(TypeError, match=f"{name}: expected a tensor, got list: torch"):
+            apt.neighbor_list(**{**given, name: given[name].tolist()})

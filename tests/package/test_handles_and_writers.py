@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -252,6 +253,13 @@ def test_wrong_options(writer: Case, tmp_path: Path) -> None:
         with pytest.raises(error, match=f"^{message}$"):
             writer.opened(tmp_path / writer.name, mode=mode, **options)
     assert not [*tmp_path.iterdir()]
+
+
+def test_writers_are_not_pickled(writer: Case, tmp_path: Path) -> None:
+    opened = writer.opened(tmp_path / writer.name, mode="x")
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(opened)
+    opened.discard()
 
 
 def functions(folder: Path, cache: Path) -> Iterator[tuple[str, Callable[[Any], Any]]]:

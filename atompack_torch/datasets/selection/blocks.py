@@ -29,6 +29,7 @@ from atompack_torch.fields import (
     prefixed_id,
     similar_names,
 )
+from atompack_torch.options import short_list
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.base import MoleculeDataset
@@ -53,7 +54,7 @@ def sizes_of(n: int, fractions: Sequence[float]) -> list[int]:
         TypeError: it is a single number.
         ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
     """
-    if not isinstance(fractions, Iterable):
+    if isinstance(fractions, str) or not isinstance(fractions, Iterable):
         raise TypeError(f"fractions: expected numbers that add up to 1, got {fractions!r}")
     # Not a NaN either, which compares as False.
     if not (min(fractions, default=0) >= 0 and abs(sum(fractions) - 1) <= _ROUNDING):
@@ -372,8 +373,10 @@ def check_known(name: str, known: Iterable[str], where: str, others: Iterable[st
         or (scoped is not None and scoped.key in names and scoped.key not in BUILTINS)
     ):
         return
-    similar = [repr(other) for other in similar_names(name, [*names, *others])]
-    hint = f": did you mean {' or '.join(similar)}?" if similar else ""
+    similar = [repr(x) for x in similar_names(name, [*names, *others]) if x != name]
+    hint = f": expected one of {short_list(sorted(names), len(names)) or 'none'}"
+    if similar:
+        hint = f": did you mean {' or '.join(similar)}?"
     what = "no molecule has the label" if name in BUILTINS else "unknown name"
     raise UnknownFieldError(f"{where}{what} {name!r}{hint}")
 

@@ -28,6 +28,7 @@ from atompack_torch.fields import BUILTINS
 
 _MAX_LENGTH = 10_000
 _MAX_DEPTH = 50
+_SIGNS = {"&&": "and", "||": "or", "!": "not", "=": "=="}  # of other languages → here
 
 _OPERATORS: dict[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"},
@@ -150,7 +151,10 @@ class Expression:
                 return ast.parse(self._source, mode="eval").body
         except SyntaxError as error:
             column = self._shift + max(error.offset or 1, 1)
-            raise ExpressionError(f"expression: {error.msg} (column {column})") from None
+            before = self._source[: error.offset or 0]
+            hints = [f": write {right}" for sign, right in _SIGNS.items() if before.endswith(sign)]
+            hint = hints[0] if hints else ""
+            raise ExpressionError(f"expression: {error.msg}{hint} (column {column})") from None
         except (RecursionError, MemoryError):
             raise ExpressionError("expression: nested too deeply") from None
         except ValueError as error:  # null bytes, integers of too many digits
@@ -201,8 +205,8 @@ class Expression:
         """Checks a call; returns the arguments that are values."""
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name not in FUNCTIONS:
-            expected = ", ".join(FUNCTIONS)
-            raise self._error(node, f"expected one of the functions {expected}, got {name or '?'}")
+            expected, got = ", ".join(FUNCTIONS), name or _named(node.func)
+            raise self._error(node, f"expected one of the functions {expected}, got {got}")
         n = 2 if name in _TEXT else 1
         if len(node.args) != n or node.keywords or isinstance(node.args[0], ast.Starred):
             raise self._error(node, f"{name}: expected {n} argument{'s' * (n > 1)}")

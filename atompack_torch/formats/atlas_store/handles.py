@@ -14,6 +14,7 @@ from atompack_torch.errors import file_exists, is_closed, is_read_only
 from atompack_torch.formats.atlas_store.block_cache import BlockCache
 from atompack_torch.formats.writer_base import WriterBase
 from atompack_torch.options import (
+    DEFAULT_LEVEL,
     WriterOptions,
     check_choice,
     checked_integer,
@@ -39,9 +40,6 @@ class MemoryLimits(NamedTuple):
     max_unstored_bytes: int | None
 
 
-_LZ4_LEVEL = 3  # stands for the fast mode, the only one
-
-
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions(WriterOptions):
     """Options of stores and array files; see ``AtlasStore``.
@@ -61,9 +59,9 @@ class BlockOptions(WriterOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.codec == "lz4" and self.level != _LZ4_LEVEL:
+        if self.codec == "lz4" and self.level != DEFAULT_LEVEL:  # the fast mode, the only one
             raise ValueError(
-                f"level: expected {_LZ4_LEVEL}, the default, for codec lz4, which has one level "
+                f"level: expected {DEFAULT_LEVEL}, the default, for codec lz4, which has one level "
                 f"in this format, got {self.level}"
             )
         if self.block_bytes is not None:

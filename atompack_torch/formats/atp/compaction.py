@@ -26,6 +26,7 @@ from atompack_torch.formats.atp.files import files_of, snapshot_of
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.options import (
     CODECS,
+    DEFAULT_LEVEL,
     check_choice,
     check_level,
     check_threads,
@@ -122,7 +123,7 @@ def _codec_of(
             raise FieldError("codec: the sources differ in it, so one has to be named")
         codec_name, its_level = next(iter(found))
     else:
-        codec_name, its_level = codec, 3
+        codec_name, its_level = codec, DEFAULT_LEVEL
         if len(found) == 1 and codec == snapshots[0].codec:
             its_level = snapshots[0].level
     if level is None:  # another writer may have put any number into the header

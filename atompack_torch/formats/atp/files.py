@@ -96,5 +96,6 @@ def _shards_of(folder: Path) -> list[str]:
     files = files_in(folder, ".atp")
     if not files:
         with formats.opening(folder, "a folder of .atp files", "atp-folder"):
-            raise FileNotFoundError(f"{folder}: no .atp file in this folder")
+            hint = formats.other_files(folder)
+            raise FileNotFoundError(f"{folder}: no .atp file in this folder{hint}")
     return files

@@ -84,7 +84,8 @@ class AtpWriter(StagedWriter):
         num_threads: int | None = None,
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
-        options = WriterOptions(mode=mode, codec=codec, level=level, num_threads=num_threads)
+        checked = codec or (None if mode == "a" else "none")  # None: the file's own
+        options = WriterOptions(mode=mode, codec=checked, level=level, num_threads=num_threads)
         if isinstance(path, str) and is_url(path):
             staged = StagedFile(path, mode, storage_options, instead=APPEND_OR_REPLACE)
             self._staged, self._path, self._shown = staged, str(staged.path), path

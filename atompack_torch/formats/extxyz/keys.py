@@ -110,7 +110,9 @@ def targets_of(
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
-            error = FieldError(f"{path}: key_map: no molecule has {key!r}")
+            swapped = any((level, name) in by_place for level in SCOPES)
+            hint = f": it maps names in the data to names here, as {{{name!r}: {key!r}}}"
+            error = FieldError(f"{path}: key_map: no molecule has {key!r}{hint * swapped}")
             if missing is None:
                 raise error
             missing(key, error)

@@ -314,6 +314,9 @@ def build_cache(
     if not isinstance(dataset, MoleculeDataset):
         got = f"{type(dataset).__name__}{open_hint(dataset)}"
         raise TypeError(f"dataset: expected a dataset of molecules, got {got}")
+    if not hasattr(descriptor, "compat") or not hasattr(descriptor, "compute"):
+        kind = type(descriptor).__name__
+        raise TypeError(f"descriptor: expected one such as ChebyshevDescriptor(...), got {kind}")
     options = BuildOptions(
         features=features,
         force_derivatives=force_derivatives,

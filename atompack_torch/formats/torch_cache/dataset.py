@@ -303,7 +303,7 @@ class TorchCacheDataset(MoleculeDataset):
         if self._request.names_fields:
             self.batcher()  # checks names
         if self.request.augment is not None:
-            warn_of_fields(self.request.augment, place_of(self), self.schema)
+            warn_of_fields(self, place_of(self))
 
     @property
     def path(self) -> Path | str:

@@ -180,8 +180,9 @@ def _remote_file(url: str, identity: Identity, remote: RemoteFiles, hint: Hint |
 
 
 def _tensor(values: np.ndarray[Any, Any], dtype: torch.dtype | None) -> Tensor:
-    tensor = torch.from_numpy(values)
-    return tensor if dtype is None else tensor.to(dtype)
+    if not isinstance(dtype, torch.dtype | None):
+        raise TypeError(f"dtype: expected a torch dtype, got {dtype!r}")
+    return torch.from_numpy(values).to(dtype)
 
 
 def descriptor_in(text: str, dtype: str, path: Path | str) -> ChebyshevDescriptor:

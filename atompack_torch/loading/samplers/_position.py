@@ -51,8 +51,12 @@ def check_form(state: Mapping[str, Any], keys: tuple[str, ...]) -> None:
         keys: entries that it needs, apart from ``"planned"``.
 
     Raises:
-        ValueError: the state is of a different version, or incomplete.
+        TypeError: it is not a mapping.
+        ValueError: the state is of a different version, incomplete or damaged.
     """
+    if not isinstance(state, Mapping):
+        kind = type(state).__name__
+        raise TypeError(f"state: expected the result of state_dict(), got {kind}")
     if state and "version" not in state:
         raise ValueError(
             "state: expected one with a version, got one of an earlier release, which cannot be "
@@ -63,6 +67,8 @@ def check_form(state: Mapping[str, Any], keys: tuple[str, ...]) -> None:
     for key in (*keys, "planned"):
         if key not in state:
             raise ValueError(f"state: expected the entry {key!r}, got {list(state)}")
+    if not isinstance(state["planned"], Mapping):
+        raise ValueError(f"state: expected a mapping as 'planned', got {state['planned']!r}")
 
 
 def refuse(differences: list[str]) -> None:

@@ -33,7 +33,7 @@ from atompack_torch.loading.samplers.sizes import (
     numbers,
     optional_positive,
 )
-from atompack_torch.options import epoch_number
+from atompack_torch.options import check_flags, checked_integer, epoch_number
 from atompack_torch.random_order import Integers
 
 Item = TypeVar("Item")
@@ -138,7 +138,9 @@ class ElasticSampler(Sampler[Item]):
         num_replicas = optional_positive("num_replicas", num_replicas)
         rank = None if rank is None else integer("rank", rank)
         if rank is not None and (rank < 0 or (num_replicas is not None and rank >= num_replicas)):
-            raise ValueError(f"rank: expected one of {num_replicas or 'at least 0'}, got {rank}")
+            last = "" if num_replicas is None else f" and below {num_replicas}"
+            raise ValueError(f"rank: expected at least 0{last}, got {rank}")
+        check_flags(shuffle=shuffle, drop_last=drop_last, pad=pad)
         if drop_last and pad:
             raise ValueError("drop_last and pad exclude one another")
         self.shuffle = shuffle
@@ -373,17 +375,16 @@ class ElasticSampler(Sampler[Item]):
 
     def _checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a state with valid numbers."""
-        entries = ("seed", "epoch", *self._start())
-        check_form(state, entries)
+        check_form(state, ("seed", "epoch", *self._start()))
         refuse(self._differences(state))
-        loaded = {key: operator.index(state[key]) for key in entries}
-        for key in self._start():
-            if loaded[key] < 0:
-                raise ValueError(f"state: expected {key} of at least 0, got {loaded[key]}")
+        loaded = {"seed": integer("state: seed", state["seed"])}
+        for key in ("epoch", *self._start()):
+            loaded[key] = checked_integer(f"state: {key}", state[key], 0)
         return {**state, **loaded, "planned": dict(state["planned"])}
 
     def _differences(self, state: Mapping[str, Any]) -> list[str]:
-        """Describes how this sampler and a state differ."""
+        """Describes how this sampler and a state differ; an error for what is not a state."""
+        check_form(state, ("epoch",))
         settings, planned = self._settings(state["epoch"]), state["planned"]
         if "weights" in planned:
             settings.setdefault("weights", None)

@@ -23,7 +23,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.fields import check_key_map
 from atompack_torch.loading.loader import Loader
-from atompack_torch.options import with_options
+from atompack_torch.options import checked_integer, with_options
 from atompack_torch.trainers._labels import absent_labels, similar_keys
 from atompack_torch.trainers._layout import (
     Data,
@@ -158,4 +158,4 @@ def loader(
 
 
 def _numbers(z_table: Any) -> Sequence[int]:
-    return [int(z) for z in getattr(z_table, "zs", z_table)]
+    return [checked_integer("z_table", z) for z in getattr(z_table, "zs", z_table)]

@@ -17,6 +17,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec, Level, similar_names
+from atompack_torch.options import checked_integer
 from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import Layout
 
@@ -337,7 +338,8 @@ def make_layout(
 
     Raises:
         FieldError: a field has a different level or shape than its label.
-        ValueError: an atomic number occurs twice.
+        TypeError: the head is not an integer.
+        ValueError: an atomic number occurs twice, or the head is negative.
     """
     if len(set(numbers)) < len(numbers):
         raise ValueError(f"z_table: expected different atomic numbers, got {list(numbers)}")
@@ -359,7 +361,7 @@ def make_layout(
         weight=WEIGHT if WEIGHT in schema else None,
         types=TYPE if is_weighted and TYPE in schema else None,
         type_weights=dict(type_weights) if is_weighted and type_weights else None,
-        head=head,
+        head=checked_integer("head", head, 0),
     )
 
 

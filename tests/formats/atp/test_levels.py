@@ -111,10 +111,16 @@ def test_others_are_refused_before_anything_is_made(tmp_path: Path, make: Make, 
 
 
 def test_without_a_codec(tmp_path: Path) -> None:
-    """None and "none": the level is that of no codec yet, and still has to be one."""
+    """A level without a codec would have no effect; that of a file's codec still has to be one."""
+    uncompressed = "level: expected a codec, lz4 or zstd, for level 9, got none"
     for codec in (None, "none"):
-        with pytest.raises(ValueError, match="level: expected -131072 to 22, got 23"):
-            apt.AtpWriter(tmp_path / "a.atp", codec=codec, level=23)
+        with pytest.raises(ValueError, match=uncompressed):
+            apt.AtpWriter(tmp_path / "a.atp", codec=codec, level=9)
+    for kind in (apt.AtlasStore, apt.ArrayFile):
+        with pytest.raises(ValueError, match=uncompressed):
+            kind(tmp_path / "store", "x", "none", level=9)
+    with pytest.raises(ValueError, match=uncompressed):
+        apt.ShardWriter(tmp_path / "shards", 10, 2, codec="none", level=9)
     with pytest.raises(ValueError, match="level: expected -131072 to 22, got 23"):
         apt.AtlasStore(tmp_path / "store", "x", level=23)
     with pytest.raises(ValueError, match="level: expected -131072 to 22, got 23"):
@@ -155,4 +161,8 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             arguments = [*command, path, str(tmp_path / "out.atp"), "--codec", codec]
             assert main([*arguments, f"--level={level}"]) == 2
             assert f"for codec {codec}, got {level}" in capsys.readouterr().err
+    assert main(["convert", path, str(tmp_path / "out.atp"), "--level", "9"]) == 2
+    assert "expected a codec" in capsys.readouterr().err
+    assert main(["convert", path, str(tmp_path / "out.xyz"), "--codec", "zstd"]) == 2
+    assert "out.xyz: codec: expected none for extxyz, got zstd" in capsys.readouterr().err
     assert not (tmp_path / "out.atp").exists()

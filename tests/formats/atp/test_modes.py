@@ -185,7 +185,7 @@ def test_a_refuses_damaged_files(path: Path, fixtures: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("codec", "level"),
     [
-        *(("none", level) for level in (-7, 0, 3, 19)),
+        ("none", 3),
         *(("lz4", level) for level in (0, 3, 12)),
         *(("zstd", level) for level in (-131072, -7, 0, 3, 19, 22)),
     ],
@@ -433,7 +433,7 @@ def test_a_forgotten_writer_warns_and_lets_go(path: Path) -> None:
         writer = apt.AtpWriter(path, mode=mode)
         writer.write(molecule(1))
 
-    with pytest.warns(ResourceWarning, match=r"unclosed AtpWriter\('.*a\.atp'\)"):
+    with pytest.warns(ResourceWarning, match=r"unclosed AtpWriter\('.*a\.atp'\): what was"):
         forget("x")
     assert energies(path) == []
     path.unlink()

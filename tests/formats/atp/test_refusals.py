@@ -319,7 +319,7 @@ def test_labels_of_another_shape(new_path: NewPath, label: str) -> None:
         ({"positions": np.zeros((4, 3)), "n_atoms": [[2], [2]]}, r"n_atoms: expected \(B,\), got"),
         (
             {"positions": np.zeros((4, 3)), "n_atoms": [5, -1], "atomic_numbers": [1] * 4},
-            "ptr: expected ascending numbers",
+            "n_atoms: expected numbers of at least 0, got -1",
         ),
         (
             {"positions": np.zeros((4, 3)), "n_atoms": [2, 3], "atomic_numbers": [1] * 4},

@@ -174,6 +174,17 @@ def test_key_map(tmp_path: Path) -> None:
         apt.ExtxyzDataset(path, key_map={"energy": "positions"})
 
 
+def test_a_virial_mapped_to_stress_warns(tmp_path: Path) -> None:
+    path = tmp_path / "x.xyz"
+    nine = "1 2 3 4 5 6 7 8 9"
+    path.write_text(frame(f'{PLAIN} REF_virial="{nine}" my_stress="{nine}"', "H 0 0 0"))
+    with pytest.warns(UserWarning, match=r"suggests a virial.*: stress_from='virial' of apt\.conv"):
+        apt.open(path, key_map={"REF_virial": "stress"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        apt.open(path, key_map={"my_stress": "stress"})
+
+
 def test_strings_of_atoms_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x.xyz"
     path.write_text(frame(f"{PLAIN}:kind:S:1:q:R:1", "H 0 0 0 abc 1"))

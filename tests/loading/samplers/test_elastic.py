@@ -298,8 +298,13 @@ def test_states_of_other_plans_are_refused(make: Make) -> None:
         make(300).load_state_dict({"seed": 0, "epoch": 0})
     with pytest.raises(ValueError, match="expected version 1, got 2"):
         make(300).load_state_dict({**state, "version": 2})
-    with pytest.raises(ValueError, match="position of at least 0, got -1"):
+    with pytest.raises(ValueError, match="state: position: expected at least 0, got -1"):
         make(300).load_state_dict({**state, "position": -1})
+    for wrong in (None, [1]):
+        with pytest.raises(TypeError, match=r"state: expected the result of state_dict\(\), got"):
+            make(300).load_state_dict(wrong)
+    with pytest.raises(ValueError, match="state: expected a mapping as 'planned', got None"):
+        make(300).load_state_dict({**state, "planned": None})
     for other in set(MAKERS.values()) - {make}:
         with pytest.raises(ValueError, match="state: "):
             make(300).load_state_dict(other(300).state_dict())

@@ -91,6 +91,15 @@ def test_keys_of_mace_and_of_files(tmp_path: Path) -> None:
     assert_same(plain, stock_loader(read, [range(6)])[0])
     with pytest.raises(apt.FieldError, match=r"energy: no field 'REF_enrgy': did you mean"):
         trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, key_map={"REF_enrgy": "energy"})
+    with pytest.raises(TypeError, match="head: expected an int, got 'bulk'"):
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, head="bulk")
+    with pytest.raises(ValueError, match="head: expected at least 0, got -1"):
+        trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, head=-1)
+    with pytest.raises(TypeError, match="z_table: expected an int, got 'Cu'"):
+        trainer.loader(opened, ["Cu"], CUTOFF, batch_size=6)
+    for wrong in ("train.atp", opened):
+        with pytest.raises(TypeError, match=r"expected a MoleculeBatch, got .*: `loader` makes"):
+            trainer.batch(wrong, Z_TABLE, CUTOFF)
     with pytest.raises(TypeError, match="expected key_map="):
         trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, keys={"energy": "dft"})
     with pytest.raises(apt.FieldError, match=r"forces: expected rows of shape \(3,\)"):
