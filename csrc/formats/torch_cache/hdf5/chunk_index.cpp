@@ -123,7 +123,7 @@ class ExtensibleArray {
     header.take(6 * 8);
     index_ = header.read<uint64_t>();
     if (max_bits_ == 0 || max_bits_ > 64 || page_bits > 32 || !std::has_single_bit(block_elements_) ||
-        !std::has_single_bit(min_pointers_) || std::bit_width(block_elements_) > max_bits_) {
+        !std::has_single_bit(min_pointers_) || static_cast<uint64_t>(std::bit_width(block_elements_)) > max_bits_) {
       header.fail("numbers of elements that are powers of two", "others");
     }
     page_elements_ = uint64_t{1} << page_bits;
