@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
-from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, FieldId
+from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, DERIVED, STRUCTURE, FieldId, FieldSpec
 from atompack_torch.options import check_choice, checked_integer
 
 NOISE = FieldId(ATOM_PROPERTY, "noise")  # field of `keep_noise`
 
-_VECTOR_LIKE = ((3,), (3, 3))
 _MAX_STRAIN = 1 / 3  # from here on, a cell might be turned inside out
 
 
@@ -35,8 +34,8 @@ class Augment:
 
     Nothing else changes: under noise and strain, energies, forces and stresses are no longer those
     of the molecule in the batch, and properties that depend on the orientation stay as they are
-    unless they are named; opening a dataset that has properties of shape (3,) or (3, 3) which are
-    not named warns of them.
+    unless they are named; opening a dataset warns of those in its batches that are not named and
+    whose last axis has 3 components, as far as its first molecule shows.
 
     ``Loader`` and the samplers of this package choose the epoch by themselves; with others call
     ``set_epoch`` of the dataset. Statistics, ``filter``, ``split``, columns and counts of edges are
@@ -121,31 +120,29 @@ def native_of(
     )
 
 
-def warn_of_fields(dataset: Any, place: str) -> None:
-    """Warns of properties that look like vectors or tensors and do not turn.
+def warn_of_fields(
+    augment: Augment, place: str, schema: Mapping[str, FieldSpec], first: Mapping[str, Any]
+) -> None:
+    """Warns of properties that may be vectors or tensors and do not turn.
 
     Args:
-        dataset: a dataset of molecules with ``augment``.
-        place: its path.
+        augment: the options.
+        place: path of the dataset.
+        schema: its fields.
+        first: the fields of a batch of its first molecule; a list where that one has none.
     """
-    augment: Augment = dataset.request.augment
-    if augment.rotate is False:
-        return
-    known = {"positions", "noise", *BUILTINS, *augment.vectors, *augment.tensors}
-    shapes = {
-        name: spec.shape
-        for name, spec in dataset.schema.items()
-        if isinstance(spec.dtype, torch.dtype)
-        and spec.dtype.is_floating_point
-        and name not in known
-    }
-    if len(dataset) and (unknown := [name for name, shape in shapes.items() if shape is None]):
-        stored = replace(dataset.request.of_stored_values(), fields=tuple(unknown))
-        first = dataset.with_request(stored)[[0]]
-        shapes |= {name: tuple(first[name][0].shape) for name in unknown if first.mask(name)}
-    if others := [name for name, shape in shapes.items() if shape in _VECTOR_LIKE]:
+    known = {"noise", *STRUCTURE, *BUILTINS, *DERIVED, *augment.vectors, *augment.tensors}
+    others = [
+        name
+        for name, value in first.items()
+        if name not in known
+        and isinstance(dtype := schema[name].dtype, torch.dtype)
+        and dtype.is_floating_point
+        and (isinstance(value, list) or value.shape[1:][-1:] == (3,))
+    ]
+    if others:
         warnings.warn(
             f"{place}: augment: {', '.join(map(repr, others))} stay as they are when molecules "
             "turn: name them in vectors= or tensors= of Augment if they turn too, or in exclude=",
-            stacklevel=5,
+            stacklevel=6,
         )

@@ -17,6 +17,7 @@ from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, check_several, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
+from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.columns import Column, read_column, to_pandas
@@ -36,7 +37,13 @@ from atompack_torch.datasets.gathering import gather
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.outputs import infos_of
-from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request, declared_fields, specs_of
+from atompack_torch.datasets.request import (
+    FORCE_DERIVATIVES,
+    Request,
+    declared_fields,
+    place_of,
+    specs_of,
+)
 from atompack_torch.datasets.selection.blocks import Block, molecule_blocks
 from atompack_torch.datasets.statistics import Statistics
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting
@@ -93,6 +100,17 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         self._request, self._computer = plan_features(Request.of(options), stored, features)
         self._clock = SharedEpoch() if self._changes else None
         self._keeps_features = features.keep != "none"
+
+    def _check_augment(self) -> None:
+        """Warns of fields of batches that may not turn with their molecules."""
+        augment = self._request.augment
+        if augment is None or augment.rotate is False:
+            return
+        stored = copy.copy(self)
+        stored._request, stored._computer = self._request.of_stored_values(), None
+        stored._native = stored._batcher_over(self.batcher().source)
+        first = contents_of(stored._make(range(min(len(self), 1))))
+        warn_of_fields(augment, place_of(self), self.schema, first.fields)
 
     def _open_source(self) -> MoleculeSource:
         """Opens a source of all molecules of the whole dataset."""

@@ -89,6 +89,7 @@ class MixtureDataset(MoleculeDataset):
         lengths = [len(part) for part in self._parts]
         self._counts = _counts(lengths, _weights(self._weights, lengths), epoch)
         self._clock = SharedEpoch()
+        self._enter_epoch(0)  # the parts may be at others
         self._numbers: tuple[int, Tensor] | None = None  # epoch, in the concatenation of all parts
         self._chosen: Tensor | None = None  # the molecules of a subset, as _selection
 
@@ -171,7 +172,7 @@ class MixtureDataset(MoleculeDataset):
 
         Raises:
             TypeError: the number is not an integer.
-            ValueError: the number is negative, or this is a subset, whose molecules are fixed.
+            ValueError: the number is negative, or this is a subset in which nothing changes.
         """
         if self._clock is None:
             raise ValueError("set_epoch: expected the mixture itself, got a subset of it")
@@ -218,8 +219,13 @@ class MixtureDataset(MoleculeDataset):
     @_selection.setter
     def _selection(self, numbers: Tensor) -> None:
         self._chosen, self._numbers = numbers, None
-        if self._request.augment is None:
+        if not self._changes:
             self._clock = None
+
+    def _copy_for_subset(self) -> MixtureDataset:
+        part = super()._copy_for_subset()
+        part._parts = tuple(each._copy_for_subset() for each in self._parts)  # epochs of its own
+        return part
 
     def _numbers_in(self, epoch: int) -> Tensor:
         kept = self._numbers

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from atompack_torch._native import ConcatSource, JoinedSource, MoleculeSource
-from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.computed_features import structure_request
 from atompack_torch.datasets.features import RowSource, Stored, features_of
 from atompack_torch.datasets.options import Access, MoleculeOptions
-from atompack_torch.datasets.request import Request, place_of
+from atompack_torch.datasets.request import Request
 from atompack_torch.formats.torch_cache.dataset import TorchCache
 from atompack_torch.options import shown_path
 
@@ -61,8 +60,7 @@ class MoleculeFiles(MoleculeDataset):
         self._with_forces = self._find_forces()
         if self._request.names_fields or self._cache is not None:
             self.batcher()
-        if self.request.augment is not None:
-            warn_of_fields(self, place_of(self))
+        self._check_augment()
 
     def _reset(self, *, has_changed: bool) -> None:
         """Drops what was made of the former state of the files."""

@@ -379,6 +379,20 @@ def test_vector_like_properties_warn_once(single: Path) -> None:
         names = {"vectors": ["field", "magmom"], "tensors": ["alpha"]}
         apt.AtpDataset(single, augment=apt.Augment(rotate="all", **names))
         apt.AtpDataset(single, augment=apt.Augment(noise=0.1))
+        turning = apt.Augment(rotate="all")
+        apt.AtpDataset(single, augment=turning, exclude=["field", "alpha", "magmom"])
+        apt.AtpDataset(single, augment=turning, fields=["energy"], transform=lambda batch: None)
+
+
+def test_properties_of_further_axes_warn(new_path: NewPath) -> None:
+    path = new_path()
+    atoms = {"born": np.ones((2, 3, 3)), "states": np.ones((2, 4, 3)), "fukui": np.ones((2, 5))}
+    values = {"dipoles": np.ones((2, 3)), "counts": np.ones((2, 3), int), "label": "x"}
+    made = apt.Molecule(np.zeros((2, 3)), [1, 8], properties=values, atom_properties=atoms)
+    with apt.AtpWriter(path) as writer:
+        writer.write(made)
+    with pytest.warns(UserWarning, match="augment: 'born', 'states', 'dipoles' stay as they are"):
+        apt.AtpDataset(path, augment=apt.Augment(rotate="proper"))
 
 
 @pytest.mark.parametrize(

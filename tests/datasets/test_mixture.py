@@ -179,6 +179,41 @@ def test_subsets_of_a_mixture(parts: list[apt.AtpDataset]) -> None:
     assert torch.equal(copied[:].energy, train[:].energy)
 
 
+@pytest.mark.parametrize("augment", [None, apt.Augment(noise=0.1)])
+def test_subsets_choose_forces_in_epochs_of_their_own(
+    new_path: NewPath, augment: apt.Augment | None
+) -> None:
+    def made(first: int = 0) -> apt.MixtureDataset:
+        parts = [apt.AtpDataset(p, force_subset=forces, augment=augment) for p in paths]
+        parts[0].set_epoch(first)
+        return apt.MixtureDataset(parts, epoch="max")
+
+    def chosen(batch: apt.MoleculeBatch) -> dict[tuple[int, int], bool]:
+        molecules = zip(batch.source.tolist(), batch.index.tolist(), strict=True)
+        return dict(zip(molecules, batch.mask("forces").tolist(), strict=True))
+
+    paths = [new_path() for _ in range(2)]
+    for path in paths:
+        with apt.AtpWriter(path) as writer:
+            writer.write([apt.Molecule(np.zeros((1, 3)), [1], forces=np.ones((1, 3)))] * 40)
+    forces = apt.ForceSubset(0.5, resample=True)
+    whole, mixture = made(first=3), made()
+    train, test = mixture.split([0.6, 0.4], seed=0)
+    loader = apt.Loader(train, len(train))
+    seen: list[dict[tuple[int, int], bool]] = []
+    for epoch in range(3):
+        whole.set_epoch(epoch)
+        every = chosen(whole[:])
+        loader.set_epoch(epoch)
+        seen.append(chosen(next(iter(loader))))
+        assert seen[-1] == {molecule: every[molecule] for molecule in seen[-1]}
+        mixture.set_epoch(7)
+        test.set_epoch(9)
+        train.close()  # opened again, as in a worker process
+        assert chosen(train[:]) == seen[-1]
+    assert seen[0] != seen[1] != seen[2]
+
+
 @pytest.mark.parametrize(
     "method", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
 )

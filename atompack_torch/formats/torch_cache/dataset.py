@@ -17,11 +17,10 @@ from atompack_torch import formats
 from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheSource
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.features import Stored, features_of
 from atompack_torch.datasets.options import MoleculeOptions
-from atompack_torch.datasets.request import FORCE_DERIVATIVES, place_of
+from atompack_torch.datasets.request import FORCE_DERIVATIVES
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.formats.torch_cache.file import CacheFile
@@ -302,8 +301,7 @@ class TorchCacheDataset(MoleculeDataset):
         self._take_options(given, features, self._cache._stored_features())
         if self._request.names_fields:
             self.batcher()  # checks names
-        if self.request.augment is not None:
-            warn_of_fields(self, place_of(self))
+        self._check_augment()
 
     @property
     def path(self) -> Path | str:
