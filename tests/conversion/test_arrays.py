@@ -264,6 +264,16 @@ def test_three_atoms_or_a_vector(make: Callable[..., Path]) -> None:
     assert told.atom_properties.keys() == {"mu"}
 
 
+def test_a_vector_of_some_groups_of_three_atoms(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        for name, n in (("a", 3), ("b", 4)):
+            file[f"{name}/positions"] = np.zeros((2, n, 3))
+            file[f"{name}/atomic_numbers"] = np.ones(n, int)
+        file["a/dipole"] = np.ones((2, 3))
+    assert read(path)[0].properties["dipole"].tolist() == [1, 1, 1]
+
+
 def make_groups(path: Path) -> dict[str, tuple[int, int]]:
     """A group for each formula, some of three atoms."""
     groups = {"CH4O/a": (4, 6), "CH4O/b": (1, 6), "H2O": (5, 3)}
