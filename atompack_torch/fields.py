@@ -98,6 +98,12 @@ def is_value_of(key: str, shape: tuple[int, ...] | None, *, is_number: bool) -> 
     return BUILTINS[key].owns_key or (is_number and shape == BUILTINS[key].shape)
 
 
+def is_of_molecule(name: str, shape: tuple[int, ...]) -> bool:
+    """Returns True if numbers under a name are a label of molecules, not rows of atoms."""
+    is_such = name in BUILTINS and BUILTINS[name].level == "molecule"
+    return is_such and is_value_of(name, shape, is_number=True)
+
+
 def usual_unit(name: str) -> str:
     """Returns the unit that a field has by convention; files do not store it. Empty if none."""
     if name == "positions":

@@ -209,6 +209,26 @@ def test_padding_only_where_it_is_asked_for(make: Callable[..., Path]) -> None:
     assert records[5].labels["forces"].tolist() == STACKED["forces"][5].tolist()
 
 
+def test_counts_of_stacked_molecules_say_what_is_padding(make: Callable[..., Path]) -> None:
+    """PhysNet's files: positions R, atomic numbers Z and forces F padded by 0, N atoms each."""
+    counts = np.array([5, 5, 3, 5, 1, 5, 5])
+    numbers = np.where(np.arange(N) < counts[:, None], STACKED["atomic_numbers"], 0)
+    arrays = {"R": STACKED["positions"], "Z": numbers, "N": counts, "F": STACKED["forces"]}
+    report = Report()
+    records = read(make(arrays), report)
+    assert [len(record.positions) for record in records] == counts.tolist()
+    assert records[2].atomic_numbers.tolist() == [6, 1, 1]
+    assert records[2].labels["forces"].tolist() == STACKED["forces"][2, :3].tolist()
+    assert records[3].positions.tolist() == STACKED["positions"][3].tolist()
+    assert not any("padding" in note for note in report.notes)
+    assert_stacked(read(make(STACKED | {"n_atoms": np.array(N)})))
+    for wrong in (counts + 1, counts[1:], counts * 1.0):
+        with pytest.raises(FieldError, match=r"N: expected 7 numbers of atoms up to 5, got"):
+            read(make(arrays | {"N": wrong}))
+    with pytest.raises(CorruptFileError, match="N: expected atomic numbers of 0 after the atoms"):
+        read(make(arrays | {"Z": STACKED["atomic_numbers"]}))
+
+
 def test_stress_of_six_and_one_cell_for_all(make: Callable[..., Path]) -> None:
     arrays = STACKED | {"stress": np.tile(np.arange(6.0), (M, 1)), "cell": 2 * np.eye(3)}
     arrays["pbc"] = np.array([True, True, False])
@@ -242,6 +262,16 @@ def test_three_atoms_or_a_vector(make: Callable[..., Path]) -> None:
     assert "'mu' taken as a property of the molecule; key_map can say otherwise" in report.notes
     told = read(make(arrays), keys={"mu": "atom_properties/mu"})[0]
     assert told.atom_properties.keys() == {"mu"}
+
+
+def test_a_vector_of_some_groups_of_three_atoms(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        for name, n in (("a", 3), ("b", 4)):
+            file[f"{name}/positions"] = np.zeros((2, n, 3))
+            file[f"{name}/atomic_numbers"] = np.ones(n, int)
+        file["a/dipole"] = np.ones((2, 3))
+    assert read(path)[0].properties["dipole"].tolist() == [1, 1, 1]
 
 
 def make_groups(path: Path) -> dict[str, tuple[int, int]]:

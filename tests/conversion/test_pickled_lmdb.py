@@ -139,6 +139,18 @@ def test_keys_come_first(tmp_path: Path) -> None:
     assert molecule["pos_relaxed"].shape == (3, 3)
 
 
+def test_a_dipole_of_three_atoms(tmp_path: Path) -> None:
+    dipoles = torch.arange(6.0).reshape(2, 3)
+    entries = [graph(i, 3 + i) | {"dipole": dipoles[i], "mu": dipoles[i]} for i in range(2)]
+    path = written(tmp_path / "x.lmdb", [*map(plain, entries)])
+    convert(path, tmp_path / "a.atp", progress=False)
+    assert torch.equal(apt.AtpDataset(tmp_path / "a.atp")[:].dipole, dipoles)
+    entries = [entry | {"dipole": None} for entry in entries]
+    path = written(tmp_path / "y.lmdb", [*map(plain, entries)])
+    convert(path, tmp_path / "b.atp", key_map={"mu": "dipole"}, progress=False)
+    assert torch.equal(apt.AtpDataset(tmp_path / "b.atp")[:].dipole, dipoles)
+
+
 def test_positions_and_cell_of_other_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -252,6 +252,16 @@ def test_the_order_of_keys_means_nothing(tmp_path: Path) -> None:
         assert dataset[0]["charge"].item() == 0
 
 
+def test_a_dipole_of_three_atoms(tmp_path: Path) -> None:
+    entries = [
+        {"structure": as_dict(data), "energy": 1.0, "dipole": [1.0, 2.0, 3.0]}
+        for data in structures([3, 4])
+    ]
+    dataset, report = converted(tmp_path / "a.json", dumped(entries))
+    assert dataset[:].dipole.tolist() == [[1, 2, 3]] * 2
+    assert not report.skipped
+
+
 def test_values_of_the_structure_its_sites_and_species(tmp_path: Path) -> None:
     (data,) = structures([3])
     whole = as_dict(data) | {"charge": 2.0, "properties": {"origin": "a", "energy": 9.0}}

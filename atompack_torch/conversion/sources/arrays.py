@@ -111,26 +111,26 @@ class _Survey:
     def __init__(self, systems: _Opener, path: str, options: SourceOptions, report: Report) -> None:
         self.n_structures = 0
         self.seen: set[str] = set()
-        self._sizes: set[int | None] = set()
+        self._sizes: dict[str, set[int | None]] = {}
         self._possible: dict[str, set[Level]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._what: dict[str, str] = {}
         with systems(_Request(path, options, report)) as found:
             for system in found:
                 self._add(system)
-        if not self._sizes:
+        if not self.seen:
             raise FieldError(
                 f"{path}: expected an array of positions, got none: name it in key_map"
             )
 
     def _add(self, system: System) -> None:
         self.n_structures += system.n_structures
-        self._sizes.add(system.n_atoms)
         self.seen.update(member.key for member in system.members.values())
         for member in system.fields():
             possible = system.levels(member)
             if said_level(member.name) is None:
                 self._possible[member.key] = self._possible.get(member.key, possible) & possible
+                self._sizes.setdefault(member.key, set()).add(system.n_atoms)
                 self._shapes[member.key] = member.rows.shape[1:]
                 self._what[member.key] = member.what
 
@@ -138,7 +138,7 @@ class _Survey:
         """Returns the levels of custom members; members that fit none are omitted and reported."""
         levels: dict[str, Level] = {}
         for key, possible in self._possible.items():
-            if possible >= {"atom", "molecule"} and len(self._sizes) == 1:
+            if possible >= {"atom", "molecule"} and len(self._sizes[key]) == 1:
                 level: Level = "molecule" if self._shapes[key] == (3,) else "atom"
                 what = "each atom" if level == "atom" else "the molecule"
                 report.note(f"{key!r} taken as a property of {what}; key_map can say otherwise")

@@ -26,7 +26,7 @@ from atompack_torch.errors import (
     UnsafePickleError,
     UnsupportedFormatError,
 )
-from atompack_torch.fields import BUILTINS
+from atompack_torch.fields import BUILTINS, is_of_molecule
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each, stress_of_six
@@ -185,9 +185,7 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         if key in _DERIVED:
             report.note(f"{key!r} omitted: it follows from the molecule and a cutoff")
         elif value is not None:
-            target = BUILTINS.get(keys.get(key, ""))
-            is_whole = target is not None and target.level == "molecule"
-            _put(parts, key, value, report, is_whole=is_whole)
+            _put(parts, key, value, report, keys.get(key, key))
     return parts
 
 
@@ -210,8 +208,8 @@ def _plain(value: Any) -> Any:
     return host_array("type", value) if isinstance(value, Tensor) else value
 
 
-def _put(parts: Parts, key: str, value: Any, report: Report, *, is_whole: bool) -> None:
-    """Adds a value to the properties; ``is_whole``: whatever its shape, it is not of the atoms."""
+def _put(parts: Parts, key: str, value: Any, report: Report, name: str) -> None:
+    """Adds a value to the properties; labels of molecules, by its name here, are not of atoms."""
     if isinstance(value, str):
         parts.properties[key] = value
         return
@@ -224,7 +222,8 @@ def _put(parts: Parts, key: str, value: Any, report: Report, *, is_whole: bool) 
         return
     n = len(parts.positions)
     array = native(array)
-    if array.ndim and not is_whole and len(array) == n and (n > 1 or key in _OF_ATOMS):
+    may_be_atoms = array.ndim > 0 and not is_of_molecule(name, array.shape)
+    if may_be_atoms and len(array) == n and (n > 1 or key in _OF_ATOMS):
         parts.atom_properties[key] = array
     elif array.ndim and len(array) == 1:  # the axis of graphs in a batch
         parts.properties[key] = array[0]

@@ -41,6 +41,7 @@ from atompack_torch.fields import (
     BUILTINS,
     MOLECULE_PROPERTY,
     check_targets,
+    is_of_molecule,
     prefixed_id,
 )
 from atompack_torch.formats.conversion_report import Report
@@ -294,7 +295,8 @@ class EntryReader:
             self._report.skip(f"key {key!r}", what or "no string, number or array of numbers")
             return
         scope = target.scope
-        if prefixed_id(name) is None and isinstance(plain, np.ndarray) and plain.ndim:
+        is_open = prefixed_id(name) is None and not is_of_molecule(name, np.shape(plain))
+        if is_open and isinstance(plain, np.ndarray) and plain.ndim:
             scope = ATOM_PROPERTY if self._of_atoms(key, plain, made) else MOLECULE_PROPERTY
         if scope == ATOM_PROPERTY:
             if np.shape(plain)[:1] != (len(made.positions),):

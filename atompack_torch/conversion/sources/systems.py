@@ -46,7 +46,8 @@ class Member(NamedTuple):
 class System:
     """Arrays of M molecules, in one of three layouts.
 
-    Stacked: positions (M, n, 3), atomic numbers (n,) or (M, n). Flat: positions (N, 3), with
+    Stacked: positions (M, n, 3), atomic numbers (n,) or (M, n); with ``n_atoms``, the rows after
+    them are padding. Flat: positions (N, 3), with
     ``n_atoms`` (M,) or ``ptr`` (M + 1,). Single: positions (n, 3) and neither of them.
 
     Args:
@@ -86,6 +87,8 @@ class System:
         self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
         self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
         self.n_atoms = shape[1] if self.is_stacked else None  # per molecule
+        is_padded = self.is_stacked and bool(counted)
+        self._counts = self._read_counts(counted[0]) if is_padded else None
         self._check_numbers()
 
     def _shape(self, name: str) -> tuple[int, ...]:
@@ -116,6 +119,20 @@ class System:
             what = "ascending from 0" if counted[0] == "ptr" else "counts"
             raise CorruptFileError(f"{self.where}: {counted[0]}: expected {what}, up to {n} atoms")
         return ptr
+
+    def _read_counts(self, name: str) -> Array:
+        """Returns the number of atoms of each stacked molecule."""
+        rows, of_all = self.members[name].rows, (self.n_structures, self.n_atoms)
+        values = rows.read(0, rows.shape[0] if rows.shape else 1)
+        counts = np.diff(values) if name == "ptr" else values
+        if counts.shape in ((), (1,)):
+            counts = np.repeat(counts.reshape(1), self.n_structures)
+        is_count = counts.shape == of_all[:1] and counts.dtype.kind in "iu"
+        if not is_count or ((counts < 0) | (counts > self.n_atoms)).any():
+            key, got = self.members[name].key, f"{values.dtype} {values.shape}"
+            expected = f"{of_all[0]} numbers of atoms up to {of_all[1]}"
+            raise FieldError(f"{self.where}: {key}: expected {expected}, got {got}")
+        return counts
 
     def _check_numbers(self) -> None:
         shape = self._shape("atomic_numbers")
@@ -203,11 +220,10 @@ class System:
                 rows[member.name] = atoms if levels[member.key] == "atom" else (first, last)
         fetch((self.members[name].rows, *bounds) for name, bounds in rows.items())
         numbers = self._numbers(atoms, last - first)
-        if self._padding is None and self.is_stacked and not numbers.all():
+        kept = self._kept(numbers, first, last)
+        if self._padding is None and self.is_stacked and not numbers[kept].all():
             report.note("atomic number 0 occurs: padding=0 would leave such rows out")
-        kept = slice(None)
-        if self._padding is not None:
-            kept = numbers != self._padding
+        if not isinstance(kept, slice):
             starts = np.concatenate([[0], np.cumsum(kept)])
             ptr = starts[ptr]
         fields = []
@@ -222,6 +238,20 @@ class System:
             fields.append(Column(BUILTIN, "name", [self.name] * (last - first)))
         positions = self._values(self.members["positions"], "atom", atoms)
         return Columns(positions[kept], numbers[kept], ptr, fields)
+
+    def _kept(self, numbers: Array, first: int, last: int) -> Any:
+        """Returns which rows of some molecules are atoms, not padding."""
+        if self._padding is not None:
+            return numbers != self._padding
+        if self._counts is None:
+            return slice(None)
+        counts = self._counts[first:last]
+        kept = (np.arange(self.n_atoms) < counts[:, None]).reshape(-1)
+        if (numbers[~kept] > 0).any():
+            key = next(self.members[name].key for name in _COUNTS if name in self.members)
+            what = "expected atomic numbers of 0 after the atoms, got others"
+            raise CorruptFileError(f"{self.where}: {key}: {what}: key_map can name it otherwise")
+        return kept
 
     def _numbers(self, atoms: tuple[int, int], n_structures: int) -> Array:
         member = self.members["atomic_numbers"]
