@@ -41,7 +41,7 @@ endef
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## +' 'NF == 2 && /^[a-z-]+:/ { printf "%-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## +' 'NF == 2 && /^[a-z0-9-]+:/ { printf "%-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(DONE)/extension  ## install what is missing and build the package into .venv

@@ -149,9 +149,9 @@ def test_the_installation_page_lists_all_extras() -> None:
 
 def test_targets_of_make_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
-    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    targets = re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE)
     texts = {page: (REPOSITORY / page).read_text() for page in pages()}
-    named = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
+    named = re.compile(r"(?:^|`)make ([a-z0-9-]+)", re.MULTILINE)
     used = [(page, target) for page, text in texts.items() for target in named.findall(text)]
     assert [(page, target) for page, target in used if target not in targets] == []
 
