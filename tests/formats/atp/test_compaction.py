@@ -133,12 +133,14 @@ def test_levels(new_path: NewPath) -> None:
         ("zstd", 1, 1),
         (None, -5, -5),
         ("lz4", 9, 0),
-        ("none", 9, 0),
+        ("none", None, 0),
     ):
         copy = new_path()
         apt.compact(path, copy, codec, level=level)  # type: ignore[arg-type]
         assert AtpFile.open(copy).slot.level == want
         assert records(copy) == records(path)
+    with pytest.raises(ValueError, match="level: expected a codec, lz4 or zstd, for level 9"):
+        apt.compact(path, new_path(), "none", level=9)
     lz4, copy = commits(new_path(), [1], codec="lz4"), new_path()
     apt.compact(lz4, copy, "zstd")
     assert AtpFile.open(copy).slot.level == 3
