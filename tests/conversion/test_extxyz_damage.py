@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from reference.extxyz import COLUMNS, Told, blocks, one_atom, read, read_or_mess
 from reference.frames import frames_of, same
 
 import atompack_torch as apt
+from atompack_torch.conversion import convert
 from atompack_torch.fields import MOLECULE_PROPERTY
 
 # What is wrong, what the error says, and where: molecule, offset.
@@ -209,3 +211,31 @@ def test_very_long_lines(write: Callable[[str], Path]) -> None:
         apt.CorruptFileError, match="line: expected at most 67108864 bytes, got more"
     ):
         read(write(one_atom("a=" + "x" * (64 << 20))))
+
+
+def test_a_faulty_frame_does_not_end_a_conversion_that_skips_errors(
+    write: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The number of its lines says where the next one begins, whichever line is faulty."""
+    faulty = {
+        2: one_atom("energy=2 energy=3"),
+        3: one_atom('energy=3 Lattice="1 2"'),
+        5: one_atom("energy=5").replace("H 0", "H x"),
+        600: one_atom('energy="open'),
+    }
+    path = write("".join(faulty.get(i, one_atom(f"energy={i}")) for i in range(1200)))
+    kept = [i for i in range(1200) if i not in faulty]
+    report = convert(path, tmp_path / "a.atp", on_error="skip", progress=False)
+    assert apt.AtpDataset(tmp_path / "a.atp")[:].energy.tolist() == kept
+    assert {what for what, _ in report.skipped} == {"structures"}
+    assert sorted(int(re.findall(r"molecule (\d+)", why)[0]) for _, why in report.skipped) == [
+        *faulty
+    ]
+    for i in range(3):
+        convert(path, tmp_path / "parts", part=(i, 3), on_error="skip", progress=False)
+    assert apt.AtpDataset(tmp_path / "parts")[:].energy.tolist() == kept
+    for refuse in (apt.open, lambda path: convert(path, tmp_path / "b.atp", progress=False)):
+        with pytest.raises(
+            apt.CorruptFileError, match=r"duplicate key .*molecule 2, field 'energy'"
+        ):
+            refuse(path)

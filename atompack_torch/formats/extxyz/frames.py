@@ -53,10 +53,11 @@ class Frames:
         return len(self._scanned[1])
 
     def read(self, report: Report) -> Iterator[Columns]:
-        """Yields all molecules in blocks, up to any damage.
+        """Yields all molecules in blocks, up to damage of a comment line or of numbers of lines.
 
         Args:
-            report: receives values that columns cannot represent.
+            report: receives values that columns cannot represent, and molecules that cannot be
+                read.
 
         Yields:
             Blocks of molecules.
@@ -66,20 +67,27 @@ class Frames:
             FieldError: a label has the wrong shape or is not a number, two keys denote one field,
                 or one of the keys does not occur.
         """
-        yield from self._blocks(report, Report(), 0, len(self))
+        yield from self.read_range(report, 0, len(self))
 
     def read_range(self, report: Report, first: int, last: int) -> Iterator[Columns]:
         """Yields the molecules from ``first`` up to ``last``; see ``read``.
 
         Args:
-            report: receives also molecules that cannot be read.
+            report: as for ``read``.
             first: number of the first molecule.
             last: one past the last molecule.
 
         Yields:
             Blocks of molecules.
         """
-        yield from self._blocks(report, report, first, last)
+        molecules = self._open(report)
+        yield from blocks_of(molecules, report, first, last, molecules.columns)
+        scanner, index = self._scanned
+        if last < len(index):
+            return
+        scanner.check(self._text.name, index)
+        if index.ends_open:
+            report.note(f"{self._text.name}: the last line has no end; it may have been cut")
 
     def example(self) -> Columns | None:
         """Returns molecules with all fields of the file, in their types; None if it has none."""
@@ -87,16 +95,6 @@ class Frames:
 
     def _open(self, report: Report) -> _Molecules:
         return _Molecules(self._text, self._scanned[1], self._keys, report)
-
-    def _blocks(self, report: Report, faults: Report, first: int, last: int) -> Iterator[Columns]:
-        molecules = self._open(report)
-        yield from blocks_of(molecules, faults, first, last, molecules.columns)
-        scanner, index = self._scanned
-        if last < len(index):
-            return
-        scanner.check(self._text.name, index)
-        if index.ends_open:
-            report.note(f"{self._text.name}: the last line has no end; it may have been cut")
 
 
 class _Molecules(MoleculeDataset):

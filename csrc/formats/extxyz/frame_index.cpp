@@ -36,11 +36,12 @@ struct Group {
   }
 };
 
-// Frames of one task, in order up to the first damage.
+// Frames of one task, in order.
 struct ParsedFrames {
   std::vector<parsed::IndexEntry> entries;
   parsed::Survey survey;
-  std::exception_ptr damage;
+  std::exception_ptr fault;  // of the first comment line that cannot be read
+  size_t fault_at = 0;       // its frame
 };
 
 bool is_complete(const Group& group) {
@@ -108,6 +109,10 @@ class FrameParser {
       if (column.kind == Kind::text) out.survey.leave_out(column.key);
     }
     if (head.lattice && std::ranges::any_of(*head.lattice, [](double x) { return x != 0; })) out.survey.set_has_cells();
+    add_entry(frame, bytes, out);
+  }
+
+  static void add_entry(const FoundFrame& frame, uint64_t bytes, ParsedFrames& out) {
     if (!out.entries.empty()) out.entries.back().bytes = frame.offset - out.entries.back().place;
     out.entries.push_back({frame.offset, 0, static_cast<uint64_t>(frame.n_atoms), bytes});
   }
@@ -119,12 +124,29 @@ class FrameParser {
 
 void parse_frames(const Group& group, size_t first, size_t last, ParsedFrames& out) {
   FrameParser parser;
+  // Too many keys are found when surveys are joined.
+  for (size_t i = first; i < last && out.survey.fields().size() <= parsed::kMaxKeys; ++i) {
+    const FoundFrame& frame = group.frames[i];
+    try {
+      parser.add(frame, group.comment(i), out);
+    } catch (const DataError&) {
+      if (out.fault == nullptr) {
+        out.fault = std::current_exception();
+        out.fault_at = out.entries.size();
+      }
+      FrameParser::add_entry(frame, parsed::structure_bytes(static_cast<uint64_t>(frame.n_atoms)), out);
+    }
+  }
+}
+
+// Throws an error, if there is one, as that of a molecule of a file.
+void raise(const std::exception_ptr& found, const std::string& name, size_t molecule) {
+  if (found == nullptr) return;
   try {
-    // Too many keys are found when surveys are joined.
-    for (size_t i = first; i < last && out.survey.fields().size() <= parsed::kMaxKeys; ++i)
-      parser.add(group.frames[i], group.comment(i), out);
-  } catch (const DataError&) {
-    out.damage = std::current_exception();
+    std::rethrow_exception(found);
+  } catch (DataError& error) {
+    error.in_file(name).at_molecule(static_cast<int64_t>(molecule));
+    throw;
   }
 }
 
@@ -159,6 +181,8 @@ class FrameScanner::Impl {
   }
 
   std::exception_ptr damage() const { return result_.damage; }
+  std::exception_ptr fault() const { return fault_; }
+  size_t fault_number() const { return fault_number_; }
 
   const LineReader& lines() const { return lines_; }
 
@@ -187,8 +211,11 @@ class FrameScanner::Impl {
     });
     for (const scanning::ParsedFrames& part : parts) {
       if (!part.entries.empty()) end_entry(result_.index.entries.size(), part.entries.front().place);
+      if (fault_ == nullptr && part.fault != nullptr) {
+        fault_ = part.fault;
+        fault_number_ = result_.index.entries.size() + part.fault_at;
+      }
       result_.index.entries.insert(result_.index.entries.end(), part.entries.begin(), part.entries.end());
-      result_.damage = part.damage;
       try {
         result_.index.survey.add(part.survey);
       } catch (const DataError&) {
@@ -210,6 +237,8 @@ class FrameScanner::Impl {
   scanning::Group group_;
   bool is_done_ = false;
   std::exception_ptr found_damage_;  // after the frames of the group
+  std::exception_ptr fault_;         // of the first comment line that cannot be read
+  size_t fault_number_ = 0;
   FrameScan result_;
 };
 
@@ -225,19 +254,13 @@ FrameScan FrameScanner::take() { return impl_->take(); }
 
 parsed::Index FrameScanner::finish(const std::string& name, bool strict) {
   FrameScan scan = take();
+  if (strict) scanning::raise(impl_->fault(), name, impl_->fault_number());
   if (strict || scan.is_refused) check(name, scan.index.entries.size());
   return std::move(scan.index);
 }
 
 void FrameScanner::check(const std::string& name, size_t n_molecules) const {
-  const std::exception_ptr damage = impl_->damage();
-  if (damage == nullptr) return;
-  try {
-    std::rethrow_exception(damage);
-  } catch (DataError& error) {
-    error.in_file(name).at_molecule(static_cast<int64_t>(n_molecules));
-    throw;
-  }
+  scanning::raise(impl_->damage(), name, n_molecules);
 }
 
 }  // namespace atompack::extxyz

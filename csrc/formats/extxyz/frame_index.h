@@ -15,8 +15,8 @@ struct FrameScan {
   bool is_refused = false;    // the frames before it cannot be read either
 };
 
-// Finds all frames up to the first damage in a comment line or in the number of lines; reading the frames finds all
-// other damage. Not thread-safe.
+// Finds all frames up to the first damage in the number of lines; reading the frames finds all other damage. Not
+// thread-safe.
 class FrameScanner {
  public:
   // Comment lines are parsed on up to `n_threads` threads.
@@ -29,8 +29,8 @@ class FrameScanner {
   uint64_t file_bytes() const;
   // Returns what was found, once.
   FrameScan take();
-  // take() for the index alone. Throws the damage that ended the scan if `strict`, or if nothing can be read; errors
-  // name the file `name`.
+  // take() for the index alone. If `strict`, throws the error of the first comment line that cannot be read, else the
+  // damage that ended the scan; the latter also if nothing can be read. Errors name the file `name`.
   parsed::Index finish(const std::string& name, bool strict);
   // Throws the damage that ended the scan, if there is some, as that of the molecule after `n_molecules`. To be called
   // after take() or finish().
