@@ -299,6 +299,8 @@ def test_resampled_forces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source.set_epoch(epoch)
         loaded.set_epoch(epoch)
         assert_same_batches(loaded.batch(range(N)), source.batch(range(N)))
+        part = [9, 3, 5, 3, 7, 11]
+        assert_same_batches(loaded.subset(part)[:], source.subset(part)[:])
     monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
     with pytest.raises(ValueError, match="resample=False"):
         apt.ResidentDataset(source)

@@ -25,7 +25,9 @@ class Draws:
 
     def __init__(self, weights: NDArray[Any]) -> None:
         self.digest = digest(weights)
-        self._ends = np.cumsum(weights, dtype=np.float64)
+        # By a power of two, which changes no chance: the sum is finite and has all its bits.
+        _, exponent = np.frexp(weights.max(initial=0).astype(np.float64))
+        self._ends = np.cumsum(np.ldexp(weights.astype(np.float64), -exponent))
         self._last = int(np.flatnonzero(weights)[-1]) if weights.any() else 0
 
     def of_epoch(self, seed: int, epoch: int) -> Integers:

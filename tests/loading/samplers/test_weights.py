@@ -69,6 +69,13 @@ def drawn(weights: np.ndarray[Any, Any], seed: int, epoch: int) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.parametrize("scale", [1e308, 2.0**1023, 5e-324, 2**40])
+def test_only_ratios_of_weights_count(scale: float) -> None:
+    equal = list(apt.DistributedMoleculeSampler(N, weights=np.ones(N)))
+    assert list(apt.DistributedMoleculeSampler(N, weights=np.full(N, scale))) == equal
+    assert len(set(equal)) > N / 2
+
+
 @EVERY
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_draws_of_each_epoch(dataset: apt.AtpDataset, kind: str, shuffle: bool) -> None:
