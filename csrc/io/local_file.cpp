@@ -29,7 +29,7 @@ std::unique_ptr<const ByteSource> LocalFile::bytes(uint64_t length, Access acces
 }
 
 void LocalFile::announce(std::span<const ByteRange> ranges) const {
-  for_each_page_run(ranges, version_.size, [&](const ByteRange& run) {
+  for_each_page_run(ranges, version_.size, page_bytes(), [&](const ByteRange& run) {
     ::posix_fadvise(fd(), static_cast<off_t>(run.offset), static_cast<off_t>(run.length), POSIX_FADV_WILLNEED);
   });
 }
@@ -66,7 +66,7 @@ void MappedFile::sample(std::span<const ByteRange> ranges) const {
 }
 
 void MappedFile::announce(std::span<const ByteRange> ranges) const {
-  for_each_page_run(ranges, length(), [&](const ByteRange& run) {
+  for_each_page_run(ranges, length(), page_bytes(), [&](const ByteRange& run) {
     ::madvise(static_cast<std::byte*>(address_) + run.offset, run.length, MADV_WILLNEED);
   });
 }

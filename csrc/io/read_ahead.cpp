@@ -20,6 +20,11 @@ bool is_read_fast(int fd, uint64_t offset) {
 
 }  // namespace
 
+uint64_t page_bytes() {
+  static const auto bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
 bool is_in_memory(int fd, uint64_t offset) {
   std::byte byte{};
   const iovec into{&byte, 1};

@@ -47,15 +47,17 @@ class Residency {
 // True if reading one byte would not wait for the disk.
 bool is_in_memory(int fd, uint64_t offset);
 
+// Size of the pages of memory: 4 KiB, or up to 64 KiB on ARM.
+uint64_t page_bytes();
+
 // Calls use(range) for pages of the announced ranges: whole pages, those that follow each other as one run. `length` is
 // that of the file.
 template <typename Use>
-void for_each_page_run(std::span<const ByteRange> ranges, uint64_t length, const Use& use) {
-  constexpr uint64_t kPage = 4096;
+void for_each_page_run(std::span<const ByteRange> ranges, uint64_t length, uint64_t page, const Use& use) {
   ByteRange run;
   for (const ByteRange& range : ranges) {
     if (range.length == 0 || range.offset >= length) continue;
-    const uint64_t begin = range.offset / kPage * kPage;
+    const uint64_t begin = range.offset / page * page;
     const uint64_t end = range.offset + std::min(range.length, length - range.offset);
     if (run.length > 0 && begin >= run.offset && begin <= run.end()) {
       run.length = std::max(run.end(), end) - run.offset;

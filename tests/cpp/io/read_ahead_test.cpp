@@ -20,7 +20,7 @@ namespace {
 
 using State = Residency::State;
 
-constexpr uint64_t kPage = 4096;
+const uint64_t kPage = page_bytes();
 
 std::vector<std::byte> some_bytes(size_t n) {
   std::vector<std::byte> bytes(n);
@@ -28,26 +28,26 @@ std::vector<std::byte> some_bytes(size_t n) {
   return bytes;
 }
 
-std::vector<std::pair<uint64_t, uint64_t>> runs_of(std::vector<ByteRange> ranges, uint64_t length) {
-  std::vector<std::pair<uint64_t, uint64_t>> runs;
-  for_each_page_run(ranges, length, [&](const ByteRange& run) { runs.emplace_back(run.offset, run.end()); });
+using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
+
+Runs runs_of(const std::vector<ByteRange>& ranges, uint64_t length, uint64_t page = 4096) {
+  Runs runs;
+  for_each_page_run(ranges, length, page, [&](const ByteRange& run) { runs.emplace_back(run.offset, run.end()); });
   return runs;
 }
 
 TEST(PageRuns, AreWholePagesWhereRangesFollowEachOther) {
-  using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
   EXPECT_EQ(runs_of({}, 100), Runs{});
-  EXPECT_EQ(runs_of({{5000, 10}}, 100000), (Runs{{kPage, 5010}}));
-  EXPECT_EQ(runs_of({{5000, 10}, {5010, 9000}, {14010, 5}}, 100000), (Runs{{kPage, 14015}}));
-  EXPECT_EQ(runs_of({{5000, 10}, {50000, 10}, {6000, 10}}, 100000),
-            (Runs{{kPage, 5010}, {12 * kPage, 50010}, {kPage, 6010}}));
-  EXPECT_EQ(runs_of({{5000, 10}, {5001, 2}}, 100000), (Runs{{kPage, 5010}}));
+  EXPECT_EQ(runs_of({{5000, 10}}, 100000), (Runs{{4096, 5010}}));
+  EXPECT_EQ(runs_of({{5000, 10}, {5010, 9000}, {14010, 5}}, 100000), (Runs{{4096, 14015}}));
+  EXPECT_EQ(runs_of({{5000, 10}, {50000, 10}, {6000, 10}}, 100000), (Runs{{4096, 5010}, {49152, 50010}, {4096, 6010}}));
+  EXPECT_EQ(runs_of({{5000, 10}, {5001, 2}}, 100000), (Runs{{4096, 5010}}));
+  EXPECT_EQ(runs_of({{70000, 10}, {80000, 10}}, 100000, 65536), (Runs{{65536, 80010}}));
 }
 
 TEST(PageRuns, EndWithTheFile) {
-  using Runs = std::vector<std::pair<uint64_t, uint64_t>>;
-  EXPECT_EQ(runs_of({{5000, 1000}}, 5500), (Runs{{kPage, 5500}}));
-  EXPECT_EQ(runs_of({{5000, UINT64_MAX}}, 5500), (Runs{{kPage, 5500}}));
+  EXPECT_EQ(runs_of({{5000, 1000}}, 5500), (Runs{{4096, 5500}}));
+  EXPECT_EQ(runs_of({{5000, UINT64_MAX}}, 5500), (Runs{{4096, 5500}}));
   EXPECT_EQ(runs_of({{5500, 1}, {UINT64_MAX, 1}, {7, 0}}, 5500), Runs{});
 }
 
