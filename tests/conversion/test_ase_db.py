@@ -47,6 +47,19 @@ def test_rows_become_molecules(images: list[ase.Atoms], tmp_path: Path, suffix: 
     assert "ids, times" in report.notes[0]
 
 
+@pytest.mark.parametrize("suffix", [".db", ".aselmdb", ".json"])
+def test_a_matrix_of_stress(tmp_path: Path, suffix: str) -> None:
+    """SQLite returns the nine numbers without their shape."""
+    atoms = ase.Atoms("H", cell=[4, 4, 4], pbc=True)
+    stress = np.arange(9.0).reshape(3, 3)
+    atoms.calc = SinglePointCalculator(atoms, stress=stress)
+    source = tmp_path / f"rows{suffix}"
+    with ase.db.connect(source, use_lock_file=False) as database:
+        database.write(atoms)
+    convert(source, tmp_path / "x.atp", format="ase-db", progress=False)
+    assert apt.AtpDataset(tmp_path / "x.atp")[0].stress.tolist() == stress.tolist()
+
+
 def test_rows_come_by_id_in_bounded_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "many.db"
     with ase.db.connect(path, use_lock_file=False) as database:

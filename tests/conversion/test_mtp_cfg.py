@@ -108,6 +108,11 @@ def test_features_become_labels_by_keys(tmp_path: Path) -> None:
         converted(FILE, tmp_path, key_map={**KEYS, "other": "x"})
 
 
+def test_large_integers_keep_their_digits(tmp_path: Path) -> None:
+    text = FILE.replace("1.732", "9007199254740993")
+    assert converted(text, tmp_path)[0][0]["mindist"].item() == 9007199254740993
+
+
 def test_old_stresses_are_left_out(tmp_path: Path) -> None:
     dataset, report = converted(FILE.replace("PlusStress:", "Stress:"), tmp_path)
     assert "stress" not in dataset[0]

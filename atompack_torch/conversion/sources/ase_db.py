@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
@@ -130,6 +132,9 @@ def _connect(path: _Path) -> Any:
 def parts_of_row(row: Any, report: Report) -> Parts:
     """Returns the contents of a row as ASE reads it; ``report`` receives what has no place."""
     parts = labelled_parts(row.toatoms(), report)
+    stress = parts.labels.get("stress")
+    if stress is not None and np.shape(stress) == (9,):  # SQLite keeps numbers, not shapes
+        parts.labels["stress"] = stress.reshape(3, 3)
     for what, values in (("key-value pair", row.key_value_pairs), ("data", row.data)):
         for key, value in values.items():
             _put(parts, key, value, f"{what} {key!r}", report)

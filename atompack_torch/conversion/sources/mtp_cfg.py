@@ -29,6 +29,7 @@ from atompack_torch.formats.records import blocks, converted
 
 _MAX_LINE_BYTES = 1 << 16
 _N_TYPES = 256
+_INT64_DIGITS = 20  # with the sign
 _AXES = ("x", "y", "z")
 _VOIGT = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
 
@@ -297,4 +298,11 @@ def _floats(words: list[str]) -> list[float] | None:
 def _value(text: str) -> float | str:
     """Returns the number that a feature holds, or its text."""
     found = _floats([text])
-    return text if found is None else found[0]
+    if found is None:
+        return text
+    # A float does not hold all digits of a large integer.
+    if len(text) <= _INT64_DIGITS and text.lstrip("+-").isdigit():
+        exact = int(text)
+        if exact != found[0] and -(2**63) <= exact < 2**63:
+            return exact
+    return found[0]

@@ -246,7 +246,7 @@ class System:
         if self._counts is None:
             return slice(None)
         counts = self._counts[first:last]
-        kept = (np.arange(self.n_atoms or 0) < counts[:, None]).reshape(-1)
+        kept = (np.arange(self._shape("positions")[1]) < counts[:, None]).reshape(-1)
         if (numbers[~kept] > 0).any():
             key = next(self.members[name].key for name in _COUNTS if name in self.members)
             what = "expected atomic numbers of 0 after the atoms, got others"

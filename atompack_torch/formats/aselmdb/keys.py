@@ -68,6 +68,7 @@ def _field_of(found: FoundKey) -> tuple[FieldId, bool]:
         if name.startswith(section):
             own = name[len(section) :]
             is_written = own == "stress" or (own in BUILTINS and own not in (*RESULTS, *OF_ATOMS))
+            is_written |= own in BUILTINS and not BUILTINS[own].owns_key and found.kind == "real"
             is_label = (own == "name" and found.kind == "text") or (
                 is_written and found.shape == BUILTINS[own].shape and found.kind != "text"
             )

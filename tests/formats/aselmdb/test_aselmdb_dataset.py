@@ -238,6 +238,19 @@ def test_a_label_in_data(tmp_path: Path) -> None:
         apt.AseLmdbDataset(wrong, key_map={"ref_forces": "forces"})[:]
 
 
+def test_a_dipole_in_data_is_the_label(tmp_path: Path) -> None:
+    rows = [
+        (atoms, pairs, {"dipole": [1.0, 2.0, float(k)]})
+        for k, (atoms, pairs, _) in enumerate(structures(6))
+    ]
+    for atoms, _, _ in rows:
+        atoms.calc = None
+    path = write(tmp_path / "x.aselmdb", rows)
+    dipoles = apt.AseLmdbDataset(path)[:].dipole
+    assert dipoles.tolist() == [data["dipole"] for _, _, data in rows]
+    assert torch.equal(dipoles, converted(path)[:].dipole)
+
+
 @pytest.mark.parametrize(
     "method", [None, "fork", pytest.param("spawn", marks=pytest.mark.exhaustive)]
 )
