@@ -187,7 +187,7 @@ class DataHooks:
             A loader over the share of this rank.
         """
         epoch = 0 if self.trainer is None else self.trainer.current_epoch
-        self._opened["train"].set_epoch(epoch)  # mixtures and chosen forces draw others
+        self._opened["train"].follow_epoch(epoch)  # mixtures and chosen forces draw others
         self._training = loader = self._loader("train", self._shuffle)
         loader.set_epoch(epoch)
         resumed, self._resumed = self._resumed, None

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,25 @@ def test_a_mixture_follows_the_epochs(write: Make, kind: str, n_workers: int | N
         assert sorted(found) == sorted(drawn([fresh[:]])[0])
         seen += found
     assert Counter(seen) == {(0, k): 1 for k in range(40)} | {(1, k): 2 for k in range(20)}
+
+
+def test_a_data_module_takes_a_mixture_and_parts_of_one(write: Make) -> None:
+    whole = mixture(write)
+    parts = whole.split([0.8, 0.2], seed=0)
+    expected = []
+    for epoch in range(2):
+        whole.set_epoch(epoch)
+        expected.append(sorted(drawn([whole[:]])[0]))
+    for train, per_epoch in ((mixture(write), expected), (parts[0], [drawn([parts[0][:]])[0]] * 2)):
+        data = DataHooks(train, parts[1], batch_size=4)
+        strategy = SimpleNamespace(root_device=torch.device("cpu"))
+        data.trainer = trainer = SimpleNamespace(overfit_batches=0, strategy=strategy)
+        data.setup("fit")
+        for epoch in range(2):
+            trainer.current_epoch = epoch
+            found = drawn(data.train_dataloader())
+            assert sorted(each for batch in found for each in batch) == sorted(per_epoch[epoch])
+    assert expected[0] != expected[1]
 
 
 def test_a_plan_of_old_draws_is_never_used(write: Make) -> None:

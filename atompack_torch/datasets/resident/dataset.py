@@ -204,10 +204,6 @@ class ResidentDataset(MoleculeDataset):
     def _contents(self, n: int) -> list[object]:
         return self._loaded_part()._contents(n)
 
-    def _force_entries(self) -> Tensor:
-        rows = torch.isin(self._numbers, self._origin._force_entries())
-        return torch.nonzero(rows).flatten()
-
     def _open_source(self) -> MoleculeSource:
         return self._origin._source() if self._is_elsewhere else self._block.source()
 
@@ -217,8 +213,7 @@ class ResidentDataset(MoleculeDataset):
             return source
         origin = self._origin
         candidates = origin._force_entries()
-        if origin._selection is not None:
-            candidates = candidates[torch.isin(candidates, origin._selection)]
+        candidates = candidates[torch.isin(candidates, self._loaded_numbers())]
         flags = flags_of(self._forces, candidates, origin._size(), self.current_epoch)
         return ForceSubsetSource(source, [flags[number] for number in self._numbers.tolist()])
 
@@ -324,12 +319,14 @@ class ResidentDataset(MoleculeDataset):
         """
         return super().batch(indices)
 
+    def _loaded_numbers(self) -> Tensor:
+        """Returns the numbers that the molecules here have in the dataset that was loaded."""
+        return self._numbers if self._selection is None else self._numbers[self._selection]
+
     def _loaded_part(self) -> MoleculeDataset:
         """Returns the molecules here as a subset of the dataset that was loaded."""
         part = copy.copy(self._origin)
-        part._selection = (
-            self._numbers if self._selection is None else self._numbers[self._selection]
-        )
+        part._selection = self._loaded_numbers()
         return part
 
     def _on_host(self) -> MoleculeDataset:
