@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "text.md").write_text("some text")
     (tmp_path / "zero").write_bytes(b"")
     return tmp_path
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[FileServer]:
-    with serving(folder) as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", ["a.atp", "without-suffix", "a.atp?download=1"])

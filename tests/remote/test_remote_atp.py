@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from file_server import FileServer, serving
+from molecule_files import same
 from reading import SECRET
 from torch.utils.data import DataLoader
 
@@ -52,11 +53,6 @@ def order() -> list[list[int]]:
     numbers = torch.randperm(COUNT, generator=torch.Generator().manual_seed(7))
     batches: list[list[int]] = numbers.view(-1, BATCH).tolist()
     return batches
-
-
-def same(one: apt.MoleculeBatch, other: apt.MoleculeBatch) -> bool:
-    names = list(one.keys())
-    return names == list(other.keys()) and all(torch.equal(one[n], other[n]) for n in names)
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])

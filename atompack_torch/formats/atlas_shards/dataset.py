@@ -7,8 +7,9 @@ import errno
 import os
 import pickle
 import warnings
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,24 +46,14 @@ from atompack_torch.remote.urls import shown_url
 KEPT_BLOCKS = 16  # by default
 
 
-class PickledBlocks:
-    """Blocks decoded by ``pickle.loads``, of which the most recent are kept."""
+def unpickle_blocks(reader: ShardReader, most: int) -> Callable[[int, int], Any]:
+    """Returns a function that unpickles a block, and keeps the ``most`` that were used last."""
 
-    def __init__(self, reader: ShardReader, most: int) -> None:
-        self._reader, self._most = reader, most
-        self._kept: OrderedDict[tuple[int, int], Any] = OrderedDict()
+    @lru_cache(int(most))  # it refuses integers of NumPy
+    def unpickle(shard: int, block: int) -> Any:
+        return pickle.loads(reader.read_block(shard, block))
 
-    def example(self, number: int) -> Any:
-        """Returns one example, from the block kept last where it has it."""
-        shard, block, position = self._reader.locate(number)
-        examples = self._kept.pop((shard, block), None)
-        if examples is None:
-            examples = pickle.loads(self._reader.read_block(shard, block))
-        if self._most > 0:
-            self._kept[shard, block] = examples
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return examples[position]
+    return unpickle
 
 
 class PickledQueue:
@@ -173,12 +164,12 @@ class OpenShards:
                 self.version = self.reader.fingerprint
         self._needs_process = None if store is None else os.getpid()
         self.native: ExampleBatcher | None = None
-        self.pickles: PickledBlocks | None = None
+        self.unpickle: Callable[[int, int], Any] | None = None
         self._jagged = jagged
         self._levels = levels
         if allow_pickle:
             kept = KEPT_BLOCKS if cache_blocks is None else cache_blocks
-            self.pickles = PickledBlocks(self.reader, kept)
+            self.unpickle = unpickle_blocks(self.reader, kept)
         else:
             self.native = ExampleBatcher(
                 self.reader, jagged=jagged, levels=levels, max_threads=num_threads or 0
@@ -201,8 +192,9 @@ class OpenShards:
 
     def example(self, number: int) -> Any:
         """Reads one example."""
-        if self.pickles is not None:
-            return self.pickles.example(number)
+        if self.unpickle is not None:
+            shard, block, position = self.reader.locate(number)
+            return self.unpickle(shard, block)[position]
         return read_example(self.reader, number)
 
     def whole(self, made: HandedOver) -> tuple[Tensor | None, Any]:
@@ -548,16 +540,12 @@ class ShardDataset(BatchDataset[object, object]):
     def _collate_stored(self, indices: Indices) -> tuple[Tensor | None, Any]:
         opened = self._open()
         if opened.native is None:
-            return None, opened.collate_in_python(self._numbers(indices))
+            numbers = resolve_indices(indices, self._size(), self._selection, self.item_name)
+            return None, opened.collate_in_python(numbers.tolist())
         in_worker = get_worker_info() is not None
         return opened.whole(
             opened.native.collate(indices, self._selection, in_worker, molecules_of)
         )
-
-    def _numbers(self, indices: Indices) -> list[int]:
-        """Resolves indices to numbers in the whole dataset."""
-        found = resolve_indices(indices, self._size(), self._selection, self.item_name)
-        return list(found.tolist())
 
     def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         """Starts threads that make batches; see ``BatchDataset``.

@@ -121,16 +121,9 @@ def _array(value: Any) -> Any:
         return np.asarray(value)
     if hasattr(value, "detach"):
         value = value.detach()
-        return (
-            value.float().numpy()
-            if value.dtype.itemsize < 4 and _is_real(value)
-            else (value.numpy())
-        )
+        is_short = value.dtype.is_floating_point and value.dtype.itemsize < 4
+        return value.float().numpy() if is_short else value.numpy()
     return None
-
-
-def _is_real(value: Any) -> bool:
-    return bool(value.dtype.is_floating_point)
 
 
 def _kind(value: Any, array: Any) -> str:

@@ -11,12 +11,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from atompack_torch._native import TorchCacheReader
 from atompack_torch.batch.collated_fields import first_rows
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
-from atompack_torch.fields import DERIVATIVES
+from atompack_torch.fields import DERIVATIVES, centers_of
 from atompack_torch.formats.torch_cache.building import ordered_map
 from atompack_torch.formats.torch_cache.dataset import TorchCache, TorchCacheDataset
 from atompack_torch.formats.verification import Fault, Verification
@@ -82,11 +83,22 @@ class RowCounts(NamedTuple):
     edges: int
     triplets: int
 
-    def bytes(self, descriptor: ChebyshevDescriptor) -> int:
-        """Size of these rows in double precision."""
-        of_edge = 16 + 8 * (3 * descriptor.n_radial + 1)
-        of_triplet = 24 + 8 * (9 * descriptor.n_angular + 1)
+    def bytes(self, functions: ChebyshevDescriptor | TorchCacheReader) -> int:
+        """Size of these rows in double precision, for the functions of a descriptor or a file."""
+        of_edge = 16 + 8 * (3 * functions.n_radial + 1)
+        of_triplet = 24 + 8 * (9 * functions.n_angular + 1)
         return self.edges * of_edge + self.triplets * of_triplet
+
+
+def _stored_rows(reader: TorchCacheReader, entry: int) -> RowCounts | None:
+    """Returns the numbers of rows that an entry stores; None if it stores none."""
+    if not reader.has_force_derivatives:
+        return None
+    try:
+        sizes = reader.derivative_sizes(entry)
+    except AtompackError:  # reading the row will report it
+        return RowCounts(0, 0)
+    return None if sizes is None else RowCounts(*sizes)
 
 
 class Recomputation:
@@ -120,7 +132,7 @@ class Recomputation:
             share: list[int] = []
             n_bytes = 0
             for entry in entries:
-                stored = self._stored(entry)
+                stored = _stored_rows(self._reader, entry)
                 if (stored is not None) != with_rows:
                     continue
                 found = self._count(entry, stored)
@@ -131,15 +143,6 @@ class Recomputation:
                 n_bytes += found
             if share:
                 yield share
-
-    def _stored(self, entry: int) -> RowCounts | None:
-        if not self._reader.has_force_derivatives:
-            return None
-        try:
-            sizes = self._reader.derivative_sizes(entry)
-        except AtompackError:  # reading the row will report it
-            return RowCounts(0, 0)
-        return None if sizes is None else RowCounts(*sizes)
 
     def _count(self, entry: int, stored: RowCounts | None) -> int:
         """Estimates the bytes that computing takes; effectively infinite if unknown."""
@@ -173,7 +176,7 @@ class Recomputation:
             UnsupportedFormatError: it has many atoms and a descriptor with many features, none of
                 which are stored.
         """
-        stored = self._stored(entry)
+        stored = _stored_rows(self._reader, entry)
         if stored is None:
             return
         if not self._reader.has_features and self._feature_bytes(entry) > _MOST_UNSTORED_BYTES:
@@ -353,7 +356,8 @@ def verify_cache(
     check_threads(num_threads)
     checked_integer("max_faults", max_faults, 0)
     file = os.fspath(path)
-    result = Verification([file], _nothing_read(), differences=[])
+    counts = Counter(entries=0, feature_rows=0, derivative_rows=0, recomputed=0)
+    result = Verification([file], counts, differences=[])
     try:
         cache = TorchCache(path).without_mapping()
         again = _recomputation(cache, tolerance, result) if recompute else None
@@ -383,10 +387,6 @@ def _recomputation(
     except UnsupportedFormatError as error:
         result.warnings.append(f"nothing is computed again: {error}")
         return None
-
-
-def _nothing_read() -> Counter[str]:
-    return Counter(entries=0, feature_rows=0, derivative_rows=0, recomputed=0)
 
 
 @dataclass
@@ -424,7 +424,9 @@ class _Examiner:
         """Yields all entries in parts of bounded size."""
         first = n_bytes = 0
         for entry, n_atoms in enumerate(self._n_atoms):
-            more = self._atom_bytes * max(n_atoms, 0) + self._row_bytes(entry)
+            rows = _stored_rows(self._reader, entry)
+            row_bytes = 0 if rows is None else rows.bytes(self._reader)
+            more = self._atom_bytes * max(n_atoms, 0) + row_bytes
             is_full = entry - first == _ENTRIES_AT_ONCE or n_bytes + more > _BYTES_AT_ONCE
             if is_full and entry > first:
                 yield range(first, entry)
@@ -432,17 +434,6 @@ class _Examiner:
             n_bytes += more
         if first < len(self._n_atoms):
             yield range(first, len(self._n_atoms))
-
-    def _row_bytes(self, entry: int) -> int:
-        reader = self._reader
-        if not reader.has_force_derivatives:
-            return 0
-        try:
-            n_edges, n_triplets = reader.derivative_sizes(entry) or (0, 0)
-        except AtompackError:  # reading the row will report it
-            return 0
-        of_edge = 16 + 8 * (3 * reader.n_radial + 1)
-        return n_edges * of_edge + n_triplets * (24 + 8 * (9 * reader.n_angular + 1))
 
     def examine(self, part: range) -> _Findings:
         """Reads the entries, and recomputes them if requested."""
@@ -515,15 +506,11 @@ def _n_non_finite(batch: MoleculeBatch) -> int:
             continue
         values = batch[name].numpy()
         rows = np.unique(np.nonzero(~np.isfinite(values))[0])
-        begins = batch.ptr if name == "features" else first_rows(batch, _centers_of(name))
+        begins = batch.ptr if name == "features" else first_rows(batch, centers_of(name))
         owners = np.searchsorted(begins.numpy(), rows, side="right") - 1
         present = batch.mask(name).numpy()
         bad[owners[present[owners]]] = True
     return int(bad.sum())
-
-
-def _centers_of(name: str) -> str:
-    return f"{name.partition('_')[0]}_center_idx"
 
 
 def _with_entry(message: str, path: str, entry: int) -> str:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import attempt
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -30,14 +31,6 @@ def batches_of(sizes: Any, max_atoms: int, ranks: int, **options: Any) -> list[l
         list(BucketBatchSampler(sizes, max_atoms, num_replicas=ranks, rank=rank, **options))
         for rank in range(ranks)
     ]
-
-
-def attempt(call: Any) -> tuple[Any, str | None]:
-    """The result of a call, or the message of its ValueError."""
-    try:
-        return call(), None
-    except ValueError as error:
-        return [], str(error)
 
 
 def fits(sampler: BucketBatchSampler, batch: list[int], sizes: Any, edges: Any = None) -> bool:

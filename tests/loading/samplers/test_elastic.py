@@ -6,17 +6,15 @@ import copy
 import json
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pytest
-import torch.distributed
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.testing._internal.distributed.fake_pg import FakeStore
+from sampling import process_group
 
 from atompack_torch import (
     AtomBudgetBatchSampler,
@@ -331,15 +329,6 @@ def test_fast_and_slow_iteration_are_one(make: Make) -> None:
     found += [item for pair in islice(zip(items, items, strict=False), 2) for item in pair]
     assert found == order[:9]
     assert sampler.state_dict() == sampler.state_dict(consumed=9)
-
-
-@contextmanager
-def process_group(rank: int, n_ranks: int) -> Iterator[None]:
-    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=n_ranks)
-    try:
-        yield
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 @every_sampler

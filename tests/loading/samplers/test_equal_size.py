@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import attempt
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -24,14 +25,6 @@ def batches_of(sizes: Any, batch_size: int, ranks: int, **options: Any) -> list[
         list(EqualSizeBatchSampler(sizes, batch_size, num_replicas=ranks, rank=rank, **options))
         for rank in range(ranks)
     ]
-
-
-def attempt(call: Any) -> tuple[Any, str | None]:
-    """The result of a call, or the message of its ValueError."""
-    try:
-        return call(), None
-    except ValueError as error:
-        return [], str(error)
 
 
 def rest_of(state: dict[str, object], ranks: int) -> list[list[list[int]]]:

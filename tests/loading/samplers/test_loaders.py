@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from sampling import Numbers
+from torch.utils.data import DataLoader
 from torch_geometric.loader import DataLoader as GeometricLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -25,16 +26,6 @@ from atompack_torch import (
 
 N = 200
 SIZES = np.random.default_rng(0).integers(1, 30, N)
-
-
-class Numbers(Dataset[Any]):
-    """Molecules that are their own numbers."""
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 def budget() -> dict[str, Any]:
@@ -64,13 +55,13 @@ def lists(batches: Any) -> list[list[int]]:
 @every_sampler
 @workers
 def test_every_molecule_once(make: Any, num_workers: int) -> None:
-    loader = DataLoader(Numbers(), num_workers=num_workers, **make())
+    loader = DataLoader(Numbers(N), num_workers=num_workers, **make())
     epochs = [lists(loader) for _ in range(2)]
     assert sorted(chain.from_iterable(epochs[0])) == list(range(N))
     assert epochs[0] != epochs[1]
     options = make()
     sampler_of(options).set_epoch(1)
-    loader = DataLoader(Numbers(), num_workers=num_workers, **options)
+    loader = DataLoader(Numbers(N), num_workers=num_workers, **options)
     assert len(loader) == len(epochs[1])
     assert lists(loader) == lists(loader) == epochs[1]
 
@@ -79,16 +70,16 @@ def test_every_molecule_once(make: Any, num_workers: int) -> None:
 @workers
 def test_resumed_in_a_plain_loader(make: Any, num_workers: int) -> None:
     """Who counts what was used need not care how far the workers have read ahead."""
-    expected = lists(DataLoader(Numbers(), **make()))
+    expected = lists(DataLoader(Numbers(N), **make()))
     options = make()
-    loader = iter(DataLoader(Numbers(), num_workers=num_workers, **options))
+    loader = iter(DataLoader(Numbers(N), num_workers=num_workers, **options))
     first = lists(islice(loader, 4))
     used = 4 if make is budget else 4 * 7
     state = sampler_of(options).state_dict(consumed=used)
     del loader
     options = make()
     sampler_of(options).load_state_dict(state)
-    rest = lists(DataLoader(Numbers(), num_workers=num_workers, **options))
+    rest = lists(DataLoader(Numbers(N), num_workers=num_workers, **options))
     assert first + rest == expected
 
 
@@ -99,7 +90,7 @@ def test_resumed_twice_in_an_epoch(make: Any, num_workers: int, epoch: int) -> N
     def begin() -> tuple[Any, Any]:
         options = make()
         sampler_of(options).set_epoch(epoch)
-        return StatefulDataLoader(Numbers(), num_workers=num_workers, **options), options
+        return StatefulDataLoader(Numbers(N), num_workers=num_workers, **options), options
 
     loader, _ = begin()
     expected = lists(loader)
@@ -127,14 +118,14 @@ def test_resumed_twice_in_an_epoch(make: Any, num_workers: int, epoch: int) -> N
 def test_resumed_between_epochs(make: Any, num_workers: int) -> None:
     """After the end of an epoch comes the next one, or the one that was chosen."""
     options = make()
-    loader = StatefulDataLoader(Numbers(), num_workers=num_workers, **options)
+    loader = StatefulDataLoader(Numbers(N), num_workers=num_workers, **options)
     first = lists(loader)
     state = loader.state_dict()
     second = lists(loader)
     assert second != first
     for epoch, expected in ((0, first), (1, second), (None, second)):
         options = make()
-        loader = StatefulDataLoader(Numbers(), num_workers=num_workers, **options)
+        loader = StatefulDataLoader(Numbers(N), num_workers=num_workers, **options)
         loader.load_state_dict(state)
         if epoch is not None:
             sampler_of(options).set_epoch(epoch)
@@ -174,16 +165,16 @@ def test_three_epochs_in_a_loader_of_torch_geometric(
 @workers
 @pytest.mark.parametrize("batch_size", [3, 50])
 def test_resumed_with_another_batch_size(make: Any, num_workers: int, batch_size: int) -> None:
-    expected = list(chain.from_iterable(lists(DataLoader(Numbers(), **make()))))
+    expected = list(chain.from_iterable(lists(DataLoader(Numbers(N), **make()))))
     options = make()
-    loader: Any = StatefulDataLoader(Numbers(), num_workers=num_workers, **options)
+    loader: Any = StatefulDataLoader(Numbers(N), num_workers=num_workers, **options)
     batches = iter(loader)
     found = list(chain.from_iterable(lists(islice(batches, 4))))
     state = sampler_of(options).state_dict(consumed=len(found))
     for loader_of in (DataLoader, StatefulDataLoader):
         options = make() | {"batch_size": batch_size}
         sampler_of(options).load_state_dict(state)
-        loader = loader_of(Numbers(), num_workers=num_workers, **options)
+        loader = loader_of(Numbers(N), num_workers=num_workers, **options)
         assert found + list(chain.from_iterable(lists(loader))) == expected
 
 
@@ -192,14 +183,14 @@ def test_on_other_ranks_in_a_stateful_loader() -> None:
     used, states = [], []
     for rank in range(4):
         sampler = AtomBudgetBatchSampler(SIZES, 60, num_replicas=4, rank=rank)
-        loader = StatefulDataLoader(Numbers(), batch_sampler=sampler, num_workers=0)
+        loader = StatefulDataLoader(Numbers(N), batch_sampler=sampler, num_workers=0)
         used += chain.from_iterable(lists(islice(iter(loader), 5)))
         states.append(sampler.state_dict())
     assert all(state == states[0] for state in states)
     for rank in range(3):
         sampler = AtomBudgetBatchSampler(SIZES, 60, num_replicas=3, rank=rank)
         sampler.load_state_dict(states[0])
-        used += chain.from_iterable(lists(DataLoader(Numbers(), batch_sampler=sampler)))
+        used += chain.from_iterable(lists(DataLoader(Numbers(N), batch_sampler=sampler)))
     assert sorted(used) == list(range(N))
 
 

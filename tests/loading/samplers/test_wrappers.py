@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
+from sampling import Numbers, process_group
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from atompack_torch import (
     AtomBudgetBatchSampler,
@@ -68,16 +66,6 @@ class DistributedSamplerWrapper(DistributedSampler[Any]):
         return (items[i] for i in super().__iter__())
 
 
-class Numbers(Dataset[int]):
-    """Molecules that are their own numbers."""
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
 def module(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> Any:
     made = ModuleType(name)
     exec(source, made.__dict__)
@@ -89,15 +77,6 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> Any:
 def accelerate(monkeypatch: pytest.MonkeyPatch) -> Any:
     """An imitation of accelerate's wrappers, under the name of their module."""
     return module(monkeypatch, "accelerate.data_loader", ACCELERATE)
-
-
-@contextmanager
-def process_group(rank: int, n_ranks: int) -> Iterator[None]:
-    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=n_ranks)
-    try:
-        yield
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def molecules(**options: Any) -> Any:
@@ -136,7 +115,7 @@ def test_a_wrapper_gets_everything(make: Make, n_ranks: int, accelerate: Any) ->
                 sampler = make()
                 sampler.set_epoch(epoch)
                 shard = accelerate.BatchSamplerShard(batches(sampler), n_ranks, rank)
-                items = [batch.tolist() for batch in DataLoader(Numbers(), batch_sampler=shard)]
+                items = [batch.tolist() for batch in DataLoader(Numbers(N), batch_sampler=shard)]
                 assert make is not budget or len(items) == len(shard)
                 seen += chain.from_iterable(items)
         assert Counter(seen) == Counter(range(N))
@@ -222,12 +201,12 @@ def test_states_of_wrapped_passes(accelerate: Any) -> None:
 def test_samplers_of_molecules_are_distributed_samplers(make: Make) -> None:
     """Lightning and Ray replace or wrap any other."""
     assert isinstance(make(), DistributedSampler)
-    assert DataLoader(Numbers(), BATCH, sampler=make()).sampler.num_replicas is None
+    assert DataLoader(Numbers(N), BATCH, sampler=make()).sampler.num_replicas is None
 
 
 def test_epochs_reach_a_batch_sampler() -> None:
     """Frameworks call ``set_epoch`` on ``loader.batch_sampler.sampler``."""
-    loader = DataLoader(Numbers(), batch_sampler=budget())
+    loader = DataLoader(Numbers(N), batch_sampler=budget())
     first = [batch.tolist() for batch in loader]
     loader.batch_sampler.sampler.set_epoch(1)  # type: ignore[union-attr]
     assert [batch.tolist() for batch in loader] != first
@@ -241,6 +220,6 @@ def test_overfitting_keeps_its_batches(
 ) -> None:
     loop = module(monkeypatch, "lightning.pytorch.loops.fit_loop", FIT_LOOP)
     trainer = SimpleNamespace(overfit_batches=overfit_batches)
-    loader = DataLoader(Numbers(), batch_sampler=budget())
+    loader = DataLoader(Numbers(N), batch_sampler=budget())
     loop.FitLoop(trainer).on_advance_start(loader, 3)
     assert loader.batch_sampler.epoch == (0 if overfit_batches else 3)  # type: ignore[union-attr]

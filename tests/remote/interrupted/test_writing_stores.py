@@ -255,6 +255,18 @@ def test_stores_without_conditions_are_looked_at(objects: ObjectServer, tmp_path
     assert seen(objects, tmp_path) == expected
 
 
+def fail_after(server: ObjectServer, n: int) -> list[int]:
+    """Lets n requests change the server and refuses the later ones; n can be set in the list."""
+    left = [n]
+
+    def fault(method: str, key: str) -> int | None:
+        left[0] -= method in ("PUT", "DELETE")
+        return 403 if left[0] < 0 else None
+
+    server.fault = fault
+    return left
+
+
 def n_written_by(server: ObjectServer, change: Any) -> int:
     """The number of requests that publish a change, of a flush that is then undone."""
     before = dict(server.objects)
@@ -280,13 +292,7 @@ def test_a_writer_that_stops_anywhere_is_followed_by_another(
         store = opened(objects)
         change(store)
         new = state_of(store)
-        left = [k]
-
-        def fault(method: str, key: str, left: list[int] = left) -> int | None:
-            left[0] -= method in ("PUT", "DELETE")
-            return 403 if left[0] < 0 else None
-
-        objects.fault = fault
+        fail_after(objects, k)
         if k < n:
             with pytest.raises(PermissionError):
                 store.flush()
@@ -325,13 +331,7 @@ def test_a_writer_goes_on_while_another_recovers(
         store = opened(objects)
         change(store)
         new = state_of(store)
-        left = [k]
-
-        def fault(method: str, key: str, left: list[int] = left) -> int | None:
-            left[0] -= method in ("PUT", "DELETE")
-            return 403 if left[0] < 0 else None
-
-        objects.fault = fault
+        fail_after(objects, k)
         with pytest.raises(PermissionError):
             store.flush()
         objects.fault = lambda method, key: None
@@ -376,13 +376,7 @@ def test_a_recovery_that_stops_is_taken_up(objects: ObjectServer, tmp_path: Path
     old = first_generation(objects)
     store = opened(objects)
     new_arrays(store)
-    left = [4]
-
-    def fault(method: str, key: str) -> int | None:
-        left[0] -= method in ("PUT", "DELETE")
-        return 403 if left[0] < 0 else None
-
-    objects.fault = fault
+    left = fail_after(objects, 4)
     with pytest.raises(PermissionError):
         store.flush()
     before = dict(objects.objects)
@@ -408,13 +402,7 @@ def test_a_recovery_that_stops_is_taken_up(objects: ObjectServer, tmp_path: Path
 def test_a_new_store_that_was_interrupted(objects: ObjectServer, tmp_path: Path, k: int) -> None:
     store = opened(objects, "x")
     put(store, "d", "t", 1)
-    left = [k]
-
-    def fault(method: str, key: str) -> int | None:
-        left[0] -= method in ("PUT", "DELETE")
-        return 403 if left[0] < 0 else None
-
-    objects.fault = fault
+    fail_after(objects, k)
     is_stopped = k < 6
     if is_stopped:
         with pytest.raises(PermissionError):
@@ -441,13 +429,7 @@ def test_a_new_store_that_was_interrupted(objects: ObjectServer, tmp_path: Path,
 def test_an_interrupted_compaction(objects: ObjectServer, tmp_path: Path, k: int) -> None:
     expected = first_generation(objects)
     store = opened(objects)
-    left = [k]
-
-    def fault(method: str, key: str) -> int | None:
-        left[0] -= method in ("PUT", "DELETE")
-        return 403 if left[0] < 0 else None
-
-    objects.fault = fault
+    fail_after(objects, k)
     if k < 10:
         with pytest.raises(PermissionError):
             store.compact()
