@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import os
 import shutil
 import signal
@@ -27,6 +28,9 @@ from reference.fixture_files import fixtures_root
 # children of that; some tests send it to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Python 3.14 starts workers by forkserver. They need not import what that process has imported.
+multiprocessing.set_forkserver_preload(["atompack_torch"])
 
 ON_CI = bool(os.environ.get("CI"))
 

@@ -57,6 +57,13 @@ hsize_t chunk_rows(hsize_t n_rows) { return std::clamp<hsize_t>(n_rows, 16, 1024
 
 constexpr size_t kEndOffset = 40;  // in a superblock of version 0
 
+// The oldest forms, as HDF5 1 writes by default. HDF5 2 would write a superblock of version 2, which has a checksum.
+H5Handle access_list() {
+  H5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), "access list");
+  require_h5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), "versions");
+  return access;
+}
+
 hid_t base_type(DType dtype) {
   switch (dtype) {
     case DType::uint8:
@@ -121,7 +128,7 @@ Stored stored(const AttributeValue& value) {
 
 std::vector<std::byte> empty_file() {
   const H5Session session;
-  const H5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), "access list");
+  const H5Handle access = access_list();
   require_h5(H5Pset_fapl_core(access.get(), 4096, false), "file in memory");
   const H5Handle file = own(H5Fcreate("empty", H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), "file in memory");
   flush(file.get());
@@ -133,7 +140,7 @@ std::vector<std::byte> empty_file() {
 void set_end(std::span<std::byte> head, uint64_t end) { store_le(head.subspan(kEndOffset, sizeof(end)).data(), end); }
 
 H5Handle open_for_writing(const std::string& path) {
-  const H5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), "access list");
+  const H5Handle access = access_list();
   require_h5(H5Pset_file_locking(access.get(), false, true), "locking");
   return own(H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get()), path);
 }
