@@ -83,7 +83,7 @@ OUTSIDE: dict[str, list[re.Pattern[str]]] = {
     ],
     **{layer: [JSON] for layer in FORMAT_LAYERS[:4]},
     "formats/torch_cache": [re.compile(r"hdf5\.h"), JSON],
-    "physics": [re.compile(r"immintrin\.h")],
+    "physics": [re.compile(r"(immintrin|arm_neon)\.h")],
     "collate": [TORCH, re.compile(r"omp\.h")],
     "ops": [TORCH],
     "bindings": [TORCH, re.compile(r"pybind11/[\w/]+\.h|Python\.h")],
