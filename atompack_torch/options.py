@@ -158,7 +158,7 @@ def check_level(codec: str | None, level: int) -> None:
 
     Raises:
         TypeError: it is not an integer.
-        ValueError: it is out of range, or not the default and the codec is ``"none"``.
+        ValueError: it is out of range, or neither 0 nor the default for ``"none"``.
     """
     from atompack_torch._native import LZ4_LEVELS, ZSTD_LEVELS
 
@@ -166,7 +166,7 @@ def check_level(codec: str | None, level: int) -> None:
     if not low <= checked_integer("level", level) <= high:
         known = f" for codec {codec}" if codec in ("lz4", "zstd") else ""
         raise ValueError(f"level: expected {low} to {high}{known}, got {level}")
-    if codec == "none" and level != DEFAULT_LEVEL:
+    if codec == "none" and level not in (0, DEFAULT_LEVEL):
         raise ValueError(f"level: expected a codec, lz4 or zstd, for level {level}, got none")
 
 

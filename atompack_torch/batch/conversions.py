@@ -72,8 +72,7 @@ def atoms_of(parts: Parts) -> Any:
         The molecule, as ``ase.Atoms``.
 
     Raises:
-        FieldError: ASE does not know an element, or the molecule has velocities and an atom whose
-            mass is unknown.
+        FieldError: ASE does not know an element.
     """
     import ase
     from ase.calculators.singlepoint import SinglePointCalculator
@@ -99,10 +98,6 @@ def atoms_of(parts: Parts) -> Any:
         atoms.set_array(key, value)
     if "velocities" in labels:  # after the arrays, which include custom masses
         masses = masses_of(parts.atomic_numbers, parts.atom_properties.get("masses"))
-        unknown = np.asarray(parts.atomic_numbers)[np.isnan(masses)]
-        if unknown.size and "masses" not in parts.atom_properties:
-            got = f"got atomic number {unknown[0]}"
-            raise FieldError(f"velocities: expected elements, for their masses, {got}")
         velocities = np.asarray(labels["velocities"], dtype=np.float64)
         atoms.set_momenta(momenta_of(velocities, masses), apply_constraint=False)
     atoms.info |= parts.properties
