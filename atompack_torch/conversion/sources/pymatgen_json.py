@@ -504,7 +504,7 @@ def _floats(value: Any) -> Array | None:
 
 
 def _plain(value: Any) -> Any:
-    """Converts a value to a string or an array; None if a property cannot hold it."""
+    """Converts a value to a string or an array; None if a property cannot hold all of it."""
     value = _decoded(value)
     if isinstance(value, str):
         return value
@@ -516,4 +516,8 @@ def _plain(value: Any) -> Any:
         return None
     if array.dtype.kind == "O":  # null among numbers
         return _floats(value)
+    if array.dtype.kind == "f" and (np.abs(array) >= 2**53).any():  # integers may be rounded
+        exact = np.array(value, dtype=object)
+        if not ((exact == array) | np.isnan(array)).all():
+            return None
     return array if array.dtype.kind in "bif" else None
