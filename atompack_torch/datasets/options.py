@@ -159,11 +159,8 @@ class MoleculeOptions:
         known = [option.name for option in fields_of(cls)][1:]
         for name in options:
             if name not in known:
-                converts = name in (
-                    "key_map",
-                    *(option.name for option in fields_of(ChangeOptions)),
-                )
-                hint = "; apt.convert has it, and makes a file" if converts else ""
+                of_convert = ["key_map", *(option.name for option in fields_of(ChangeOptions))]
+                hint = "; apt.convert has it, and makes a file" if name in of_convert else ""
                 raise TypeError(f"{name}: unknown option: expected one of {', '.join(known)}{hint}")
         return cls(path, **options)
 

@@ -1,10 +1,11 @@
 #include "io/huge_pages.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
+
+#include "io/read_ahead.h"
 
 namespace atompack::io {
 
@@ -17,11 +18,11 @@ void prefer_huge_pages(void* memory, size_t bytes) {
 
 void populate(void* memory, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
-  static const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t before = (kPage - reinterpret_cast<uintptr_t>(memory) % kPage) % kPage;
-  if (bytes < before + kPage) return;
+  const size_t page = page_bytes();
+  const size_t before = (page - reinterpret_cast<uintptr_t>(memory) % page) % page;
+  if (bytes < before + page) return;
   // Only a hint: without it each page is a fault of its own.
-  ::madvise(static_cast<std::byte*>(memory) + before, (bytes - before) / kPage * kPage, MADV_POPULATE_WRITE);
+  ::madvise(static_cast<std::byte*>(memory) + before, (bytes - before) / page * page, MADV_POPULATE_WRITE);
 #endif
 }
 

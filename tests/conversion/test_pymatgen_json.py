@@ -371,12 +371,14 @@ def test_missing_values(tmp_path: Path) -> None:
 def test_integers_are_not_rounded(tmp_path: Path) -> None:
     entries = matpes(structures([3, 1]))
     for entry in entries:
-        entry |= {"exact": [2**60, 0.5], "rounded": [2**60 + 1, 0.5], "whole": [2**60 + 1, 5]}
+        entry |= {"exact": [2**60, 0.5], "whole": [2**60 + 1, 5]}
+        entry |= {"rounded": [2**60 + 1, 0.5], "with_null": [2**60 + 1, None]}
     dataset, report = converted(tmp_path / "a.json", dumped(entries))
     assert dataset[:]["exact"].tolist() == [[2.0**60, 0.5]] * 2
     assert dataset[:]["whole"].tolist() == [[2**60 + 1, 5]] * 2
-    assert "rounded" not in dataset.schema
-    assert any(what == "key 'rounded'" for what, _ in report.skipped)
+    for key in ("rounded", "with_null"):
+        assert key not in dataset.schema
+        assert any(what == f"key {key!r}" for what, _ in report.skipped)
 
 
 def test_fractional_occupancies_are_refused_by_name(tmp_path: Path) -> None:

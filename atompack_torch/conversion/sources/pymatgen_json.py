@@ -511,13 +511,14 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, (bool, int, float, list)) or value == []:
         return None
     try:
-        array = np.array(value)
+        array: Array | None = np.array(value)
     except (ValueError, OverflowError):
         return None
-    if array.dtype.kind == "O":  # null among numbers
-        return _floats(value)
+    if array is not None and array.dtype.kind == "O":  # null among numbers
+        array = _floats(value)
+    if array is None or array.dtype.kind not in "bif":
+        return None
     if array.dtype.kind == "f" and (np.abs(array) >= 2**53).any():  # integers may be rounded
         exact = np.array(value, dtype=object)
-        if not ((exact == array) | np.isnan(array)).all():
-            return None
-    return array if array.dtype.kind in "bif" else None
+        return array if ((exact == array) | np.isnan(array)).all() else None
+    return array

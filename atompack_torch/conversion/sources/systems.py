@@ -46,9 +46,9 @@ class Member(NamedTuple):
 class System:
     """Arrays of M molecules, in one of three layouts.
 
-    Stacked: positions (M, n, 3), atomic numbers (n,) or (M, n); with ``n_atoms``, the rows after
-    them are padding. Flat: positions (N, 3), with
-    ``n_atoms`` (M,) or ``ptr`` (M + 1,). Single: positions (n, 3) and neither of them.
+    Stacked: positions (M, n, 3), atomic numbers (n,) or (M, n); with ``n_atoms`` (M,), the
+    rows after the atoms are padding. Flat: positions (N, 3), with ``n_atoms`` (M,) or ``ptr``
+    (M + 1,). Single: positions (n, 3) and neither of them.
 
     Args:
         where: path and group, for messages.

@@ -53,7 +53,7 @@ class Frames:
         return len(self._scanned[1])
 
     def read(self, report: Report) -> Iterator[Columns]:
-        """Yields all molecules in blocks, up to damage of a comment line or of numbers of lines.
+        """Yields all molecules in blocks, up to damage in a number of lines.
 
         Args:
             report: receives values that columns cannot represent, and molecules that cannot be

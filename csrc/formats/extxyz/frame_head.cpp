@@ -64,8 +64,8 @@ bool is_same_but_for_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-// Removes the entry with this key and returns its value. A key in upper or mixed case, as some programs
-// write it, counts if its value fits; otherwise it is a property.
+// Removes the entry with this key and returns its value. A key in upper or mixed case, as some programs write it,
+// counts if its value fits; otherwise it is a property.
 template <typename T>
 std::optional<T> take(std::vector<Entry>& entries, std::string_view key, std::optional<T> (*parse)(const Entry&),
                       std::string_view expected, Entry* taken = nullptr) {

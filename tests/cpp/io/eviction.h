@@ -14,16 +14,17 @@
 #include <vector>
 
 #include "io/file.h"
+#include "io/read_ahead.h"
 
 namespace atompack::test {
 
 // For each page of a file, whether it is in memory. mincore() answers truthfully of one's own files and reads nothing,
 // where a read that must not wait starts one, which a fast disk may end in time.
 inline std::vector<unsigned char> pages_in_memory(int fd, const std::string& path) {
-  const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page_size = io::page_bytes();
   const size_t length = io::identify(fd, path).size;
   void* const address = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, 0);
-  std::vector<unsigned char> pages((length + kPage - 1) / kPage, 1);
+  std::vector<unsigned char> pages((length + page_size - 1) / page_size, 1);
   EXPECT_NE(address, MAP_FAILED);
   EXPECT_EQ(::mincore(address, length, pages.data()), 0);
   ::munmap(address, length);
