@@ -294,7 +294,7 @@ def test_a_killed_part_is_made_by_the_next_run(tmp_path: Path, scripts: ScriptSe
 
 
 def test_parts_at_the_same_time(source: Path, tmp_path: Path, scripts: ScriptServer) -> None:
-    """As torchrun starts them, with one part started twice."""
+    """As torchrun starts them, with one part started twice: while the first writes it, or after."""
     folder = tmp_path / "parts"
     started = [
         scripts.start_command(
@@ -304,7 +304,8 @@ def test_parts_at_the_same_time(source: Path, tmp_path: Path, scripts: ScriptSer
     ]
     for script in started:
         status, _, errors = script.wait()
-        assert status == 0 or "another writer has this file open" in errors, errors
+        second = "another writer has this file open" in errors or "exists already" in errors
+        assert status == 0 or second, errors
     assert apt.AtpDataset(folder)[:].step.tolist() == [*range(18), 18.5, 19.5, 20.5, 21.5, 22.5]
 
 
