@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +21,19 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch._build_info import TORCH_VERSION
+
+
+class NothingHere(BaseHTTPRequestHandler):
+    """Has no file at all."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""
 
 
 def molecules(folder: Path) -> None:
@@ -62,6 +77,19 @@ def shards(folder: Path) -> None:
     assert batch["label"].tolist() == list(range(16))
 
 
+def urls() -> None:
+    """The client for URLs, which needs libcurl: a server without the file."""
+    with HTTPServer(("127.0.0.1", 0), NothingHere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            apt.AtpDataset(f"http://127.0.0.1:{server.server_port}/a.atp")
+        except FileNotFoundError:
+            return
+        finally:
+            server.shutdown()
+    raise AssertionError("opened a dataset that the server does not have")
+
+
 def requirements() -> None:
     """An installed wheel needs exactly the torch that it was built for."""
     found = metadata.requires("atompack_torch") or []
@@ -73,6 +101,7 @@ def main() -> None:
     """Prints where the package is, if all of it works."""
     if "--any-torch" not in sys.argv[1:]:
         requirements()
+    urls()
     with tempfile.TemporaryDirectory() as folder:
         for part in (molecules, store, shards):
             part(Path(folder))

@@ -142,7 +142,9 @@ Exchange::Exchange(const HttpOptions& options, const std::string& ca_file)
   set(CURLOPT_HEADERDATA, static_cast<void*>(this));
   set(CURLOPT_WRITEFUNCTION, &on_body);
   set(CURLOPT_WRITEDATA, static_cast<void*>(this));
+#if CURL_AT_LEAST_VERSION(7, 80, 0)
   set(CURLOPT_PREREQDATA, static_cast<void*>(this));
+#endif
   if (!ca_file.empty()) set(CURLOPT_CAINFO, ca_file.c_str());
 }
 
@@ -195,7 +197,11 @@ void Exchange::set_method() {
   set(CURLOPT_CUSTOMREQUEST, static_cast<const char*>(nullptr));
   set(CURLOPT_UPLOAD, 0L);
   set(CURLOPT_HTTPGET, 1L);
+#if CURL_AT_LEAST_VERSION(7, 80, 0)
   set(CURLOPT_PREREQFUNCTION, is_plain ? nullptr : &on_request);
+#else
+  set(CURLOPT_FRESH_CONNECT, is_plain ? 0L : 1L);  // so that libcurl does not repeat a request without our knowledge
+#endif
   if (is_plain) return;
   if (is_head) {
     set(CURLOPT_NOBODY, 1L);
@@ -282,10 +288,12 @@ int Exchange::on_seek(void* self, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
+#if CURL_AT_LEAST_VERSION(7, 80, 0)
 int Exchange::on_request(void* self, char*, char*, int, int) {
   ++exchange_of(self).n_requests_;
   return CURL_PREREQFUNC_OK;
 }
+#endif
 
 std::optional<Failure> Exchange::finish(CURLcode code) {
   try {
