@@ -14,6 +14,10 @@ override TRAINERS := $(patsubst tests/trainers/environments/%.txt,%,$(wildcard t
 endif
 TIDY ?= base|threads|io|codec
 PYTEST_ARGS ?=
+# Newer compilers than those of CI warn of more, and users cannot mend that.
+ifdef CI
+export CMAKE_ARGS += -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+endif
 BENCH_ARGS ?=
 TORCH_LIBRARIES := $(addprefix --exclude ,libtorch.so libtorch_cpu.so libtorch_python.so libtorch_cuda.so libc10.so libgomp.so.1)
 
