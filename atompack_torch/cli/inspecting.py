@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._arguments import (
@@ -19,11 +18,9 @@ from atompack_torch.cli._arguments import (
     argument,
     check_at_least,
     check_finite,
-    check_plot,
     flag,
     integer,
     places_of,
-    plot,
     real,
     remote_options,
     storage_options_of,
@@ -43,7 +40,7 @@ from atompack_torch.cli._writing import pairs_of, writing_errors
 from atompack_torch.errors import FieldError, printable
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.entry import Description, Shown, Summary
+    from atompack_torch.formats.entry import Description, Shown
 
 
 class Diff(Command):
@@ -344,7 +341,6 @@ class Stats(Command):
 
       atompack-torch stats alloys.atp
       atompack-torch stats alloys.atp --cutoff 5
-      atompack-torch stats alloys.atp --plot alloys.png
       atompack-torch stats --json train/ > statistics.json
 
     For .atp files every record is read. By element: atoms, molecules, RMS of the force components, E0
@@ -378,13 +374,11 @@ class Stats(Command):
             "--features",
             "show mean, standard deviation and range of each column of the features of a cache",
         ),
-        plot("sizes, elements, forces, energies and labels of molecules"),
     )
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0.001, "cutoff")
-        check_plot(options)
         check_finite(options, "cutoff")
         given = {
             "fields": options.fields,
@@ -396,21 +390,8 @@ class Stats(Command):
         with usage_errors():
             entry, places = places_of(options)
             found = entry.statistics(places, asked, shows_progress(options))
-        if options.plot is not None:
-            _plot(options, found)
         print_result(options, found.document, found.text, print_text)
         return 0
-
-
-def _plot(options: argparse.Namespace, found: Summary) -> None:
-    from atompack_torch.datasets.statistics import Statistics
-    from atompack_torch.reports.plots import plot_statistics
-
-    if not isinstance(found.value, Statistics):
-        raise UsageError("--plot: expected molecules, got another kind of data")
-    names = [printable(Path(path).name or path) for path in options.path]
-    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    plot_statistics(found.value, options.plot, title)
 
 
 class Verify(Command):

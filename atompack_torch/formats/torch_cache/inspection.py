@@ -171,13 +171,6 @@ def _document(path: str) -> dict[str, Any]:
     }
 
 
-def entry_sizes(path: str) -> dict[int, int]:
-    """Counts the entries of a local file by their numbers of atoms: atoms → entries."""
-    with _opening(path):
-        counts = TorchCacheReader(absolute_path(path)).atom_counts()
-    return dict(sorted(Counter(counts.tolist()).items()))
-
-
 def _rows(reader: TorchCacheReader) -> dict[str, int]:
     sizes = [reader.derivative_sizes(entry) for entry in range(len(reader))]
     there = [size for size in sizes if size is not None]
