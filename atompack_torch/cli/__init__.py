@@ -36,7 +36,6 @@ _MODULES = {
     "compact": ("compact",),
     "completion": ("completion",),
     "convert": ("convert",),
-    "hub": ("hub",),
     "inspecting": ("diff", "head", "info", "report", "show", "stats", "verify"),
     "selecting": ("drop", "filter", "rename", "sample", "split"),
 }

@@ -41,7 +41,7 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     script.write_text(capsys.readouterr().out)
     (tmp_path / "data.atp").write_text("")
     assert complete(script, "s") == ["sample", "show", "split", "stats"]
-    assert complete(script, "hub", "pu") == ["pull", "push"]
+    assert complete(script, "cache", "v") == ["verify"]
     assert "--replace-labels" in complete(script, "convert", "--re")
     assert "data.atp" in complete(script, "info", "da")
 

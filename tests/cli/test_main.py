@@ -26,11 +26,10 @@ COMMANDS = {
         "drop",
         "filter",
         "head",
-        "hub",
     ),
     *("info", "rename", "report", "sample", "show", "split", "stats", "verify"),
 }
-GROUPS = {"cache": 4, "hub": 2}  # commands that have commands of their own, and how many
+GROUPS = {"cache": 4}  # commands that have commands of their own, and how many
 RUN = [sys.executable, "-m", "atompack_torch"]
 
 
