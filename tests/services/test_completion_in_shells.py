@@ -45,7 +45,7 @@ def test_fish(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         return sorted(row.split("\t")[0] for row in done.stdout.splitlines())
 
     assert complete("atompack-torch s") == ["sample", "show", "split", "stats"]
-    assert complete("atompack-torch hub pu") == ["pull", "push"]
+    assert complete("atompack-torch cache v") == ["verify"]
     assert "--replace-labels" in complete("atompack-torch convert --re")
     assert "data.atp" in complete("atompack-torch info da")
 
@@ -92,7 +92,6 @@ def terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Termi
 def test_zsh(terminal: Terminal) -> None:
     cancel = "\x15"  # Ctrl-U
     terminal.type_until("atompack-torch conv\t", r"convert ")
-    shown = terminal.type_until(cancel + "atompack-torch hub pu\t\t", r"push")
-    assert "pull" in shown
+    terminal.type_until(cancel + "atompack-torch cache ver\t", r"verify ")
     terminal.type_until(cancel + "atompack-torch convert --replace\t", r"--replace-labels")
     terminal.type_until(cancel + "atompack-torch info da\t", r"data\.atp")
