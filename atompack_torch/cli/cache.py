@@ -125,22 +125,15 @@ class Build(Command):
         part = part_of(options)
         if part is not None:
             return _build_part(options, part)
+        from atompack_torch import build_cache
+
         with _ranks() as rank:
-            cache = _build(options, rank)
-        if rank > 0:
-            return 0
-        print_summary(options, cache)
+            dataset, descriptor, given = _inputs(options, rank)
+            given["storage_options"] = storage_options_of(options)
+            cache = build_cache(dataset, descriptor, options.target, **given)
+        if rank == 0:
+            print_summary(options, cache)
         return 0
-
-
-def _build(options: argparse.Namespace, rank: int) -> TorchCache:
-    from atompack_torch import build_cache
-
-    dataset, descriptor, given = _inputs(options, rank)
-    storage_options = storage_options_of(options)
-    return build_cache(
-        dataset, descriptor, options.target, **given, storage_options=storage_options
-    )
 
 
 def _inputs(

@@ -11,7 +11,7 @@ from atompack_torch.cli._arguments import JSON, Command, argument
 from atompack_torch.cli._output import print_result
 
 # Arguments that are files or folders.
-_PATHS = ("path", "source", "target", "a", "b", "other", "output", "out", "add", "order", "folder")
+_PATHS = ("path", "source", "target", "a", "b", "other", "output", "out", "add")
 
 
 class Completion(Command):

@@ -17,7 +17,6 @@ from atompack_torch.cli._arguments import (
     part,
     part_of,
     source_and_target,
-    storage_options_of,
 )
 from atompack_torch.cli._output import UsageError
 from atompack_torch.cli._writing import (
@@ -25,10 +24,10 @@ from atompack_torch.cli._writing import (
     OUTPUT,
     add_formats,
     changes,
-    changes_of,
-    pairs_of,
-    shards_of,
+    mode_of,
     show_report,
+    target_options,
+    wants_progress,
     writing_errors,
 )
 
@@ -103,22 +102,13 @@ def _report(options: argparse.Namespace) -> Any:
     return convert(
         options.source,
         options.target,
-        format=options.source_format,
-        target=options.target_format,
-        codec=options.codec,
-        level=options.level,
-        shards=shards_of(options),
-        mode="w" if options.overwrite else "a" if options.append else "x",
-        key_map=pairs_of(options.key, "--key"),
         padding=options.padding,
-        **changes_of(options),
         nan_is_missing=not options.keep_nan,
         on_error=options.on_error,
-        progress=not (options.json or options.quiet),
-        storage_options=storage_options_of(options),
         part=part_of(options),
         add=options.add,
         replace_labels=options.replace_labels,
+        **target_options(options),
     )
 
 
@@ -159,7 +149,7 @@ def _copied(options: argparse.Namespace) -> Any:
         options.source[0],
         options.target,
         to="collection" if is_collection else "store",
-        mode="w" if options.overwrite else "x",
+        mode=mode_of(options),
         codec=options.codec or "zstd",
         level=options.level,
     )
@@ -182,10 +172,10 @@ def _stored(options: argparse.Namespace) -> Any:
     return convert_datasets(
         options.source,
         options.target,
-        mode="w" if options.overwrite else "a" if options.append else "x",
+        mode=mode_of(options),
         codec=options.codec,
         level=options.level,
-        progress=not (options.json or options.quiet),
+        progress=wants_progress(options),
     )
 
 

@@ -28,7 +28,6 @@ from atompack_torch.cli._arguments import (
 from atompack_torch.cli._output import (
     UsageError,
     print_error,
-    print_json_line,
     print_result,
     print_text,
     report_check,
@@ -106,9 +105,8 @@ class Head(Command):
 
       atompack-torch head alloys.atp
       atompack-torch head --json alloys.atp -n 1 --fields energy forces
-      atompack-torch head --jsonl alloys.atp -n 1000 | jq .fields.energy.values
 
-    Long values are cut short; --json and --jsonl print all of them.
+    Long values are cut short; --json prints all of them.
     """
 
     name = "head"
@@ -116,7 +114,6 @@ class Head(Command):
     arguments = (
         PATHS,
         JSON,
-        flag("--jsonl", "print one JSON document per line, for each item"),
         URLS,
         integer("-n", "number of items (default: %(default)s)", 5),
         FIELDS,
@@ -125,17 +122,11 @@ class Head(Command):
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0, "n")
-        if options.json and options.jsonl:
-            raise UsageError("--json, --jsonl: expected one of them")
         with usage_errors():
             entry, places = places_of(options)
             head = entry.head(places, options.n, options.fields)
-        if options.jsonl:
-            for document in head.documents:
-                print_json_line(document)
-        else:
-            documents = list(head.documents) if options.json else []
-            print_result(options, documents, head.text, print_text)
+        documents = list(head.documents) if options.json else []
+        print_result(options, documents, head.text, print_text)
         return 0
 
 

@@ -122,7 +122,9 @@ def convert_datasets(
     for path in (*paths, dst):
         checked_path(path)
     sources = [found for path in paths for found in _found(path)]
-    _check_names(sources)
+    twice = [name for name, n in Counter(path.stem for path in sources).items() if n > 1]
+    if twice:
+        raise FieldError(f"datasets: expected each name once, got {twice[0]!r} several times")
     start = time.monotonic()
     if mode == "x" and Path(dst).exists():
         raise file_exists(dst, "mode='w' replaces it, mode='a' adds to it")
@@ -145,12 +147,6 @@ def _found(path: _Path) -> list[Path]:
     return found
 
 
-def _check_names(sources: Sequence[Path]) -> None:
-    twice = [name for name, n in Counter(path.stem for path in sources).items() if n > 1]
-    if twice:
-        raise FieldError(f"datasets: expected each name once, got {twice[0]!r} several times")
-
-
 def _add_all(
     store: AtlasStore, sources: Sequence[Path], bar: Progress
 ) -> tuple[Counter[str], int, list[str]]:
@@ -160,7 +156,10 @@ def _add_all(
     for path in sources:
         dataset, lost = _read(path)
         left_out += [f"{path}: {what}" for what in lost]
-        _add(store, path, dataset)
+        try:
+            store.from_xarray(path.stem, dataset)
+        except AtompackError as error:
+            raise type(error)(f"{path}: {error}") from error
         variables.update(map(str, dataset.variables))
         n_bytes += dataset.nbytes
         pending += dataset.nbytes
@@ -198,13 +197,6 @@ def _values(
     for first in range(step, shape[0], step):
         values[first : first + step] = file.ask("values", name, first, first + step)
     return values
-
-
-def _add(store: AtlasStore, path: Path, dataset: xarray.Dataset) -> None:
-    try:
-        store.from_xarray(path.stem, dataset)
-    except AtompackError as error:
-        raise type(error)(f"{path}: {error}") from error
 
 
 def copy_store(

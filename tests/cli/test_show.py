@@ -1,4 +1,4 @@
-"""`show`: one structure with all labels; `head --jsonl`; colors of the terminal."""
+"""`show`: one structure with all labels; colors of the terminal."""
 
 from __future__ import annotations
 
@@ -171,17 +171,6 @@ def test_numbers_of_structures(path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_bad_data(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(fixtures / "bad_section_cut.atp"), "0"]) == 1
     assert "molecule 0" in capsys.readouterr().err
-
-
-def test_json_lines(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["head", "--jsonl", str(path), "-n", "2", "--fields", "energy"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    documents = [json.loads(line) for line in lines]
-    assert [document["fields"]["energy"]["values"] for document in documents] == [-1.5, -2.5]
-    assert main(["head", "--jsonl", "--json", str(path)]) == 2
-    assert main(["head", "--jsonl", str(path), "-n", "0"]) == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["error"]["type"] == "UsageError"
 
 
 class Terminal(io.StringIO):
