@@ -235,7 +235,7 @@ def option_of(name: str) -> str:
 
 
 def check_at_least(options: argparse.Namespace, low: float, *names: str) -> None:
-    """Checks that numbers, where they are given, are not too small.
+    """Checks that numbers, where they are given, are finite and not too small.
 
     Args:
         options: the parsed options.
@@ -243,18 +243,12 @@ def check_at_least(options: argparse.Namespace, low: float, *names: str) -> None
         *names: names of the options.
 
     Raises:
-        UsageError: a number is smaller, or not a number.
+        UsageError: a number is smaller, infinite, or not a number.
     """
     for name in names:
         value = getattr(options, name)
-        if value is not None and not value >= low:
+        if value is not None and not low <= value < math.inf:
             raise UsageError(f"{option_of(name)}: expected a number from {low}, got {value}")
-
-
-def check_finite(options: argparse.Namespace, name: str) -> None:
-    """Checks that a number is finite; raises ``UsageError`` otherwise."""
-    if getattr(options, name) == math.inf:
-        raise UsageError(f"{option_of(name)}: expected a finite number, got inf")
 
 
 def storage_options_of(options: argparse.Namespace) -> dict[str, Any] | None:

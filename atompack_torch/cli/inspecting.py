@@ -17,7 +17,6 @@ from atompack_torch.cli._arguments import (
     Command,
     argument,
     check_at_least,
-    check_finite,
     flag,
     integer,
     places_of,
@@ -232,7 +231,6 @@ class Report(Command):
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0.001, "cutoff")
-        check_finite(options, "cutoff")
         from atompack_torch.reports.building import report
 
         made = report(
@@ -370,7 +368,6 @@ class Stats(Command):
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0.001, "cutoff")
-        check_finite(options, "cutoff")
         given = {
             "fields": options.fields,
             "missing": options.missing if options.missing != "nan" else None,
