@@ -17,7 +17,7 @@ from atompack_torch.conversion.sources.hdf5_child import SLICE_BYTES
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile
 from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
-from atompack_torch.options import bytes_at, check_level, checked_path
+from atompack_torch.options import bytes_at, check_level, checked_path, is_hidden
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import published
 
@@ -70,11 +70,8 @@ def datasets_at(path: _Path) -> list[Path]:
     found = Path(path)
     if _is_dataset(found):
         return [found]
-    return sorted(filter(_is_seen_dataset, found.iterdir())) if found.is_dir() else []
-
-
-def _is_seen_dataset(path: Path) -> bool:
-    return not path.name.startswith(".") and _is_dataset(path)
+    inside = found.iterdir() if found.is_dir() else ()
+    return sorted(path for path in inside if not is_hidden(path.name) and _is_dataset(path))
 
 
 def _is_dataset(path: Path) -> bool:
