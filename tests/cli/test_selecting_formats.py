@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ase.io
 import h5py
 import numpy as np
 import pytest
@@ -45,10 +46,36 @@ def written(path: Path) -> Path:
     return path
 
 
+SUFFIXES = {"atp": ".atp", "extxyz": ".extxyz", "ase-db": ".db", "aselmdb": ".aselmdb"}
+SUFFIXES |= {"parquet": ".parquet", "mace-hdf5": ".h5"}
+
+
 def converted(kind: str, folder: Path) -> Source:
-    """Deepmd, metatrain or MACE's HDF5."""
-    path = folder / ("all.h5" if kind == "mace-hdf5" else "all")
+    """A target of ``convert``."""
+    path = folder / f"all{SUFFIXES.get(kind, '')}"
     apt.convert(written(folder / "source.atp"), path, target=kind, progress=False)
+    return Source(path)
+
+
+def trajectory(folder: Path) -> Source:
+    path = folder / "all.traj"
+    ase.io.write(path, apt.AtpDataset(written(folder / "source.atp"))[:].to_ase())
+    return Source(path)
+
+
+def arrays(folder: Path) -> Source:
+    """The layout of PhysNet, with padding rows."""
+    path = folder / "all.npz"
+    batch = apt.MoleculeBatch.from_molecules(molecules())
+    dense = batch.dense(pad=0)
+    np.savez(
+        path,
+        R=dense["positions"],
+        z=dense["atomic_numbers"],
+        n_atoms=batch.n_atoms,
+        energy=batch.energy,
+        forces=dense["forces"],
+    )
     return Source(path)
 
 
@@ -105,13 +132,15 @@ def cfg_file(folder: Path) -> Source:
     return Source(path, ("--key", "0=O", "--key", "1=H", "--key", "2=C"))
 
 
-KINDS = ("deepmd", "metatrain", "mace-hdf5", "hdf5-set", "json", "cfg")
+MAKERS = {"traj": trajectory, "npz": arrays, "hdf5-set": hdf5_set, "json": json_file}
+MAKERS |= {"cfg": cfg_file}
+TARGETS = (*SUFFIXES, "deepmd", "metatrain", "shards")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*TARGETS, *MAKERS])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
-    made = {"hdf5-set": hdf5_set, "json": json_file, "cfg": cfg_file}.get(request.param)
-    return converted(request.param, tmp_path) if made is None else made(tmp_path)
+    make = MAKERS.get(request.param)
+    return converted(request.param, tmp_path) if make is None else make(tmp_path)
 
 
 def run(*arguments: object) -> int:
@@ -151,11 +180,12 @@ def test_groups_of_formulas(source: Source, tmp_path: Path) -> None:
     assert not sizes[0] & sizes[1]
 
 
-@pytest.mark.parametrize("kind", ["deepmd", "metatrain", "mace-hdf5"])
+@pytest.mark.parametrize("kind", TARGETS)
 def test_targets(kind: str, tmp_path: Path) -> None:
     path = written(tmp_path / "all.atp")
     to = "--to", kind
-    made = {name: tmp_path / name for name in ("filter", "sample", "a", "b", "drop", "rename")}
+    names = ("filter", "sample", "a", "b", "drop", "rename")
+    made = {name: tmp_path / f"{name}-made{SUFFIXES.get(kind, '')}" for name in names}
     assert run("filter", path, made["filter"], "energy < 5", *to) == 0
     assert run("sample", path, made["sample"], 4, *to) == 0
     assert run("split", path, made["a"], made["b"], "--fractions", "0.5,0.5", *to) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import inspect
 import pickle
 import re
@@ -16,19 +15,6 @@ import torch
 
 import atompack_torch as apt
 
-PUBLIC = {
-    "AtompackError",
-    "AtpDataset",
-    "CorruptFileError",
-    "FieldError",
-    "Molecule",
-    "MoleculeBatch",
-    "UnsupportedFormatError",
-    "collate",
-    "collate_identity",
-}
-
-
 def run(script: str) -> subprocess.CompletedProcess[str]:
     """A script in a fresh interpreter."""
     return subprocess.run(
@@ -37,16 +23,11 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_public_names() -> None:
-    assert set(apt.__all__) >= PUBLIC
     for name in apt.__all__:
         assert hasattr(apt, name), name
     shown = {name for name in dir(apt) if not name.startswith("_")}
     assert shown == {*apt.__all__, "open", "ray"}
     assert shown == set(re.findall(r"\w+", apt.__doc__ or "")) & set(dir(apt))
-
-
-def test_version_is_that_of_the_distribution() -> None:
-    assert apt.__version__ == importlib.metadata.version("atompack-torch")
 
 
 def test_types_are_shipped() -> None:
@@ -74,18 +55,14 @@ def test_errors_take_one_string(name: str) -> None:
     """DataLoader workers rebuild an exception as ``type(text)``."""
     error = getattr(apt, name)
     assert issubclass(error, apt.AtompackError)
+    builtin = {"CorruptFileError": ValueError, "UnsupportedFormatError": NotImplementedError}
+    assert issubclass(error, builtin.get(name, ValueError if name == "FieldError" else Exception))
     text = "some text: expected 1, got 2"
     assert str(error(text)) == text
     for wrong in ((), ("one", "two")):
         with pytest.raises(TypeError):
             error(*wrong)
     assert str(pickle.loads(pickle.dumps(error(text)))) == text
-
-
-def test_errors_are_also_builtin_ones() -> None:
-    assert issubclass(apt.CorruptFileError, ValueError)
-    assert issubclass(apt.UnsupportedFormatError, NotImplementedError)
-    assert issubclass(apt.FieldError, ValueError)
 
 
 def test_names_are_listed_once_each() -> None:

@@ -191,16 +191,6 @@ def test_molecules_with_lone_surrogates(labels: dict[str, Any], tmp_path: Path) 
         writer.write_arrays(positions=POSITIONS, atomic_numbers=NUMBERS, **labels)
 
 
-def test_bounds_of_another_kind(folder: Path) -> None:
-    store = apt.AtlasStore(folder / "store")
-    assert store.select("t", min=0) == ["d"]
-    assert store.select("s", min="a") == ["d"]
-    for array, bound in (("t", "a"), ("s", 3)):
-        for option in ("min", "max"):
-            with pytest.raises(apt.FieldError, match=r"min, max: expected .*, got ('a'|3)$"):
-                store.select(array, **{option: bound})
-
-
 @pytest.mark.parametrize(
     ("group", "key"),
     [("/", "energy_filter_semantics"), ("/", "energy_filter_reference_mode")],
