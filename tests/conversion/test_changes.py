@@ -136,9 +136,12 @@ def test_changes_are_named() -> None:
         {"stress_unit": "eV/Ang"},
         {"stress_sign": "minus"},
         {"dtype": "float16"},
+        {"force_sign": "minus"},
+        {"stress_from": "energy"},
+        {"stress_from": "virial", "stress_unit": "GPa"},
     ],
     ids=str,
 )
 def test_wrong_choices(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(ValueError, match=r"expected|energy_unit"):
         Changes(**wrong)  # type: ignore[arg-type]
