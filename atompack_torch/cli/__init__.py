@@ -34,7 +34,6 @@ _MODULES = {
     "bench": ("bench",),
     "cache": ("cache",),
     "compact": ("compact",),
-    "completion": ("completion",),
     "convert": ("convert",),
     "inspecting": ("diff", "head", "info", "report", "show", "stats", "verify"),
     "selecting": ("drop", "filter", "rename", "sample", "split"),

@@ -16,7 +16,7 @@ from atompack_torch import cli
 from atompack_torch.formats import FORMATS
 
 COMMANDS = {
-    *("bench", "cache", "compact", "completion", "convert", "diff", "drop", "filter", "head"),
+    *("bench", "cache", "compact", "convert", "diff", "drop", "filter", "head"),
     *("info", "rename", "report", "sample", "show", "split", "stats", "verify"),
 }
 GROUPS = {"cache": 4}  # commands that have commands of their own, and how many

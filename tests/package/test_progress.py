@@ -59,7 +59,10 @@ def test_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
     ("columns", "label", "bar", "last"),
     [
         (20, "x" * 50, " 25%  0:37 left", ""),
-        (40, "verify", "verify: [###..........]  25%  0:37 left", "1,234,567 molecules in 13.0 s"),
+        (
+            *(40, "verify", "verify: [###..........]  25%  0:37 left"),
+            "verify: 1,234,567 molecules in 13.0 s",
+        ),
         (
             *(70, "verify", "verify: [###.........]  25%  1,234,567/4,938,268 molecules  0:37 left"),
             "verify: 1,234,567 molecules in 13.0 s (95,179/s)",
