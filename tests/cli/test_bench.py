@@ -6,26 +6,23 @@ import json
 from pathlib import Path
 
 import pytest
+from reference.commands import Command
 
 from atompack_torch import cli
 
 
-def test_files(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files(fixtures: Path, run: Command) -> None:
     path = str(fixtures / "gen3.atp")
-    assert cli.main(["bench", "--quick", "--json", path, path]) == 0
-    first, second = json.loads(capsys.readouterr().out)
+    first, second = run("bench", "--quick", "--json", path, path).document
     assert first["path"] == second["path"] == path
     assert first["molecules_per_s"] > 0
     assert first["mb_per_s"] > 0
-    assert cli.main(["bench", "--quick", "--threads", "1", path]) == 0
-    assert "molecules/s" in capsys.readouterr().out
+    assert "molecules/s" in run("bench", "--quick", "--threads", "1", path).out
 
 
-def test_empty_file(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "--quick", str(fixtures / "empty_created.atp")]) == 1
-    assert "no molecules" in capsys.readouterr().err
+def test_empty_file(fixtures: Path, run: Command) -> None:
+    assert "no molecules" in run("bench", "--quick", fixtures / "empty_created.atp", status=1).err
 
 
-def test_wrong_usage(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "--rounds", "0", str(fixtures / "gen3.atp")]) == 2
-    assert "--rounds" in capsys.readouterr().err
+def test_wrong_usage(fixtures: Path, run: Command) -> None:
+    assert "--rounds" in run("bench", "--rounds", "0", fixtures / "gen3.atp", status=2).err

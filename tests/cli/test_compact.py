@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.commands import Command
 
 import atompack_torch as apt
 from atompack_torch import cli
 
 
-def test_one_file(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_file(fixtures: Path, tmp_path: Path, run: Command) -> None:
     source, target = fixtures / "gen3.atp", tmp_path / "new.atp"
-    assert cli.main(["compact", "--json", str(source), str(target)]) == 0
-    captured = capsys.readouterr()
+    captured = run("compact", "--json", source, target)
     assert json.loads(captured.out) == {
         "n_molecules": 7,
         "bytes_before": source.stat().st_size,
@@ -27,29 +27,24 @@ def test_one_file(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_codec_level_and_order(
-    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    fixtures: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.atp"
     sources = [str(fixtures / "gen3.atp"), str(fixtures / "tail_records.atp")]
     options = ["--codec", "zstd", "--level", "7", "--shuffle", "3"]
-    assert cli.main(["compact", *options, *sources, str(target)]) == 0
     before = apt.AtpDataset(sources)
-    assert f"{len(before)} molecules" in capsys.readouterr().out
-    assert cli.main(["info", "--json", str(target)]) == 0
-    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert f"{len(before)} molecules" in run("compact", *options, *sources, target).out
+    (file,) = run("info", "--json", target).document["files"]
     assert (file["codec"], file["level"], file["dead_bytes"]) == ("zstd", 7, 0)
     order = np.random.default_rng(3).permutation(len(before))
     assert apt.AtpDataset(target)[:].positions.equal(before.batch(order).positions)
 
 
 def test_what_is_refused(
-    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fixtures: Path, tmp_path: Path, run: Command
 ) -> None:
     target = tmp_path / "new.atp"
     source = str(fixtures / "gen3.atp")
-    assert cli.main(["compact", str(fixtures / "bad_section_cut.atp"), str(target)]) == 1
-    assert "molecule 0" in capsys.readouterr().err
+    assert "molecule 0" in run("compact", fixtures / "bad_section_cut.atp", target, status=1).err
     assert not target.exists()
     target.write_bytes(b"")
-    assert cli.main(["compact", source, str(target)]) == 1
-    assert "exists" in capsys.readouterr().err
+    assert "exists" in run("compact", source, target, status=1).err

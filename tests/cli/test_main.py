@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from reference.commands import Command
 
 from atompack_torch import cli
 from atompack_torch.formats import FORMATS
@@ -27,25 +28,19 @@ def test_every_module_is_a_command() -> None:
     assert set(cli.commands()) == COMMANDS
 
 
-def test_help_names_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["--help"])
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
+def test_help_names_all_commands(run: Command) -> None:
+    text = run("--help").out
     for name in cli.commands():
         assert re.search(rf"^ +{name} +\w", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("columns", [50, 70, 80, 120])
 def test_help_is_as_wide_as_the_terminal(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    columns: int, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for name in sorted(COMMANDS):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([name, "--help"])
-        assert stop.value.code == 0
-        text = capsys.readouterr().out
+        text = run(name, "--help").out
         assert f"\n  atompack-torch {name} " in text  # an example
         lines = text.splitlines()
         long = [line for line in lines if len(line) > columns and " " in line[columns // 2 :]]
@@ -61,19 +56,15 @@ def test_help_is_as_wide_as_the_terminal(
     ],
     ids=" ".join,
 )
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(arguments)
-    assert stop.value.code == 2
-    captured = capsys.readouterr()
+def test_wrong_usage(arguments: list[str], run: Command) -> None:
+    captured = run(*arguments, status=2)
     assert captured.out == ""
     assert captured.err.splitlines()[-1].startswith("atompack-torch")
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "head", "stats"])
-def test_no_such_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([command, str(tmp_path / "no\nsuch.atp")]) == 1
-    captured = capsys.readouterr()
+def test_no_such_file(command: str, tmp_path: Path, run: Command) -> None:
+    captured = run(command, tmp_path / "no\nsuch.atp", status=1)
     assert captured.out == ""
     (line,) = captured.err.splitlines()
     assert line.startswith(f"atompack-torch {command}: ")
@@ -81,31 +72,29 @@ def test_no_such_file(command: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("command", ["head", "stats"])
-def test_bad_data(command: str, fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_data(command: str, fixtures: Path, run: Command) -> None:
     path = fixtures / "bad_section_cut.atp"
-    assert cli.main([command, str(path)]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = run(command, path, status=1).err.splitlines()
     assert line.startswith(f"atompack-torch {command}: {path}: ")
     assert "molecule 0" in line
 
 
 def test_something_that_is_not_installed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "ase"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ase", None)
     (tmp_path / "a.traj").write_bytes(b"- of UlmASE-Trajectory")
-    assert cli.main(["convert", str(tmp_path / "a.traj"), str(tmp_path / "b.atp")]) == 2
-    assert "No module named 'ase.io'" in capsys.readouterr().err
+    assert "No module named 'ase.io'" in run("convert", tmp_path / "a.traj", tmp_path / "b.atp", status=2).err
 
 
-def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch, run: Command) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("atompack_torch.formats.atp.inspection.verify", interrupted)
-    assert cli.main(["verify", str(fixtures / "minimal.atp")]) == 130
+    run("verify", fixtures / "minimal.atp", status=130)
 
 
 @pytest.mark.parametrize(
@@ -213,20 +202,18 @@ def test_options_have_one_meaning_in_all_commands() -> None:
 )
 def test_numbers_out_of_range(
     fixtures: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Command,
     command: str,
     option: str,
     value: str,
     low: str,
 ) -> None:
-    assert cli.main([command, str(fixtures / "minimal.atp"), option, value]) == 2
     expected = f"atompack-torch {command}: {option}: expected a number from {low}, got "
-    assert capsys.readouterr().err.startswith(expected)
+    shown = run(command, fixtures / "minimal.atp", option, value, status=2)
+    assert shown.err.startswith(expected)
 
 
-def test_formats_of_convert_are_those_of_the_registry(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["convert", "--help"])
-    text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # wrapped at hyphens
+def test_formats_of_convert_are_those_of_the_registry(run: Command) -> None:
+    text = " ".join(run("convert", "--help").out.split()).replace("- ", "-")  # wrapped at hyphens
     for known in FORMATS:
         assert not known.source or known.source in text

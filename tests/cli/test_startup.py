@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from reference.commands import Command
 from reference.fixture_files import fixtures_root
 
 from atompack_torch import cli
@@ -71,12 +72,9 @@ def test_help_and_version_are_quick(arguments: list[str]) -> None:
     assert float(done.stdout) < 0.5
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["--version"])
-    assert stop.value.code == 0
+def test_version(run: Command) -> None:
     version = importlib.metadata.version("atompack-torch")
-    assert capsys.readouterr().out == f"atompack-torch {version}\n"
+    assert run("--version").out == f"atompack-torch {version}\n"
 
 
 @pytest.mark.parametrize(
@@ -90,13 +88,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_usage_errors_as_json(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, run: Command
 ) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(arguments)
-    assert stop.value.code == 2
-    captured = capsys.readouterr()
-    error = json.loads(captured.out)["error"]
+    captured = run(*arguments, status=2)
+    error = captured.document["error"]
     assert (error["type"], error["status"]) == ("UsageError", 2)
     assert message in error["message"]
     assert message in captured.err
