@@ -174,44 +174,40 @@ def test_colors_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _output.has_colors(Terminal())
 
 
-def test_errors_are_red(
-    path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
-) -> None:
+@pytest.fixture
+def colored(monkeypatch: pytest.MonkeyPatch, run: Command) -> Command:
+    """Runs commands with colors."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert run("show", path, "7", status=2).err.startswith("\x1b[31matompack-torch show:\x1b[0m ")
-    assert run("show", path, "1").out.startswith("\x1b[1mmolecule 1: HO, 2 atoms\x1b[0m")
+    return run
 
 
-@pytest.mark.parametrize("command", ["info", "stats", "head"])
+def test_errors_and_results_of_checks_are_red_or_green(
+    path: Path, fixtures: Path, colored: Command
+) -> None:
+    error = colored("show", path, "7", status=2).err
+    assert error.startswith("\x1b[31matompack-torch show:\x1b[0m ")
+    assert colored("verify", path).out.splitlines()[-1].startswith("\x1b[32m")
+    faults = colored("verify", fixtures / "bad_section_cut.atp", status=1).out
+    assert faults.splitlines()[-1].startswith("\x1b[31m")
+
+
+TITLES = {"info": "", "stats": "energy (usually eV):", "head": "molecule 1:", "show": ""}
+
+
+@pytest.mark.parametrize("command", TITLES)
 def test_titles_are_bold(
-    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
+    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, colored: Command
 ) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    plain = run(command, path).out
-    assert "\x1b" not in plain
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    colored = run(command, path).out
-    title = plain.splitlines()[0]
-    assert colored.startswith(f"\x1b[1m{title}\x1b[0m\n")
-    assert re.sub(r"\x1b\[\d+m", "", colored) == plain
-    if command != "info":
-        name = {"stats": "energy (usually eV):", "head": "molecule 1:"}[command]
-        assert f"\n\x1b[36m{name}\x1b[0m " in colored
+    arguments = [command, path, *(["1"] if command == "show" else [])]
+    shown = colored(*arguments).out
     monkeypatch.setenv("NO_COLOR", "1")
-    assert run(command, path).out == plain
-
-
-def test_results_of_checks_are_green_or_red(
-    path: Path,
-    fixtures: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    run: Command,
-) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert run("verify", path).out.splitlines()[-1].startswith("\x1b[32m")
-    assert run("verify", fixtures / "bad_section_cut.atp", status=1).out.splitlines()[-1].startswith("\x1b[31m")
+    plain = colored(*arguments).out
+    assert "\x1b" not in plain
+    title = plain.splitlines()[0]
+    assert shown.startswith(f"\x1b[1m{title}\x1b[0m\n")
+    assert re.sub(r"\x1b\[\d+m", "", shown) == plain
+    assert f"\n\x1b[36m{TITLES[command]}" in shown or not TITLES[command]
 
 
 def test_velocities_have_no_usual_unit(tmp_path: Path, run: Command) -> None:
