@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import xarray
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import main
 
 
 @pytest.fixture
@@ -42,7 +39,9 @@ def test_head(folder: Path, run: Command) -> None:
     text = run("head", folder / "tiny_json").out
     assert "'cat' '' 'elephant'" in text
     assert "1 of 1 datasets" in text
-    assert run("head", folder / "dtypes_none", "-n", "30", "--json").document  # NaN and infinity too
+    assert run(
+        "head", folder / "dtypes_none", "-n", "30", "--json"
+    ).document  # NaN and infinity too
 
 
 def test_stats(folder: Path, run: Command) -> None:
@@ -57,7 +56,10 @@ def test_stats(folder: Path, run: Command) -> None:
 def test_verify(folder: Path, tmp_path: Path, run: Command) -> None:
     assert run("verify", folder / "overlay_zstd", "--json").document["n_faults"] == 0
     assert "0 faults" in run("verify", folder / "blocks_zstd", folder / "attrs_msgpack").out
-    assert "chunk bytes: expected 8, got 4" in run("verify", folder / "reject" / "chunk_size_short", status=1).out
+    assert (
+        "chunk bytes: expected 8, got 4"
+        in run("verify", folder / "reject" / "chunk_size_short", status=1).out
+    )
     assert "atlas.json" in run("verify", folder / "reject" / "json_trailing", status=1).err
 
 
@@ -82,13 +84,17 @@ def test_a_store_beside_others(folder: Path, run: Command) -> None:
     assert "got several" in run("info", folder / "tiny_json", "nothing.atp", status=2).err
 
 
-def test_commands_for_other_files(
-    folder: Path, tmp_path: Path, run: Command
-) -> None:
-    assert "stores and array files are compacted in place" in run("compact", folder / "tiny_json", tmp_path / "out", status=2).err
+def test_commands_for_other_files(folder: Path, tmp_path: Path, run: Command) -> None:
+    assert (
+        "stores and array files are compacted in place"
+        in run("compact", folder / "tiny_json", tmp_path / "out", status=2).err
+    )
     with apt.ShardWriter(tmp_path / "set", 2, 1) as writer:
         writer.write(1)
-    assert "statistics of Atlas shards have no options" in run("stats", "--cutoff", "3", tmp_path / "set", status=2).err
+    assert (
+        "statistics of Atlas shards have no options"
+        in run("stats", "--cutoff", "3", tmp_path / "set", status=2).err
+    )
 
 
 def test_convert(tmp_path: Path, run: Command) -> None:
@@ -102,6 +108,9 @@ def test_convert(tmp_path: Path, run: Command) -> None:
     assert "--overwrite replaces it" in run("convert", sources[0], target, status=2).err
     assert "wrote 1 datasets" in run("convert", sources[0], target, "--overwrite").out
     shutil.copyfile(sources[0], tmp_path / "c.nc")
-    run("convert", tmp_path / "c.nc", target, "--append", "--quiet").out
+    run("convert", tmp_path / "c.nc", target, "--append", "--quiet")
     assert apt.AtlasStore(target).datasets == ["a", "c"]
-    assert "--dtype: is not for NetCDF and Zarr" in run("convert", *sources, tmp_path / "s", "--dtype", "float32", status=2).err
+    assert (
+        "--dtype: is not for NetCDF and Zarr"
+        in run("convert", *sources, tmp_path / "s", "--dtype", "float32", status=2).err
+    )

@@ -15,7 +15,6 @@ import torch
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 
 SETTINGS = ["--rad-order", "3", "--rad-cutoff", "4", "--ang-order", "2", "--ang-cutoff", "2.5"]
 
@@ -68,12 +67,12 @@ def test_build_by_defaults(water: Path, tmp_path: Path, run: Command) -> None:
     assert (cache.has_features, cache.has_force_derivatives) == (True, False)
 
 
-def test_build_like_another(
-    water: Path, folder: Path, tmp_path: Path, run: Command
-) -> None:
+def test_build_like_another(water: Path, folder: Path, tmp_path: Path, run: Command) -> None:
     like = folder / "v2_both_f64_two.h5"
     options = ["--like", like, "--json", "--dtype", "float32", "--no-features"]
-    captured = run("cache", "build", water, water, tmp_path / "new.h5", *options, "--force-derivatives")
+    captured = run(
+        "cache", "build", water, water, tmp_path / "new.h5", *options, "--force-derivatives"
+    )
     found = json.loads(captured.out)
     assert captured.err == ""
     cache = apt.TorchCache(tmp_path / "new.h5")
@@ -155,9 +154,7 @@ def test_wrong_usage_of_build(
     assert not target.exists()
 
 
-def test_bad_data_of_build(
-    water: Path, folder: Path, tmp_path: Path, run: Command
-) -> None:
+def test_bad_data_of_build(water: Path, folder: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.h5"
     cases = [
         (["build", water, target, *SETTINGS, "--species", "O,N"], "species O, N"),
@@ -172,11 +169,16 @@ def test_bad_data_of_build(
         assert message in line
         assert not target.exists()
     target.write_text("mine")
-    assert "exists" in run("cache", "build", water, target, *SETTINGS, "--species", "O,H", status=1).err
+    assert (
+        "exists"
+        in run("cache", "build", water, target, *SETTINGS, "--species", "O,H", status=1).err
+    )
     assert target.read_text() == "mine"
 
 
-def test_no_resume(water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command) -> None:
+def test_no_resume(
+    water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
     """What a failed build has left is taken up, or thrown away."""
     for limit in ("_FIRST_ATOMS", "_MOST_ATOMS"):
         monkeypatch.setattr(f"atompack_torch.formats.torch_cache.building.{limit}", 2)
@@ -230,9 +232,7 @@ def test_info(folder: Path, run: Command) -> None:
         ("v2_both_f64_from_files", ["2 with energy"]),
     ],
 )
-def test_info_as_text(
-    folder: Path, run: Command, name: str, words: list[str]
-) -> None:
+def test_info_as_text(folder: Path, run: Command, name: str, words: list[str]) -> None:
     text = run("cache", "info", folder / f"{name}.h5").out
     assert [word for word in words if word not in text] == []
 
@@ -261,7 +261,10 @@ def test_verify(folder: Path, run: Command) -> None:
     )
     assert "0 entries computed again" in run("cache", "verify", "--quick", path).out
     run("cache", "verify", "--tolerance", "100", path)
-    assert "... and 1 more differences" in run("cache", "verify", "--max-faults", "1", path, status=1).out
+    assert (
+        "... and 1 more differences"
+        in run("cache", "verify", "--max-faults", "1", path, status=1).out
+    )
     run("cache", "verify", "--tolerance", "nan", path, status=2)
     captured = run("cache", "verify", "--json", path, status=1)
     found = json.loads(captured.out)
@@ -293,6 +296,9 @@ def test_convert_v1(folder: Path, tmp_path: Path, run: Command) -> None:
     assert "3 entries, derivatives in float64" in run("cache", "convert-v1", legacy, target).out
     assert "exists" in run("cache", "convert-v1", legacy, target, status=1).err
     target.unlink()
-    assert run("cache", "convert-v1", "--features", "--json", legacy, target).document["features"] is True
+    assert (
+        run("cache", "convert-v1", "--features", "--json", legacy, target).document["features"]
+        is True
+    )
     run("cache", "verify", target)
     assert "got schema 2" in run("cache", "convert-v1", target, tmp_path / "newer.h5", status=1).err

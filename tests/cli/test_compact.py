@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 
 
 def test_one_file(fixtures: Path, tmp_path: Path, run: Command) -> None:
@@ -26,8 +24,7 @@ def test_one_file(fixtures: Path, tmp_path: Path, run: Command) -> None:
     assert apt.AtpDataset(target)[:].positions.equal(apt.AtpDataset(source)[:].positions)
 
 
-def test_codec_level_and_order(
-    fixtures: Path, tmp_path: Path, run: Command) -> None:
+def test_codec_level_and_order(fixtures: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.atp"
     sources = [str(fixtures / "gen3.atp"), str(fixtures / "tail_records.atp")]
     options = ["--codec", "zstd", "--level", "7", "--shuffle", "3"]
@@ -39,9 +36,7 @@ def test_codec_level_and_order(
     assert apt.AtpDataset(target)[:].positions.equal(before.batch(order).positions)
 
 
-def test_what_is_refused(
-    fixtures: Path, tmp_path: Path, run: Command
-) -> None:
+def test_what_is_refused(fixtures: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.atp"
     source = str(fixtures / "gen3.atp")
     assert "molecule 0" in run("compact", fixtures / "bad_section_cut.atp", target, status=1).err

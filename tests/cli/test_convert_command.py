@@ -10,7 +10,6 @@ import pytest
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import main
 
 
 @pytest.fixture
@@ -28,10 +27,10 @@ def arrays(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_report_is_printed(
-    arrays: Path, tmp_path: Path, run: Command
-) -> None:
-    captured = run("convert", arrays, tmp_path / "x.atp", "--codec", "zstd", "--key", "E_ref=energy")
+def test_a_report_is_printed(arrays: Path, tmp_path: Path, run: Command) -> None:
+    captured = run(
+        "convert", arrays, tmp_path / "x.atp", "--codec", "zstd", "--key", "E_ref=energy"
+    )
     assert "4 molecules, 8 atoms" in captured.out
     assert "array 'theory': one value for the whole file" in captured.out
     assert "x.atp: 4 molecules in" in captured.err
@@ -89,16 +88,12 @@ def test_there_and_back(arrays: Path, tmp_path: Path, run: Command) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage(
-    arrays: Path, tmp_path: Path, run: Command, wrong: list[str]
-) -> None:
+def test_wrong_usage(arrays: Path, tmp_path: Path, run: Command, wrong: list[str]) -> None:
     assert run("convert", arrays, tmp_path / "x.atp", *wrong, status=2).err
     assert not (tmp_path / "x.atp").exists()
 
 
-def test_a_target_that_is_there(
-    arrays: Path, tmp_path: Path, run: Command
-) -> None:
+def test_a_target_that_is_there(arrays: Path, tmp_path: Path, run: Command) -> None:
     run("convert", arrays, tmp_path / "x.atp")
     assert "--overwrite replaces it" in run("convert", arrays, tmp_path / "x.atp", status=2).err
 
@@ -106,7 +101,9 @@ def test_a_target_that_is_there(
 def test_bad_data(arrays: Path, tmp_path: Path, run: Command) -> None:
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-30])
-    assert run("convert", arrays, tmp_path / "x.atp", "--quiet", status=1).err.startswith(f"atompack-torch convert: {arrays}: ")
+    assert run("convert", arrays, tmp_path / "x.atp", "--quiet", status=1).err.startswith(
+        f"atompack-torch convert: {arrays}: "
+    )
     run("convert", tmp_path / "none.npz", tmp_path / "x.atp", status=1)
     assert not (tmp_path / "x.atp").exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from reference.commands import Command
 
 import atompack_torch as apt
 from atompack_torch import conversion
-from atompack_torch.cli import main
 
 N = 500
 
@@ -60,9 +58,7 @@ def test_equal_data(a: Path, tmp_path: Path, run: Command) -> None:
     assert found.fields["forces"].n_compared == sum(i % 3 > 0 for i in range(N))
 
 
-def test_differences_are_counted(
-    a: Path, tmp_path: Path, run: Command
-) -> None:
+def test_differences_are_counted(a: Path, tmp_path: Path, run: Command) -> None:
     rebuilt = []
     for i, m in enumerate(molecules()):
         fields: dict[str, Any] = {

@@ -10,7 +10,6 @@ import pytest
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 from atompack_torch.formats.text import formula
 
 
@@ -46,7 +45,8 @@ def test_json_holds_all_values(fixtures: Path, run: Command) -> None:
     """Also those for which JSON has no number."""
     path = fixtures / "custom_edge_values.atp"
     molecules = json.loads(
-        run("head", "--json", "-n", "1000", path).out, parse_constant=lambda text: pytest.fail(f"{text} is no JSON")
+        run("head", "--json", "-n", "1000", path).out,
+        parse_constant=lambda text: pytest.fail(f"{text} is no JSON"),
     )
     dataset = apt.AtpDataset(path)
     assert len(molecules) == len(dataset)

@@ -6,14 +6,11 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 
 
 def test_one_file(fixtures: Path, run: Command) -> None:
@@ -56,9 +53,7 @@ def test_shards_and_their_sum(fixtures: Path, run: Command) -> None:
     assert "6 files: 14 molecules" in run("info", fixtures / "shards", fixtures / "gen3.atp").out
 
 
-def test_damaged_file_among_others(
-    fixtures: Path, tmp_path: Path, run: Command
-) -> None:
+def test_damaged_file_among_others(fixtures: Path, tmp_path: Path, run: Command) -> None:
     """What can be known is told, and the exit status says that it is not all."""
     for name in ("bad_both", "gen3", "bad_schema_version"):
         shutil.copy(fixtures / f"{name}.atp", tmp_path)
@@ -111,8 +106,7 @@ def many(path: Path, n: int) -> Path:
     return path
 
 
-def test_labels_are_counted_in_all_records_of_a_small_file(
-    fixtures: Path, run: Command) -> None:
+def test_labels_are_counted_in_all_records_of_a_small_file(fixtures: Path, run: Command) -> None:
     path = fixtures / "optional_sections.atp"
     labels = run("info", "--json", path).document["labels"]
     expected = apt.AtpDataset(path).statistics().coverage
@@ -125,8 +119,7 @@ def test_labels_are_counted_in_all_records_of_a_small_file(
     assert all(lines.index(line) < slots for line in lines if " of 4" in line)
 
 
-def test_labels_of_a_large_file_are_sampled(
-    tmp_path: Path, run: Command) -> None:
+def test_labels_of_a_large_file_are_sampled(tmp_path: Path, run: Command) -> None:
     path = many(tmp_path / "many.atp", 24_000)
     labels = run("info", "--json", path).document["labels"]
     assert (labels["exact"], labels["n_looked_at"]) == (False, 10_000)
@@ -145,9 +138,7 @@ def test_labels_of_a_large_file_are_sampled(
     assert "1 of 24,001" in run("info", "--full", path).out
 
 
-def test_a_damaged_record_hinders_counting_alone(
-    fixtures: Path, run: Command
-) -> None:
+def test_a_damaged_record_hinders_counting_alone(fixtures: Path, run: Command) -> None:
     path = fixtures / "bad_section_cut.atp"
     captured = run("info", "--json", path, status=1)
     found = json.loads(captured.out)

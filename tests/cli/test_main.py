@@ -86,7 +86,10 @@ def test_something_that_is_not_installed(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ase", None)
     (tmp_path / "a.traj").write_bytes(b"- of UlmASE-Trajectory")
-    assert "No module named 'ase.io'" in run("convert", tmp_path / "a.traj", tmp_path / "b.atp", status=2).err
+    assert (
+        "No module named 'ase.io'"
+        in run("convert", tmp_path / "a.traj", tmp_path / "b.atp", status=2).err
+    )
 
 
 def test_interrupt(fixtures: Path, monkeypatch: pytest.MonkeyPatch, run: Command) -> None:

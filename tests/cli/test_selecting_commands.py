@@ -14,7 +14,6 @@ from reference.commands import Command
 
 import atompack_torch as apt
 from atompack_torch import conversion
-from atompack_torch.cli import main
 
 N = 60
 
@@ -47,7 +46,9 @@ def energies(path: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("suffix", ["atp", "extxyz", "parquet"])
-def test_keys_name_fields_of_the_source(suffix: str, source: Path, tmp_path: Path, run: Command) -> None:
+def test_keys_name_fields_of_the_source(
+    suffix: str, source: Path, tmp_path: Path, run: Command
+) -> None:
     """In formats that map them when they are read, and in others."""
     path = source if suffix == "atp" else tmp_path / f"all.{suffix}"
     if suffix != "atp":
@@ -187,9 +188,7 @@ def test_refused_calls(
         assert not target.exists()
 
 
-def test_existing_targets_stay(
-    source: Path, tmp_path: Path, run: Command
-) -> None:
+def test_existing_targets_stay(source: Path, tmp_path: Path, run: Command) -> None:
     first, second = tmp_path / "a.atp", tmp_path / "b.atp"
     second.write_text("precious")
     command = ["split", source, first, second, "--fractions", "0.5,0.5", "--quiet"]
@@ -207,7 +206,12 @@ def test_json(source: Path, tmp_path: Path, run: Command) -> None:
     assert [report["target"] for report in reports] == [str(path) for path in targets]
     assert [report["structures_written"] for report in reports] == [30, 30]
     assert captured.err == ""
-    assert run("filter", source, tmp_path / "c.atp", "energy > 9", "--json").document["structures_read"] == N
+    assert (
+        run("filter", source, tmp_path / "c.atp", "energy > 9", "--json").document[
+            "structures_read"
+        ]
+        == N
+    )
 
 
 def test_unknown_options_of_functions(source: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import main
 
 N = 12
 
@@ -209,7 +208,12 @@ def test_mistyped_names(source: Source, tmp_path: Path, run: Command) -> None:
         )
     ):
         target = tmp_path / f"{number}.atp"
-        assert message in run(command[0], source.path, target, command[1], *source.options, "--quiet", status=2).err
+        assert (
+            message
+            in run(
+                command[0], source.path, target, command[1], *source.options, "--quiet", status=2
+            ).err
+        )
         assert not target.exists()
 
 

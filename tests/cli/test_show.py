@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import _output, main
+from atompack_torch.cli import _output
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
@@ -108,9 +107,7 @@ def test_a_dataset_of_a_store(index: str, run: Command) -> None:
         (["0", "--fields", "statoin"], "no array 'statoin': did you mean 'station'?"),
     ],
 )
-def test_no_such_dataset(
-    arguments: list[str], message: str, run: Command
-) -> None:
+def test_no_such_dataset(arguments: list[str], message: str, run: Command) -> None:
     assert message in run("show", SENSORS, *arguments, status=2).err
 
 
@@ -130,14 +127,17 @@ def test_an_array_of_an_array_file(run: Command) -> None:
     assert "no dataset 'feb'" in run("show", path, "feb", status=2).err
 
 
-def test_heads_of_stores_and_shards_select_what_there_is(
-    tmp_path: Path, run: Command
-) -> None:
-    assert [*run("head", "--json", SENSORS, "-n", "1", "--fields", "count").document[0]["arrays"]] == ["count"]
+def test_heads_of_stores_and_shards_select_what_there_is(tmp_path: Path, run: Command) -> None:
+    assert [
+        *run("head", "--json", SENSORS, "-n", "1", "--fields", "count").document[0]["arrays"]
+    ] == ["count"]
     assert "did you mean 'count'?" in run("head", SENSORS, "--fields", "counts", status=2).err
     with apt.ShardWriter(tmp_path / "shards", 4, 2) as writer:
         writer.write(1)
-    assert "fields: expected none for Atlas shards" in run("head", tmp_path / "shards", "--fields", "x", status=2).err
+    assert (
+        "fields: expected none for Atlas shards"
+        in run("head", tmp_path / "shards", "--fields", "x", status=2).err
+    )
 
 
 def test_numbers_of_structures(path: Path, run: Command) -> None:

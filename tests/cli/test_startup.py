@@ -87,9 +87,7 @@ def test_version(run: Command) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_usage_errors_as_json(
-    arguments: list[str], message: str, run: Command
-) -> None:
+def test_usage_errors_as_json(arguments: list[str], message: str, run: Command) -> None:
     captured = run(*arguments, status=2)
     error = captured.document["error"]
     assert (error["type"], error["status"]) == ("UsageError", 2)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 from atompack_torch.formats.text import histogram
 
 
@@ -32,9 +30,7 @@ def test_no_molecules(tmp_path: Path, run: Command) -> None:
     assert run("stats", tmp_path / "a.atp").out.splitlines()[0] == "0 molecules, 0 atoms"
 
 
-def test_units_are_those_of_head_and_info(
-    fixtures: Path, run: Command
-) -> None:
+def test_units_are_those_of_head_and_info(fixtures: Path, run: Command) -> None:
     path = str(fixtures / "gen3.atp")
     text = run("stats", path, "--cutoff", "5").out
     for part in (

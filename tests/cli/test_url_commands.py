@@ -63,9 +63,7 @@ def test_a_url_is_taken_like_a_path(
     assert url in run(command, url, *more, status=1).err
 
 
-def test_wrong_options_are_usage_errors(
-    server: FileServer, tmp_path: Path, run: Command
-) -> None:
+def test_wrong_options_are_usage_errors(server: FileServer, tmp_path: Path, run: Command) -> None:
     url = f"{server.url}/a.atp"
     for arguments, message in (
         ([url, "--storage-option", TOKEN], "expected NAME=VALUE"),
@@ -86,9 +84,7 @@ def test_help_advises_against_secrets(run: Command) -> None:
     assert "leave secrets in the environment" in " ".join(run("info", "--help").out.split())
 
 
-def test_use_of_a_block_cache(
-    server: FileServer, tmp_path: Path, run: Command
-) -> None:
+def test_use_of_a_block_cache(server: FileServer, tmp_path: Path, run: Command) -> None:
     cache = tmp_path / "cache"
     dataset = apt.AtpDataset(
         f"{server.url}/a.atp", storage_options={"token": TOKEN, "cache": cache}

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from reference.commands import Command
-
-from atompack_torch import cli
 
 
 def test_sound(fixtures: Path, run: Command) -> None:

@@ -124,9 +124,7 @@ replaced_until_killed(Path(sys.argv[1]), Path(sys.argv[2]), bool(sys.argv[3]))
 """
 
 
-@pytest.mark.parametrize(
-    "can_exchange", [False, pytest.param(True, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("can_exchange", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_kill_leaves_the_old_or_the_new(
     folder: Path, tmp_path: Path, scripts: ScriptServer, can_exchange: bool
 ) -> None:

@@ -15,6 +15,7 @@ import torch
 
 import atompack_torch as apt
 
+
 def run(script: str) -> subprocess.CompletedProcess[str]:
     """A script in a fresh interpreter."""
     return subprocess.run(

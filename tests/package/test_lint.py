@@ -8,6 +8,7 @@ import pytest
 from lint import layering
 from lint.language import cpp_breaches, page_breaches, python_breaches
 
+
 def test_language_finds_openings() -> None:
     for opening in ("What", "How", "Whether", "Of", "So"):
         text = f'"""{opening} it is."""'
