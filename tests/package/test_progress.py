@@ -65,7 +65,7 @@ def test_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             *(70, "v"),
-            "v: [####............]  25%  1,234,567/4,938,268 molecules  0:37 left",
+            "v: [####.............]  25%  1,234,567/4,938,268 molecules  0:37 left",
             "v: 1,234,567 molecules in 13.0 s (95,179/s)",
         ),
     ],
