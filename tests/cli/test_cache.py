@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from reference.commands import Command
+from reference.commands import Command, python
 
 import atompack_torch as apt
 
@@ -95,14 +92,7 @@ def test_ranks_of_torchrun(water: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.h5"
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = ["-m", "atompack_torch", "cache", "build", water, target, *SETTINGS]
-    done = subprocess.run(
-        [sys.executable, *launcher, *command, "--force-derivatives"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = python(*launcher, *command, "--force-derivatives", env={"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("10 entries") == 1
     assert done.stderr.count("species of the data") == 1

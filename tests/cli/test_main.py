@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reference.commands import Command
+from reference.commands import PROGRAM, Command, parsers, python
 
 from atompack_torch import cli
 from atompack_torch.formats import FORMATS
@@ -20,8 +19,6 @@ COMMANDS = {
     *("bench", "cache", "compact", "convert", "diff", "drop", "filter", "head"),
     *("info", "rename", "report", "sample", "show", "split", "stats", "verify"),
 }
-GROUPS = {"cache": 4}  # commands that have commands of their own, and how many
-RUN = [sys.executable, "-m", "atompack_torch"]
 
 
 def test_every_module_is_a_command() -> None:
@@ -114,16 +111,12 @@ def test_nobody_reads_the_output(
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run(
-            [*RUN, *arguments, *[str(fixtures / name)] * 300],
-            stdout=write,
-            stderr=subprocess.PIPE,
-            timeout=200,
-            check=False,
-        )
+        paths = [fixtures / name] * 300
+        output = {"stdout": write, "stderr": subprocess.PIPE, "capture_output": False}
+        done = python(*PROGRAM, *arguments, *paths, **output)
     finally:
         os.close(write)
-    assert (done.returncode, done.stderr) == (status, b"")
+    assert (done.returncode, done.stderr) == (status, "")
 
 
 def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> None:
@@ -131,33 +124,11 @@ def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> Non
     path = tmp_path / "\x1b[2J\N{LATIN SMALL LETTER U WITH DIAERESIS}.atp"
     shutil.copy(fixtures / "gen3.atp", path)
     for encoding in ("utf-8", "ascii"):
-        done = subprocess.run(
-            [*RUN, "info", path],
-            capture_output=True,
-            timeout=200,
-            check=False,
-            env={**os.environ, "PYTHONIOENCODING": encoding},
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert b"\x1b" not in done.stdout
-        assert rb"\x1b[2J" in done.stdout
-
-
-def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of the commands of a parser, by name."""
-    found = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    return dict(found[0].choices) if found else {}
-
-
-def all_parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parsers of all commands and of the commands of `cache`."""
-    made = subparsers(cli.build_parser()[0])
-    nested = {
-        f"{group} {name}": one
-        for group in GROUPS
-        for name, one in subparsers(made.pop(group)).items()
-    }
-    return made | nested
+        environment = {"PYTHONIOENCODING": encoding}
+        done = python(*PROGRAM, "info", path, env=environment, encoding=encoding)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\x1b" not in done.stdout
+        assert r"\x1b[2J" in done.stdout
 
 
 SHARED = {
@@ -172,10 +143,10 @@ SHARED = {
 
 
 def test_options_have_one_meaning_in_all_commands() -> None:
-    parsers = all_parsers()
-    assert len(parsers) == len(cli.commands()) - len(GROUPS) + sum(GROUPS.values())
     seen: dict[str, set[str]] = {}
-    for command, parser in parsers.items():
+    found = {words: parser for words, parser in parsers().items() if words not in ("", "cache")}
+    assert len(found) == len(COMMANDS) - 1 + 4  # those of `cache`
+    for command, parser in found.items():
         for action in parser._actions:
             name = (action.option_strings or [str(action.metavar)])[-1]
             assert action.help, f"{command} {name}"

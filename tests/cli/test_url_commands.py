@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from reference.commands import Command
+from reference.commands import Command, python
 
 import atompack_torch as apt
 
@@ -110,8 +109,6 @@ def test_statistics_of_a_cache_need_no_torch(tmp_path: Path) -> None:
         f"assert cli.main(['cache', '--stats', {str(tmp_path)!r}]) == 0; "
         "assert 'torch' not in sys.modules"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = python("-c", script)
     assert done.returncode == 0, done.stderr
     assert "0 blocks" in done.stdout

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 import pytest
 
-from atompack_torch.cli import main
+from atompack_torch.cli import build_parser, main
+
+PROGRAM = ("-m", "atompack_torch")
 
 
 class Shown(NamedTuple):
@@ -43,3 +49,30 @@ class Command:
         self.printed += shown.out + shown.err
         assert found == status, shown.err
         return shown
+
+
+def python(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs Python to its end, in a new process with all that it prints as text.
+
+    Args:
+        *arguments: what follows on its command line, such as ``PROGRAM``.
+        **options: of ``subprocess.run``; ``env`` adds to the environment.
+    """
+    given = {"capture_output": True, "text": True, "timeout": 200, "check": False, **options}
+    if "env" in options:
+        given["env"] = {**os.environ, **options["env"]}
+    return subprocess.run([sys.executable, *map(str, arguments)], **given)
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """All commands, by their words: ``convert``, ``cache build``, and none for the program."""
+
+    def below(parser: argparse.ArgumentParser, words: str) -> dict[str, argparse.ArgumentParser]:
+        found = {words: parser}
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, command in action.choices.items():
+                    found |= below(command, f"{words} {name}".strip())
+        return found
+
+    return below(build_parser()[0], "")
