@@ -28,6 +28,7 @@ from atompack_torch.options import ChangeOptions
 
 if TYPE_CHECKING:
     from atompack_torch.formats.conversion_report import Report
+    from atompack_torch.formats.converter import Mode
 
 STDOUT = "-"
 _SHARDS = {
@@ -131,7 +132,7 @@ def target_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def mode_of(options: argparse.Namespace) -> str:
+def mode_of(options: argparse.Namespace) -> Mode:
     """Returns the mode in which the target is opened."""
     return "w" if options.overwrite else "a" if getattr(options, "append", False) else "x"
 

@@ -149,7 +149,7 @@ def _copied(options: argparse.Namespace) -> Any:
         options.source[0],
         options.target,
         to="collection" if is_collection else "store",
-        mode=mode_of(options),
+        mode="w" if options.overwrite else "x",
         codec=options.codec or "zstd",
         level=options.level,
     )
