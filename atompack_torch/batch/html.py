@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def batch_html(batch: CollatedFields) -> str:
         facts,
         element_chips(batch.atomic_numbers),
         field_table(("field", "dtype", "shape", "one row per", "present"), rows),
-        size_histogram(batch.n_atoms.tolist()),
+        size_histogram(Counter(batch.n_atoms.tolist())),
     )
 
 

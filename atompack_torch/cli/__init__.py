@@ -34,9 +34,7 @@ _MODULES = {
     "bench": ("bench",),
     "cache": ("cache",),
     "compact": ("compact",),
-    "completion": ("completion",),
     "convert": ("convert",),
-    "hub": ("hub",),
     "inspecting": ("diff", "head", "info", "report", "show", "stats", "verify"),
     "selecting": ("drop", "filter", "rename", "sample", "split"),
 }

@@ -9,7 +9,6 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._output import UsageError
@@ -236,7 +235,7 @@ def option_of(name: str) -> str:
 
 
 def check_at_least(options: argparse.Namespace, low: float, *names: str) -> None:
-    """Checks that numbers, where they are given, are not too small.
+    """Checks that numbers, where they are given, are finite and not too small.
 
     Args:
         options: the parsed options.
@@ -244,44 +243,12 @@ def check_at_least(options: argparse.Namespace, low: float, *names: str) -> None
         *names: names of the options.
 
     Raises:
-        UsageError: a number is smaller, or not a number.
+        UsageError: a number is smaller, infinite, or not a number.
     """
     for name in names:
         value = getattr(options, name)
-        if value is not None and not value >= low:
+        if value is not None and not low <= value < math.inf:
             raise UsageError(f"{option_of(name)}: expected a number from {low}, got {value}")
-
-
-def check_finite(options: argparse.Namespace, name: str) -> None:
-    """Checks that a number is finite; raises ``UsageError`` otherwise."""
-    if getattr(options, name) == math.inf:
-        raise UsageError(f"{option_of(name)}: expected a finite number, got inf")
-
-
-def plot(shown: str) -> Argument:
-    """Returns a function that adds the option for a picture of what is named."""
-    text = f"draw {shown} to a .png, .svg or .pdf file (needs matplotlib)"
-    return argument("--plot", metavar="FILE", help=text)
-
-
-def check_plot(options: argparse.Namespace) -> None:
-    """Checks the option for a picture before anything is read.
-
-    Args:
-        options: the parsed options.
-
-    Raises:
-        UsageError: the format of the picture is unknown, or matplotlib is not installed.
-    """
-    if options.plot is None:
-        return
-    from importlib.util import find_spec
-
-    suffix = Path(options.plot).suffix
-    if suffix not in (".png", ".svg", ".pdf"):
-        raise UsageError(f"--plot: expected a .png, .svg or .pdf file, got {options.plot!r}")
-    if find_spec("matplotlib") is None:
-        raise UsageError("--plot: needs matplotlib (pip install matplotlib)")
 
 
 def storage_options_of(options: argparse.Namespace) -> dict[str, Any] | None:

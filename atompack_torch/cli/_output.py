@@ -154,8 +154,3 @@ def error_document(kind: str, message: str, status: int) -> dict[str, Any]:
 def print_json(value: Any) -> None:
     """Prints strict JSON in plain ASCII."""
     print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def print_json_line(value: Any) -> None:
-    """Prints strict JSON in plain ASCII on one line."""
-    print(json.dumps(value, allow_nan=False))

@@ -28,6 +28,7 @@ from atompack_torch.options import ChangeOptions
 
 if TYPE_CHECKING:
     from atompack_torch.formats.conversion_report import Report
+    from atompack_torch.formats.converter import Mode
 
 STDOUT = "-"
 _SHARDS = {
@@ -125,10 +126,20 @@ def target_options(options: argparse.Namespace) -> dict[str, Any]:
         "codec": options.codec,
         "level": options.level,
         "shards": shards_of(options),
-        "mode": "w" if options.overwrite else "x",
-        "progress": not (options.json or options.quiet),
+        "mode": mode_of(options),
+        "progress": wants_progress(options),
         "storage_options": storage_options_of(options),
     }
+
+
+def mode_of(options: argparse.Namespace) -> Mode:
+    """Returns the mode in which the target is opened."""
+    return "w" if options.overwrite else "a" if getattr(options, "append", False) else "x"
+
+
+def wants_progress(options: argparse.Namespace) -> bool:
+    """True unless JSON or nothing is to be printed."""
+    return not (options.json or options.quiet)
 
 
 def shards_of(options: argparse.Namespace) -> tuple[int, int, int] | None:

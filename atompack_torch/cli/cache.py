@@ -23,14 +23,12 @@ from atompack_torch.cli._arguments import (
     add_commands,
     argument,
     check_at_least,
-    check_plot,
     flag,
     group,
     integer,
     option_of,
     part,
     part_of,
-    plot,
     real,
     source_and_target,
     storage_options_of,
@@ -127,22 +125,15 @@ class Build(Command):
         part = part_of(options)
         if part is not None:
             return _build_part(options, part)
+        from atompack_torch import build_cache
+
         with _ranks() as rank:
-            cache = _build(options, rank)
-        if rank > 0:
-            return 0
-        print_summary(options, cache)
+            dataset, descriptor, given = _inputs(options, rank)
+            given["storage_options"] = storage_options_of(options)
+            cache = build_cache(dataset, descriptor, options.target, **given)
+        if rank == 0:
+            print_summary(options, cache)
         return 0
-
-
-def _build(options: argparse.Namespace, rank: int) -> TorchCache:
-    from atompack_torch import build_cache
-
-    dataset, descriptor, given = _inputs(options, rank)
-    storage_options = storage_options_of(options)
-    return build_cache(
-        dataset, descriptor, options.target, **given, storage_options=storage_options
-    )
 
 
 def _inputs(
@@ -314,7 +305,6 @@ class Info(Command):
     """Shows what is in a feature cache: entries, rows, the descriptor, the attributes of the file.
 
       atompack-torch cache info water.h5
-      atompack-torch cache info water.h5 --plot water.png
       atompack-torch cache info --json water.h5 | jq .files[0].n_entries
 
     Only indexes and attributes are read, no rows.
@@ -325,29 +315,17 @@ class Info(Command):
     arguments = (
         argument("path", nargs="+", metavar="PATH", help="a cache file (HDF5)"),
         JSON,
-        plot("sizes, rows and totals"),
     )
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
-        check_plot(options)
         from atompack_torch.formats.paths import Place
         from atompack_torch.formats.torch_cache.inspection import describe
         from atompack_torch.remote.files import RemoteFiles
 
         places = [Place(path, RemoteFiles()) for path in options.path]
         described = describe(places, full=False, progress=False)
-        if options.plot is not None:
-            _plot(options, [file for file in described.document["files"] if "error" not in file])
         return print_description(options, described, "cache info")
-
-
-def _plot(options: argparse.Namespace, files: list[dict[str, Any]]) -> None:
-    from atompack_torch.formats.torch_cache.inspection import entry_sizes
-    from atompack_torch.reports.plots import plot_caches
-
-    if files:
-        plot_caches([file | {"sizes": entry_sizes(file["path"])} for file in files], options.plot)
 
 
 class Verify(Command):

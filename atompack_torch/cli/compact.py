@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from atompack_torch.cli._arguments import (
     JSON,
     STORAGE_OPTIONS,
     Command,
-    argument,
     codec_and_level,
     integer,
-    one_of,
     source_and_target,
     storage_options_of,
 )
@@ -26,7 +23,6 @@ class Compact(Command):
 
       atompack-torch compact grown.atp compacted.atp
       atompack-torch compact --codec zstd shards/ archive.atp
-      atompack-torch compact --order kept.txt grown.atp part.atp
 
     TARGET may be SOURCE itself, which is then replaced; no other file is overwritten. Records are
     compared with their source before the new file gets its name. ATLAS stores and array files are
@@ -43,14 +39,7 @@ class Compact(Command):
             "the new file or its URL, or SOURCE itself",
         ),
         codec_and_level("that of the source", "that of the source, or 3", None),
-        one_of(
-            argument(
-                "--order",
-                metavar="FILE",
-                help="text file with the indices of the molecules to keep, in their new order",
-            ),
-            integer("--shuffle", "write everything in a random order", metavar="SEED"),
-        ),
+        integer("--shuffle", "write everything in a random order", metavar="SEED"),
         integer("--shard-size", "examples per Atlas shard (default: as in the source)"),
         integer("--block-size", "examples per block of shards (default: as in the source)"),
         integer(
@@ -93,9 +82,7 @@ class Compact(Command):
 
 
 def _order(options: argparse.Namespace) -> object:
-    """Returns the indices to keep, in their new order; None: all."""
-    if options.order is not None:
-        return indices_in(options.order)
+    """Returns the order of the molecules; None: that of the source."""
     if options.shuffle is None:
         return None
     import numpy as np
@@ -105,14 +92,6 @@ def _order(options: argparse.Namespace) -> object:
     given = {"storage_options": storage_options_of(options)} if is_url(options.source[0]) else {}
     n = sum(len(open_path(path, convert=False, **given)) for path in options.source)
     return np.random.default_rng(options.shuffle).permutation(n)
-
-
-def indices_in(path: str) -> list[int]:
-    """Reads the integers in a text file."""
-    try:
-        return [int(word) for word in Path(path).read_text().split()]
-    except ValueError as error:
-        raise UsageError(f"--order: expected a text file of indices, got {path}: {error}") from None
 
 
 COMMANDS = (Compact(),)

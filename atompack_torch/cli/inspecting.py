@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch.cli._arguments import (
@@ -18,12 +17,9 @@ from atompack_torch.cli._arguments import (
     Command,
     argument,
     check_at_least,
-    check_finite,
-    check_plot,
     flag,
     integer,
     places_of,
-    plot,
     real,
     remote_options,
     storage_options_of,
@@ -31,7 +27,6 @@ from atompack_torch.cli._arguments import (
 from atompack_torch.cli._output import (
     UsageError,
     print_error,
-    print_json_line,
     print_result,
     print_text,
     report_check,
@@ -43,7 +38,7 @@ from atompack_torch.cli._writing import pairs_of, writing_errors
 from atompack_torch.errors import FieldError, printable
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.entry import Description, Shown, Summary
+    from atompack_torch.formats.entry import Description, Shown
 
 
 class Diff(Command):
@@ -109,9 +104,8 @@ class Head(Command):
 
       atompack-torch head alloys.atp
       atompack-torch head --json alloys.atp -n 1 --fields energy forces
-      atompack-torch head --jsonl alloys.atp -n 1000 | jq .fields.energy.values
 
-    Long values are cut short; --json and --jsonl print all of them.
+    Long values are cut short; --json prints all of them.
     """
 
     name = "head"
@@ -119,7 +113,6 @@ class Head(Command):
     arguments = (
         PATHS,
         JSON,
-        flag("--jsonl", "print one JSON document per line, for each item"),
         URLS,
         integer("-n", "number of items (default: %(default)s)", 5),
         FIELDS,
@@ -128,17 +121,11 @@ class Head(Command):
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0, "n")
-        if options.json and options.jsonl:
-            raise UsageError("--json, --jsonl: expected one of them")
         with usage_errors():
             entry, places = places_of(options)
             head = entry.head(places, options.n, options.fields)
-        if options.jsonl:
-            for document in head.documents:
-                print_json_line(document)
-        else:
-            documents = list(head.documents) if options.json else []
-            print_result(options, documents, head.text, print_text)
+        documents = list(head.documents) if options.json else []
+        print_result(options, documents, head.text, print_text)
         return 0
 
 
@@ -244,7 +231,6 @@ class Report(Command):
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0.001, "cutoff")
-        check_finite(options, "cutoff")
         from atompack_torch.reports.building import report
 
         made = report(
@@ -344,7 +330,6 @@ class Stats(Command):
 
       atompack-torch stats alloys.atp
       atompack-torch stats alloys.atp --cutoff 5
-      atompack-torch stats alloys.atp --plot alloys.png
       atompack-torch stats --json train/ > statistics.json
 
     For .atp files every record is read. By element: atoms, molecules, RMS of the force components, E0
@@ -378,14 +363,11 @@ class Stats(Command):
             "--features",
             "show mean, standard deviation and range of each column of the features of a cache",
         ),
-        plot("sizes, elements, forces, energies and labels of molecules"),
     )
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         check_at_least(options, 0.001, "cutoff")
-        check_plot(options)
-        check_finite(options, "cutoff")
         given = {
             "fields": options.fields,
             "missing": options.missing if options.missing != "nan" else None,
@@ -396,21 +378,8 @@ class Stats(Command):
         with usage_errors():
             entry, places = places_of(options)
             found = entry.statistics(places, asked, shows_progress(options))
-        if options.plot is not None:
-            _plot(options, found)
         print_result(options, found.document, found.text, print_text)
         return 0
-
-
-def _plot(options: argparse.Namespace, found: Summary) -> None:
-    from atompack_torch.datasets.statistics import Statistics
-    from atompack_torch.reports.plots import plot_statistics
-
-    if not isinstance(found.value, Statistics):
-        raise UsageError("--plot: expected molecules, got another kind of data")
-    names = [printable(Path(path).name or path) for path in options.path]
-    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    plot_statistics(found.value, options.plot, title)
 
 
 class Verify(Command):

@@ -75,7 +75,9 @@ class Add(Stage):
                 first, last = self._atoms, atoms
             if last > self._rows[name].shape[0]:
                 self._refuse(name, f"at least {atoms:,}")
-            kept.append(Column(*field, _column_values(self._rows[name].read(first, last))))
+            values = self._rows[name].read(first, last)
+            texts = values.dtype.kind == "U"
+            kept.append(Column(*field, [*map(str, values)] if texts else values))
         self._structures, self._atoms = structures, atoms
         return columns.with_fields(kept)
 
@@ -154,7 +156,3 @@ def _field(name: str, array: Rows, n_structures: int) -> FieldId:
         return FieldId(BUILTIN, name)
     scope = MOLECULE_PROPERTY if array.shape[0] == n_structures else ATOM_PROPERTY
     return prefixed_id(name) or FieldId(scope, name)
-
-
-def _column_values(values: Array) -> Array | list[Array | str | None]:
-    return values if values.dtype.kind != "U" else [str(value) for value in values]

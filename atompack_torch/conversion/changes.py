@@ -67,21 +67,15 @@ class Changes(ChangeOptions):
 
     def _factors(self) -> dict[str, float]:
         """Label → factor for its values."""
-        factors: dict[str, float] = {}
-        if self.energy_unit is not None:
-            factors["energy"] = factor("energy", self.energy_unit)
-        if self.length_unit is not None:
-            factors["positions"] = factors["cell"] = factor("positions", self.length_unit)
-        if self.force_unit is not None:
-            factors["forces"] = factor("forces", self.force_unit)
-        if self.force_sign == "flip":
-            factors["forces"] = -factors.get("forces", 1.0)
-        if self.stress_unit is not None:
-            factors["stress"] = factor("stress", self.stress_unit)
-        if self.stress_from is not None and self.energy_unit is not None:
-            factors["stress"] = factor("energy", self.energy_unit)
-        if self.stress_sign == "flip":
-            factors["stress"] = -factors.get("stress", 1.0)
+        virial = {"stress": "energy"} if self.stress_from is not None else {}
+        factors = {
+            label: factor(virial.get(label, label), unit)
+            for label, _, unit, _ in self._units()
+            if unit is not None
+        }
+        for label, sign in (("forces", self.force_sign), ("stress", self.stress_sign)):
+            if sign == "flip":
+                factors[label] = -factors.get(label, 1.0)
         return factors
 
     def _units(self) -> list[tuple[str, str, str | None, str]]:
@@ -136,17 +130,15 @@ class Changes(ChangeOptions):
             added.pop("stress_unit", None)
         return replace(self, **added) if added else self
 
-    def describe(
-        self, changed: Mapping[str, int] | None = None, asked: Changes | None = None
-    ) -> list[str]:
-        """Describes each change in one line, for a report.
+    def describe(self, changed: Mapping[str, int], asked: Changes) -> list[str]:
+        """Describes each change that was made in one line, for a report.
 
         Args:
             changed: label (including ``positions``, and ``virial`` for stresses made of one) →
                 number of molecules that have it, and ``"dtype LABEL"`` → number of those whose
-                dtype changed; only changes actually made are described. None: all of them.
+                dtype changed.
             asked: the changes that the user asked for; units of others are those that the source
-                states. None: these are.
+                states.
 
         Returns:
             A line for each change.
@@ -154,26 +146,24 @@ class Changes(ChangeOptions):
         factors = self._factors()
         lines = []
         for label, option, unit, target in self._units():
-            if unit is not None and (changed is None or changed.get(self._counted(label))):
-                times = f"times {abs(factors[label])!r}"
-                line = f"{label}: {unit} to {target}, {times}{self._in(changed, label)}"
-                is_stated = asked is not None and getattr(asked, option) is None
-                lines.append(line + ", as the source states (keep_units keeps it)" * is_stated)
+            n = changed.get(self._counted(label), 0)
+            if unit is not None and n:
+                line = f"{label}: {unit} to {target}, times {abs(factors[label])!r}"
+                is_stated = getattr(asked, option) is None
+                why = ", as the source states (keep_units keeps it)" if is_stated else ""
+                lines.append(f"{line}, in {molecules(n)}{why}")
         for label, _, choice, what in self._others():
-            if choice is not None and (changed is None or changed.get(self._counted(label))):
-                lines.append(f"{label}: {what}{self._in(changed, label)}")
-        if self.dtype is not None:
-            cast = [k for k in _OF_DTYPE if changed is None or changed.get(f"dtype {k}")]
-            if cast:
-                lines.append(f"{', '.join(cast)}: to {self.dtype}")
+            n = changed.get(self._counted(label), 0)
+            if choice is not None and n:
+                lines.append(f"{label}: {what}, in {molecules(n)}")
+        cast = [label for label in _OF_DTYPE if changed.get(f"dtype {label}")]
+        if cast and self.dtype is not None:
+            lines.append(f"{', '.join(cast)}: to {self.dtype}")
         return lines
 
     def _counted(self, label: str) -> str:
         """Key of the number of molecules whose label changes."""
         return "virial" if label == "stress" and self.stress_from is not None else label
-
-    def _in(self, changed: Mapping[str, int] | None, label: str) -> str:
-        return "" if changed is None else f", in {molecules(changed[self._counted(label)])}"
 
     def unused(self, changed: Mapping[str, int]) -> list[str]:
         """Describes each option without effect in one line, for a report.

@@ -293,21 +293,16 @@ def _paired(
     a: Iterator[Columns], b: Iterator[Columns]
 ) -> Iterator[tuple[Columns | None, Columns | None]]:
     """Yields blocks of both with the same number of molecules; None where one has ended."""
-    held: list[Columns | None] = [None, None]
-    sources = (a, b)
+    sources = [(block for block in blocks if len(block.ptr) > 1) for blocks in (a, b)]
+    x: Columns | None = None
+    y: Columns | None = None
     while True:
-        for i in (0, 1):
-            while held[i] is None or len(held[i].ptr) == 1:  # type: ignore[union-attr]
-                held[i] = next(sources[i], None)
-                if held[i] is None:
-                    break
-        sizes = [len(columns.ptr) - 1 for columns in held if columns is not None]
+        x, y = x or next(sources[0], None), y or next(sources[1], None)
+        sizes = [len(columns.ptr) - 1 for columns in (x, y) if columns is not None]
         if not sizes:
             return
-        n = min(sizes)
-        cut = [_cut(columns, n) for columns in held]
-        yield cut[0][0], cut[1][0]
-        held = [cut[0][1], cut[1][1]]
+        (first, x), (second, y) = (_cut(columns, min(sizes)) for columns in (x, y))
+        yield first, second
 
 
 def _cut(columns: Columns | None, n: int) -> tuple[Columns | None, Columns | None]:

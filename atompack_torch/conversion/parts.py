@@ -241,13 +241,11 @@ class Piece(NamedTuple):
         columns: the molecules.
         first: number of the first one in its source.
         is_inside: True if they belong to the part; otherwise only their types count.
-        n_read: number of molecules that were read for it; edits may leave some out.
     """
 
     columns: Columns
     first: int
     is_inside: bool
-    n_read: int = 0
 
 
 class Span(NamedTuple):
@@ -265,25 +263,23 @@ class Span(NamedTuple):
         """Returns the number of molecules in the range, given that of the source."""
         return (count if self.last is None else self.last) - self.first
 
-    def cut(self, blocks: Iterator[Columns], start: int = 0) -> Iterator[Piece]:
-        """Splits the blocks of a source at the bounds of the range.
+    def cut(self, columns: Columns, start: int) -> Iterator[Piece]:
+        """Splits a block of a source at the bounds of the range.
 
         Args:
-            blocks: the blocks of the source, in order.
-            start: number of the first molecule in them.
+            columns: the block.
+            start: number of its first molecule.
 
         Yields:
             The same molecules in the same order.
         """
-        for columns in blocks:
-            n = len(columns.ptr) - 1
-            end = n if self.last is None else min(max(self.last - start, 0), n)
-            begin = min(max(self.first - start, 0), end)
-            for low, high, is_inside in ((0, begin, False), (begin, end, True), (end, n, False)):
-                if high - low == n:
-                    yield Piece(columns, start, is_inside)
-                elif high > low:
-                    numbers = np.arange(n)
-                    piece = select(columns, (numbers >= low) & (numbers < high))
-                    yield Piece(piece, start + low, is_inside)
-            start += n
+        n = len(columns.ptr) - 1
+        end = n if self.last is None else min(max(self.last - start, 0), n)
+        begin = min(max(self.first - start, 0), end)
+        for low, high, is_inside in ((0, begin, False), (begin, end, True), (end, n, False)):
+            if high - low == n:
+                yield Piece(columns, start, is_inside)
+            elif high > low:
+                numbers = np.arange(n)
+                piece = select(columns, (numbers >= low) & (numbers < high))
+                yield Piece(piece, start + low, is_inside)

@@ -94,7 +94,7 @@ class Reading(NamedTuple):
         for columns in _until_fault(source, columns_of_blocks, told):
             is_inside = cut.first <= start and (cut.last is None or start < cut.last)
             _pass_on(told, reports, counts=is_inside)
-            yield from cut.cut(iter([columns]), start)
+            yield from cut.cut(columns, start)
             start += len(columns.ptr) - 1
         _pass_on(told, reports, counts=cut.last is None)
 

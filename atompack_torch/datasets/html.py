@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from atompack_torch.batch.elements import symbol
 from atompack_torch.display.charts import meter
 from atompack_torch.display.fragments import (
     chips,
-    counted_histogram,
     field_table,
     fragment,
     size_histogram,
@@ -52,7 +52,7 @@ def dataset_html(
     facts = f"{number(n_items)} {item}s"
     if n_atoms is not None:
         facts += f", {int(n_atoms.sum()):,} atoms"
-    sizes = Markup() if n_atoms is None else size_histogram(n_atoms.tolist())
+    sizes = Markup() if n_atoms is None else size_histogram(Counter(n_atoms.tolist()))
     place = tag("div", short(rest.removesuffix(")"), 200), class_="apt-soft")
     head = ("field", "dtype", "shape", "one row per", "usual unit")
     return fragment(name, facts, place, field_table(head, rows), sizes)
@@ -78,7 +78,7 @@ def statistics_html(found: Statistics) -> str:
         table(head, rows, numeric=range(1, 6)) if rows else Markup(),
         field_table(("label", "molecules that have it"), covered) if covered else Markup(),
         _elements(found),
-        counted_histogram(found.sizes, "atoms per molecule", "molecules"),
+        size_histogram(found.sizes),
     )
 
 

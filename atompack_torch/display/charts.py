@@ -55,10 +55,15 @@ def histogram(
     ]
     top = max(map(max, heights))
     low, high = edges[0], edges[-1]
-    scale = _WIDTH / (high - low)
-    drawn = [_bars(edges, heights[0], series[0], top, low, scale, log_x, unit, not as_shares)]
+    places = [(edge - low) * _WIDTH / (high - low) for edge in edges]
+    names = [_tick(edge, log_x) for edge in edges]
+    hints = [
+        f"{first} to {last}: {count:,} {unit}"
+        for first, last, count in zip(names, names[1:], series[0].counts, strict=False)
+    ]
+    drawn = [_bars(places, [height / top for height in heights[0]], hints, is_behind=as_shares)]
     drawn += [
-        _steps(edges, one, top, low, scale, f"apt-line{i}")
+        _steps(places, [height / top for height in one], f"apt-line{i}")
         for i, one in enumerate(heights[1:], start=2)
         if any(one)
     ]
@@ -94,50 +99,34 @@ def _legend(series: Sequence[Series]) -> list[Markup]:
 
 
 def _bars(
-    edges: Sequence[float],
-    heights: Sequence[float],
-    series: Series,
-    top: float,
-    low: float,
-    scale: float,
-    log_x: bool,
-    unit: str,
-    is_alone: bool,
+    places: Sequence[float], heights: Sequence[float], hints: Sequence[str], *, is_behind: bool
 ) -> Markup:
+    """Draws bars between places on the axis, with heights as shares of the drawing."""
     bars = []
-    for i, height in enumerate(heights):
+    for left, right, height, hint in zip(places, places[1:], heights, hints, strict=False):
         if height <= 0:
             continue
-        left, right = (edges[i] - low) * scale, (edges[i + 1] - low) * scale
-        tall = max(height / top * _HEIGHT, _MIN_BAR)
-        first, last = (_tick(edge, log_x) for edge in edges[i : i + 2])
-        hint = tag("title", f"{first} to {last}: {series.counts[i]:,} {unit}")
+        tall = max(height * _HEIGHT, _MIN_BAR)
         bars.append(
             tag(
                 "rect",
-                hint,
+                tag("title", hint),
                 x=f"{left:.1f}",
                 y=f"{_HEIGHT - tall:.1f}",
                 width=f"{max(right - left - 1.5, 1):.1f}",
                 height=f"{tall:.1f}",
             )
         )
-    return tag("g", *bars, class_="apt-bars" if is_alone else "apt-bars apt-behind")
+    return tag("g", *bars, class_="apt-bars apt-behind" if is_behind else "apt-bars")
 
 
-def _steps(
-    edges: Sequence[float],
-    heights: Sequence[float],
-    top: float,
-    low: float,
-    scale: float,
-    class_: str,
-) -> Markup:
-    points = [f"{(edges[0] - low) * scale:.1f},{_HEIGHT}"]
-    for i, height in enumerate(heights):
-        y = _HEIGHT * (1 - height / top)
-        points += [f"{(edge - low) * scale:.1f},{y:.1f}" for edge in edges[i : i + 2]]
-    points.append(f"{(edges[-1] - low) * scale:.1f},{_HEIGHT}")
+def _steps(places: Sequence[float], heights: Sequence[float], class_: str) -> Markup:
+    """Draws a line of steps, one for each bar."""
+    points = [f"{places[0]:.1f},{_HEIGHT}"]
+    for left, right, height in zip(places, places[1:], heights, strict=False):
+        y = _HEIGHT * (1 - height)
+        points += [f"{place:.1f},{y:.1f}" for place in (left, right)]
+    points.append(f"{places[-1]:.1f},{_HEIGHT}")
     return tag("polyline", points=" ".join(points), class_=class_)
 
 

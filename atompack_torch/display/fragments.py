@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from atompack_torch.display.charts import Series, histogram, integer_bins
 from atompack_torch.display.markup import Markup, fragment_style, join, short, table, tag
@@ -128,30 +127,20 @@ def field_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup
     return shown
 
 
-def size_histogram(n_atoms: Iterable[int]) -> Markup:
-    """Draws the numbers of atoms of molecules; nothing if there are fewer than two of them."""
-    sizes = Counter(n_atoms)
-    if sum(sizes.values()) < 2:
-        return Markup()
-    return counted_histogram(sizes, "atoms per molecule", "molecules")
-
-
-def counted_histogram(counts: dict[int, int], label: str, unit: str) -> Markup:
-    """Draws integers that were counted.
+def size_histogram(counts: Mapping[int, int]) -> Markup:
+    """Draws how many molecules have how many atoms; nothing for fewer than two molecules.
 
     Args:
-        counts: value → number of times.
-        label: name of the axis.
-        unit: what is counted.
+        counts: number of atoms → number of molecules.
 
     Returns:
         The figure.
     """
-    if not counts:
+    if sum(counts.values()) < 2:
         return Markup()
     edges = integer_bins(min(counts), max(counts))
     step = edges[1] - edges[0]
     bins = [0] * (len(edges) - 1)
-    for value, count in counts.items():
-        bins[int((value - edges[0]) // step)] += count
-    return histogram(edges, [Series("", bins)], label=label, unit=unit)
+    for size, count in counts.items():
+        bins[int((size - edges[0]) // step)] += count
+    return histogram(edges, [Series("", bins)], label="atoms per molecule")

@@ -303,15 +303,14 @@ def _error(spread: SpreadSums) -> dict[str, Any]:
 
 
 def _label(label: Label) -> dict[str, Any]:
-    is_empty = label.count == 0
     return {
         "dtype": label.dtype,
         "level": label.level,
         "n_present": label.n_present,
         "n_non_finite": label.n_non_finite,
-        "min": None if is_empty else _finite(label.low),
-        "mean": _finite(label.mean),
-        "max": None if is_empty else _finite(label.high),
+        "min": _finite(label.spread.low),
+        "mean": _finite(label.spread.mean),
+        "max": _finite(label.spread.high),
     }
 
 

@@ -291,14 +291,7 @@ def _add_values(label: Label, rows: Array, places: Array) -> None:
         label.n_non_finite += len(wrong)
         room = _FIRST - len(label.first_non_finite)
         label.first_non_finite += wrong[:room].tolist()
-    values = flat[finite].astype(np.float64)
-    if values.size:
-        with np.errstate(over="ignore"):
-            label.squares += float(values @ values)
-        label.count += values.size
-        label.total += float(values.sum())
-        label.low = min(label.low, float(values.min()))
-        label.high = max(label.high, float(values.max()))
+    label.spread.add(flat[finite])
 
 
 def _counts(values: Array) -> tuple[Array, Array]:

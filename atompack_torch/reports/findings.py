@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
-from atompack_torch.reports.groups import Groups
+from atompack_torch.reports.groups import Groups, SpreadSums
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,11 +25,7 @@ class Label:
         n_present: number of molecules that have it.
         n_non_finite: number of molecules with values of it that are NaN or infinite.
         first_non_finite: indices of the first of them.
-        count: finite values.
-        total: sum of these values.
-        squares: sum of their squares.
-        low: smallest value.
-        high: largest value.
+        spread: finite values.
     """
 
     dtype: str
@@ -38,21 +34,7 @@ class Label:
     n_present: int = 0
     n_non_finite: int = 0
     first_non_finite: list[int] = field(default_factory=list)
-    count: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    low: float = np.inf
-    high: float = -np.inf
-
-    @property
-    def mean(self) -> float | None:
-        """Arithmetic mean of the finite values; None without any."""
-        return self.total / self.count if self.count else None
-
-    @property
-    def rms(self) -> float | None:
-        """Square root of the mean square of the finite values; None without any."""
-        return float(np.sqrt(self.squares / self.count)) if self.count else None
+    spread: SpreadSums = field(default_factory=SpreadSums)
 
 
 @dataclass(frozen=True)
@@ -107,10 +89,9 @@ class Duplicates:
         Returns:
             Groups of two or more numbers.
         """
-        unique, first, counts = np.unique(self.hashes, return_index=True, return_counts=True)
+        _, first, counts = np.unique(self.hashes, return_index=True, return_counts=True)
         repeated = np.flatnonzero(counts > 1)
         order = repeated[np.argsort(-counts[repeated], kind="stable")[:most]]
-        del unique
         return [self.numbers[first[i] : first[i] + counts[i]].tolist() for i in order]
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from atompack_torch._core import MoleculeBatcher
-from atompack_torch._native import BatchRequest
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.sweeping import runs
 from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import EDGES, STRUCTURE
 from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.formats.atp.writer import AtpWriter
 from atompack_torch.formats.text import formula
@@ -74,13 +73,10 @@ def chosen(n_atoms: Array) -> Array:
 
 
 class _Search:
-    """Sums over batches that consist only of edges."""
+    """Sums over batches that have edges and no labels."""
 
     def __init__(self, cutoff: float) -> None:
         self._cutoff = cutoff
-        self._request = BatchRequest(
-            fields=[], neighbors=NeighborList(cutoff, vectors=True).as_tuple()
-        )
         self._n = 0
         self._counts: Counter[int] = Counter()
         self._nearest: list[Array] = [np.zeros(0)]
@@ -90,48 +86,43 @@ class _Search:
         self._fault: str | None = None
 
     def run(self, dataset: MoleculeDataset, rows: Array, numbers: Array | None = None) -> None:
-        source = dataset.source()
-        batcher = MoleculeBatcher(source, self._request)
+        neighbors = NeighborList(self._cutoff, vectors=True)
+        near = dataset.with_request(replace(dataset.request, fields=(), neighbors=neighbors))
         for run in runs(dataset.n_atoms.numpy()[rows], _ATOMS_AT_ONCE, _STRUCTURES):
             part = rows[run.start : run.stop]
             shown = part if numbers is None else numbers[part]
             try:
-                self._add(batcher.collate(part, dataset.selection, False)[2], shown)
+                self._add(near.batch(part), shown)
             except FieldError:
-                self._add_each(batcher, dataset, part, shown)
+                self._add_each(near, part, shown)
 
-    def _add_each(
-        self, batcher: MoleculeBatcher, dataset: MoleculeDataset, part: Array, shown: Array
-    ) -> None:
-        for row, number in zip(part, shown, strict=True):
+    def _add_each(self, near: MoleculeDataset, part: Array, shown: Array) -> None:
+        for i in range(len(part)):
             try:
-                made = batcher.collate([int(row)], dataset.selection, False)[2]
+                batch = near.batch(part[i : i + 1])
             except FieldError as error:
                 self._fault = self._fault or str(error)
             else:
-                self._add(made, np.array([number]))
+                self._add(batch, shown[i : i + 1])
 
-    def _add(self, values: list[Any], shown: Array) -> None:
-        made = {
-            name: value.numpy() for name, value in zip((*STRUCTURE, *EDGES), values, strict=True)
-        }
-        n = len(made["atomic_numbers"])
+    def _add(self, batch: MoleculeBatch, shown: Array) -> None:
+        numbers, ptr = batch.atomic_numbers.numpy(), batch.ptr.numpy()
+        edges = batch.edge_index.numpy()
+        n, centers = len(numbers), edges[0]
         self._n += len(shown)
-        centers = made["edge_index"][0]
         counts, times = np.unique(np.bincount(centers, minlength=n), return_counts=True)
         self._counts.update(dict(zip(counts.tolist(), times.tolist(), strict=True)))
-        lengths = np.linalg.norm(made["edge_vector"].astype(np.float64), axis=1)
+        lengths = np.linalg.norm(batch.edge_vector.numpy().astype(np.float64), axis=1)
         nearest = np.full(n, np.inf)
         np.minimum.at(nearest, centers, lengths)
         there = np.isfinite(nearest)
         self._nearest.append(nearest[there])
-        self._add_hydrogen(made["atomic_numbers"], made["edge_index"], lengths, nearest)
+        self._add_hydrogen(numbers, edges, lengths, nearest)
         shortest = np.full(len(shown), np.inf)
-        np.minimum.at(shortest, made["batch"][there], nearest[there])
-        ptr = made["ptr"]
+        np.minimum.at(shortest, batch.batch.numpy()[there], nearest[there])
 
         def describe(row: int) -> str:
-            return short(formula(made["atomic_numbers"][ptr[row] : ptr[row + 1]].tolist()), 60)
+            return short(formula(numbers[ptr[row] : ptr[row + 1]].tolist()), 60)
 
         self._closest.add(-shortest, shown, describe)
 

@@ -164,7 +164,7 @@ def labels(found: Sequence[Findings]) -> Markup:
     parts = [tag("h3", "Coverage"), table(head, rows)]
     for one in found:
         title = "Values" if len(found) == 1 else f"Values of {one.name}"
-        values = [_values(name, label) for name, label in one.labels.items() if label.count]
+        values = [_values(name, label) for name, label in one.labels.items() if label.spread.n]
         if values:
             columns = ["label", "min", "mean", "max", "RMS", "not finite"]
             parts += [tag("h3", title), table(columns, values[:_MOST], numeric=range(1, 6))]
@@ -198,7 +198,8 @@ def _unit(name: str) -> str:
 
 def _values(name: str, label: Label) -> list[object]:
     wrong = molecules(label.n_non_finite) if label.n_non_finite else "0"
-    spread = (label.low, label.mean, label.high, label.rms)
+    sums = label.spread
+    spread = (sums.low, sums.mean, sums.high, sums.rms)
     return [_name(name), *(number(value) for value in spread), wrong]
 
 

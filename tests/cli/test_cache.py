@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from processes.client import ScriptServer
+from reference.commands import Command, python
 
 import atompack_torch as apt
-from atompack_torch import cli
 
 SETTINGS = ["--rad-order", "3", "--rad-cutoff", "4", "--ang-order", "2", "--ang-cutoff", "2.5"]
 
@@ -44,15 +39,10 @@ def water(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: object) -> int:
-    return cli.main(["cache", *map(str, arguments)])
-
-
-def test_build(water: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build(water: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.h5"
     options = ["--species", "O,H", *SETTINGS, "--min-cutoff", "0.1", "--threads", 2]
-    assert run("build", water, target, *options, "--force-derivatives") == 0
-    captured = capsys.readouterr()
+    captured = run("cache", "build", water, target, *options, "--force-derivatives")
     assert "10 entries, features and derivatives in float64" in captured.out
     assert captured.err == ""
     cache = apt.TorchCache(target)
@@ -63,25 +53,23 @@ def test_build(water: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert torch.equal(stored.features, expected.features)
     assert torch.equal(stored.mask("radial_dG_drij"), batch.mask("forces"))
     assert stored["name"] == batch["name"]
-    assert run("verify", target) == 0
+    run("cache", "verify", target)
 
 
-def test_build_by_defaults(water: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("build", water, tmp_path / "new.h5", *SETTINGS) == 0
-    captured = capsys.readouterr()
+def test_build_by_defaults(water: Path, tmp_path: Path, run: Command) -> None:
+    captured = run("cache", "build", water, tmp_path / "new.h5", *SETTINGS)
     assert captured.err == "species of the data: H,O\n"
     cache = apt.TorchCache(tmp_path / "new.h5")
     assert cache.descriptor == apt.ChebyshevDescriptor(["H", "O"], 3, 4.0, 2, 2.5)
     assert (cache.has_features, cache.has_force_derivatives) == (True, False)
 
 
-def test_build_like_another(
-    water: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_like_another(water: Path, folder: Path, tmp_path: Path, run: Command) -> None:
     like = folder / "v2_both_f64_two.h5"
     options = ["--like", like, "--json", "--dtype", "float32", "--no-features"]
-    assert run("build", water, water, tmp_path / "new.h5", *options, "--force-derivatives") == 0
-    captured = capsys.readouterr()
+    captured = run(
+        "cache", "build", water, water, tmp_path / "new.h5", *options, "--force-derivatives"
+    )
     found = json.loads(captured.out)
     assert captured.err == ""
     cache = apt.TorchCache(tmp_path / "new.h5")
@@ -100,36 +88,17 @@ def test_build_like_another(
     )
 
 
-def test_build_of_the_entries_of_a_cache(folder: Path, tmp_path: Path) -> None:
-    """What the original computed wrongly is computed again."""
-    source, target = folder / "v2_both_f64_unwrapped.h5", tmp_path / "new.h5"
-    assert run("verify", source) == 1
-    assert run("build", source, target, "--like", source, "--force-derivatives") == 0
-    assert run("verify", target) == 0
-    ours, theirs = (apt.TorchCacheDataset(path)[:] for path in (target, source))
-    for name in ("positions", "atomic_numbers", "forces", "energy", "cell"):
-        assert torch.equal(torch.nan_to_num(ours[name]), torch.nan_to_num(theirs[name]))
-    assert not torch.allclose(ours.features, theirs.features)
-
-
-def test_ranks_of_torchrun(water: Path, tmp_path: Path) -> None:
+def test_ranks_of_torchrun(water: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.h5"
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = ["-m", "atompack_torch", "cache", "build", water, target, *SETTINGS]
-    done = subprocess.run(
-        [sys.executable, *launcher, *command, "--force-derivatives"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = python(*launcher, *command, "--force-derivatives", env={"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("10 entries") == 1
     assert done.stderr.count("species of the data") == 1
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["new.h5", "water.atp"]
     alone = tmp_path / "alone.h5"
-    assert run("build", water, alone, *SETTINGS, "--force-derivatives") == 0
+    run("cache", "build", water, alone, *SETTINGS, "--force-derivatives")
     ours, theirs = (apt.TorchCacheDataset(path)[:] for path in (target, alone))
     for name in ("positions", "features", "radial_dG_drij", "angular_grads_i"):
         assert torch.equal(ours[name], theirs[name])
@@ -158,7 +127,7 @@ def test_wrong_usage_of_build(
     water: Path,
     folder: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Command,
     wrong: list[str],
 ) -> None:
     words = {
@@ -169,20 +138,13 @@ def test_wrong_usage_of_build(
     target = tmp_path / "new.h5"
     sources = [water, *(words[word] for word in wrong if word == "CACHE")]
     options = [words.get(word, word) for word in wrong if word != "CACHE"]
-    try:
-        status = run("build", *sources, target, *options)
-    except SystemExit as usage:  # argparse itself
-        status = int(usage.code or 0)
-    assert status == 2
-    captured = capsys.readouterr()
+    captured = run("cache", "build", *sources, target, *options, status=2)
     assert captured.out == ""
     assert captured.err.splitlines()[-1].startswith("atompack-torch")
     assert not target.exists()
 
 
-def test_bad_data_of_build(
-    water: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_data_of_build(water: Path, folder: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.h5"
     cases = [
         (["build", water, target, *SETTINGS, "--species", "O,N"], "species O, N"),
@@ -192,23 +154,21 @@ def test_bad_data_of_build(
         (["build", tmp_path / "none.atp", target, *SETTINGS], "No such file"),
     ]
     for arguments, message in cases:
-        assert run(*arguments) == 1
-        (line,) = capsys.readouterr().err.splitlines()
+        (line,) = run("cache", *arguments, status=1).err.splitlines()
         assert line.startswith("atompack-torch cache: ")
         assert message in line
         assert not target.exists()
     target.write_text("mine")
-    assert run("build", water, target, *SETTINGS, "--species", "O,H") == 1
-    assert "exists" in capsys.readouterr().err
+    assert (
+        "exists"
+        in run("cache", "build", water, target, *SETTINGS, "--species", "O,H", status=1).err
+    )
     assert target.read_text() == "mine"
 
 
-def test_a_build_that_computes_nothing_leaves_nothing(water: Path, tmp_path: Path) -> None:
-    assert run("build", water, tmp_path / "new.h5", *SETTINGS, "--species", "O,N") == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"water.atp"}
-
-
-def test_no_resume(water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_resume(
+    water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
+) -> None:
     """What a failed build has left is taken up, or thrown away."""
     for limit in ("_FIRST_ATOMS", "_MOST_ATOMS"):
         monkeypatch.setattr(f"atompack_torch.formats.torch_cache.building.{limit}", 2)
@@ -217,18 +177,17 @@ def test_no_resume(water: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             positions = np.arange(3.0 * len(numbers)).reshape(-1, 3)
             writer.write(apt.Molecule(positions, numbers, energy=1.0))
     target = tmp_path / "new.h5"
-    assert run("build", water, target, *SETTINGS, "--species", "O,N") == 1
+    run("cache", "build", water, target, *SETTINGS, "--species", "O,N", status=1)
     left = {path.name for path in tmp_path.iterdir()} - {"water.atp"}
     assert left
-    assert run("build", water, target, *SETTINGS, "--species", "O,H", "--no-resume") == 0
+    run("cache", "build", water, target, *SETTINGS, "--species", "O,H", "--no-resume")
     assert {path.name for path in tmp_path.iterdir()} == {"water.atp", "new.h5"}
-    assert run("verify", target) == 0
+    run("cache", "verify", target)
 
 
-def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info(folder: Path, run: Command) -> None:
     path = folder / "v2_derivatives_f64_two.h5"
-    assert run("info", "--json", path) == 0
-    captured = capsys.readouterr()
+    captured = run("cache", "info", "--json", path)
     assert captured.err == ""
     (file,) = json.loads(captured.out)["files"]
     expected = json.loads((folder / "v2_derivatives_f64_two.expected.json").read_text())
@@ -263,62 +222,51 @@ def test_info(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("v2_both_f64_from_files", ["2 with energy"]),
     ],
 )
-def test_info_as_text(
-    folder: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str]
-) -> None:
-    assert run("info", folder / f"{name}.h5") == 0
-    text = capsys.readouterr().out
+def test_info_as_text(folder: Path, run: Command, name: str, words: list[str]) -> None:
+    text = run("cache", "info", folder / f"{name}.h5").out
     assert [word for word in words if word not in text] == []
 
 
-def test_info_of_damaged_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_of_damaged_files(folder: Path, run: Command) -> None:
     """NaN among the attributes, and a sound file next to a damaged one."""
     paths = [folder / "damaged/truncated.h5", folder / "v2_both_f64_two.h5"]
-    assert run("info", "--json", *paths) == 1
-    captured = capsys.readouterr()
+    captured = run("cache", "info", "--json", *paths, status=1)
     broken, sound = json.loads(captured.out)["files"]
     assert set(broken) == {"path", "error"}
     assert sound["attributes"]["energy_filter_max_referenced_energy_per_atom"] == "nan"
     assert len(captured.err.splitlines()) == 1
-    assert run("info", *paths) == 1
-    assert "cannot be read" in capsys.readouterr().out
-    assert run("info", folder / "none.h5") == 1
+    assert "cannot be read" in run("cache", "info", *paths, status=1).out
+    run("cache", "info", folder / "none.h5", status=1)
 
 
-def test_verify(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("verify", folder / "v2_both_f64_three.h5") == 0
-    (line,) = capsys.readouterr().out.splitlines()
+def test_verify(folder: Path, run: Command) -> None:
+    (line,) = run("cache", "verify", folder / "v2_both_f64_three.h5").out.splitlines()
     assert "11 entries, 11 rows of features, 9 of derivatives, 11 entries computed again" in line
     assert line.endswith("0 faults, 0 differences, 0 warnings")
     path = folder / "v2_both_f64_unwrapped.h5"
-    assert run("verify", path) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = run("cache", "verify", path, status=1).out.splitlines()
     assert len(lines) == 3
     assert all(
         "molecule 1" in line and "computed wrongly by the original" in line for line in lines[:2]
     )
-    assert run("verify", "--quick", path) == 0
-    assert "0 entries computed again" in capsys.readouterr().out
-    assert run("verify", "--tolerance", "100", path) == 0
-    assert run("verify", "--max-faults", "1", path) == 1
-    assert "... and 1 more differences" in capsys.readouterr().out
-    assert run("verify", "--tolerance", "nan", path) == 2
-
-
-def test_verify_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("verify", "--json", folder / "v2_both_f64_unwrapped.h5") == 1
-    captured = capsys.readouterr()
+    assert "0 entries computed again" in run("cache", "verify", "--quick", path).out
+    run("cache", "verify", "--tolerance", "100", path)
+    assert (
+        "... and 1 more differences"
+        in run("cache", "verify", "--max-faults", "1", path, status=1).out
+    )
+    run("cache", "verify", "--tolerance", "nan", path, status=2)
+    captured = run("cache", "verify", "--json", path, status=1)
     found = json.loads(captured.out)
     assert captured.err == ""
     assert (found["ok"], found["mismatched_entries"], found["n_differences"]) == (False, [1], 2)
     assert {d["entry"] for d in found["differences"]} == {1}
-    assert run("verify", "--json", folder / "v2_both_f64_two.h5") == 0
-    assert json.loads(capsys.readouterr().out)["ok"] is True
+    assert run("cache", "verify", "--json", folder / "v2_both_f64_two.h5").document["ok"] is True
 
 
 @pytest.mark.parametrize("command", ["verify", "info", "build", "convert-v1"])
 def test_damaged_files_give_a_message(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+    folder: Path, tmp_path: Path, run: Command, command: str
 ) -> None:
     sound = {"verify": ["section_without_flag"], "info": ["section_without_flag"]}
     sound["build"] = ["section_without_flag"]
@@ -326,50 +274,21 @@ def test_damaged_files_give_a_message(
         target = tmp_path / f"{path.stem}.h5"
         more = [target] if command in ("build", "convert-v1") else []
         more += ["--species", "O,H", *SETTINGS] if command == "build" else []
-        status = run(command, path, *more)
-        captured = capsys.readouterr()
-        assert status == (0 if path.stem in sound.get(command, []) else 1), path
+        status = 0 if path.stem in sound.get(command, []) else 1
+        captured = run("cache", command, path, *more, status=status)
         assert str(path) in captured.out + captured.err or status == 0
         assert "Traceback" not in captured.err
         assert target.exists() == (status == 0 and command == "build")
 
 
-def test_convert_v1(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_v1(folder: Path, tmp_path: Path, run: Command) -> None:
     legacy, target = folder / "legacy_v1_f64_two.h5", tmp_path / "new.h5"
-    assert run("convert-v1", legacy, target) == 0
-    assert "3 entries, derivatives in float64" in capsys.readouterr().out
-    assert run("convert-v1", legacy, target) == 1
-    assert "exists" in capsys.readouterr().err
+    assert "3 entries, derivatives in float64" in run("cache", "convert-v1", legacy, target).out
+    assert "exists" in run("cache", "convert-v1", legacy, target, status=1).err
     target.unlink()
-    assert run("convert-v1", "--features", "--json", legacy, target) == 0
-    assert json.loads(capsys.readouterr().out)["features"] is True
-    assert run("verify", target) == 0
-    assert run("convert-v1", target, tmp_path / "newer.h5") == 1
-    assert "got schema 2" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["build", "info", "verify", "convert-v1"])
-def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run(name, "--help")
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    assert f"\n  atompack-torch cache {name} " in text
-    assert "--json" in text
-
-
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["info"], ["verify", "a", "b"]])
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        run(*arguments)
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("atompack-torch")
-
-
-def test_as_a_program(folder: Path, tmp_path: Path, scripts: ScriptServer) -> None:
-    path = tmp_path / "\x1b[2J.h5"
-    shutil.copy(folder / "damaged/truncated.h5", path)
-    done = scripts.command("cache", "verify", path)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "\x1b" not in done.stdout
-    assert "truncated file" in done.stdout
+    assert (
+        run("cache", "convert-v1", "--features", "--json", legacy, target).document["features"]
+        is True
+    )
+    run("cache", "verify", target)
+    assert "got schema 2" in run("cache", "convert-v1", target, tmp_path / "newer.h5", status=1).err

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
+import numpy as np
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 
 
-def test_one_file(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_file(fixtures: Path, tmp_path: Path, run: Command) -> None:
     source, target = fixtures / "gen3.atp", tmp_path / "new.atp"
-    assert cli.main(["compact", "--json", str(source), str(target)]) == 0
-    captured = capsys.readouterr()
+    captured = run("compact", "--json", source, target)
     assert json.loads(captured.out) == {
         "n_molecules": 7,
         "bytes_before": source.stat().st_size,
@@ -25,33 +24,22 @@ def test_one_file(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert apt.AtpDataset(target)[:].positions.equal(apt.AtpDataset(source)[:].positions)
 
 
-def test_codec_level_and_order(
-    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    order, target = tmp_path / "order.txt", tmp_path / "new.atp"
-    order.write_text("3 1\n8\n")
+def test_codec_level_and_order(fixtures: Path, tmp_path: Path, run: Command) -> None:
+    target = tmp_path / "new.atp"
     sources = [str(fixtures / "gen3.atp"), str(fixtures / "tail_records.atp")]
-    options = ["--codec", "zstd", "--level", "7", "--order", str(order)]
-    assert cli.main(["compact", *options, *sources, str(target)]) == 0
-    assert "3 molecules" in capsys.readouterr().out
-    assert cli.main(["info", "--json", str(target)]) == 0
-    (file,) = json.loads(capsys.readouterr().out)["files"]
+    options = ["--codec", "zstd", "--level", "7", "--shuffle", "3"]
+    before = apt.AtpDataset(sources)
+    assert f"{len(before)} molecules" in run("compact", *options, *sources, target).out
+    (file,) = run("info", "--json", target).document["files"]
     assert (file["codec"], file["level"], file["dead_bytes"]) == ("zstd", 7, 0)
-    expected = apt.AtpDataset(sources).batch([3, 1, 8])
-    assert apt.AtpDataset(target)[:].positions.equal(expected.positions)
+    order = np.random.default_rng(3).permutation(len(before))
+    assert apt.AtpDataset(target)[:].positions.equal(before.batch(order).positions)
 
 
-def test_what_is_refused(
-    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_refused(fixtures: Path, tmp_path: Path, run: Command) -> None:
     target = tmp_path / "new.atp"
     source = str(fixtures / "gen3.atp")
-    order = tmp_path / "order.txt"
-    order.write_text("one two")
-    assert cli.main(["compact", "--order", str(order), source, str(target)]) == 2
-    assert cli.main(["compact", str(fixtures / "bad_section_cut.atp"), str(target)]) == 1
-    assert "molecule 0" in capsys.readouterr().err
+    assert "molecule 0" in run("compact", fixtures / "bad_section_cut.atp", target, status=1).err
     assert not target.exists()
     target.write_bytes(b"")
-    assert cli.main(["compact", source, str(target)]) == 1
-    assert "exists" in capsys.readouterr().err
+    assert "exists" in run("compact", source, target, status=1).err

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import main
 
 
 @pytest.fixture
@@ -27,34 +27,28 @@ def arrays(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: object) -> int:
-    return main(["convert", *map(str, arguments)])
-
-
-def test_a_report_is_printed(
-    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(arrays, tmp_path / "x.atp", "--codec", "zstd", "--key", "E_ref=energy") == 0
-    captured = capsys.readouterr()
+def test_a_report_is_printed(arrays: Path, tmp_path: Path, run: Command) -> None:
+    captured = run(
+        "convert", arrays, tmp_path / "x.atp", "--codec", "zstd", "--key", "E_ref=energy"
+    )
     assert "4 molecules, 8 atoms" in captured.out
     assert "array 'theory': one value for the whole file" in captured.out
     assert "x.atp: 4 molecules in" in captured.err
     assert apt.AtpDataset(tmp_path / "x.atp")[:].energy.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_json_and_quiet(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(arrays, tmp_path / "x.atp", "--json") == 0
-    captured = capsys.readouterr()
+def test_json_and_quiet(arrays: Path, tmp_path: Path, run: Command) -> None:
+    captured = run("convert", arrays, tmp_path / "x.atp", "--json")
     report = json.loads(captured.out)
     assert report["structures_written"] == 4
     assert report["skipped"][0]["what"] == "array 'theory'"
     assert captured.err == ""
-    assert run(arrays, tmp_path / "y.atp", "--quiet") == 0
-    assert capsys.readouterr() == ("", "")
+    assert run("convert", arrays, tmp_path / "y.atp", "--quiet") == ("", "")
 
 
-def test_several_sources_units_and_types(arrays: Path, tmp_path: Path) -> None:
-    status = run(
+def test_several_sources_units_and_types(arrays: Path, tmp_path: Path, run: Command) -> None:
+    run(
+        "convert",
         arrays,
         arrays,
         tmp_path / "x.atp",
@@ -65,18 +59,17 @@ def test_several_sources_units_and_types(arrays: Path, tmp_path: Path) -> None:
         "--quiet",
     )
     batch = apt.AtpDataset(tmp_path / "x.atp")[:]
-    assert status == 0
     assert len(batch) == 8
     assert batch.energy[1].item() == pytest.approx(0.0433641, rel=1e-5)
     assert str(batch.forces.dtype) == "torch.float32"
 
 
-def test_there_and_back(arrays: Path, tmp_path: Path) -> None:
-    assert run(arrays, tmp_path / "x.atp", "--quiet") == 0
-    assert run(tmp_path / "x.atp", tmp_path / "x.db", "--quiet") == 0
-    assert run(tmp_path / "x.db", tmp_path / "y.dat", "--to", "atp", "--quiet") == 0
-    assert run(arrays, tmp_path / "y.dat", "--to", "atp", "--append", "--quiet") == 0
-    assert run(arrays, tmp_path / "x.db", "--overwrite", "--quiet") == 0
+def test_there_and_back(arrays: Path, tmp_path: Path, run: Command) -> None:
+    run("convert", arrays, tmp_path / "x.atp", "--quiet")
+    run("convert", tmp_path / "x.atp", tmp_path / "x.db", "--quiet")
+    run("convert", tmp_path / "x.db", tmp_path / "y.dat", "--to", "atp", "--quiet")
+    run("convert", arrays, tmp_path / "y.dat", "--to", "atp", "--append", "--quiet")
+    run("convert", arrays, tmp_path / "x.db", "--overwrite", "--quiet")
     assert len(apt.AtpDataset(tmp_path / "y.dat")) == 8
 
 
@@ -95,39 +88,27 @@ def test_there_and_back(arrays: Path, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage(
-    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str]
-) -> None:
-    try:
-        status = run(arrays, tmp_path / "x.atp", *wrong)
-    except SystemExit as usage:  # argparse itself
-        status = int(usage.code or 0)
-    assert status == 2
-    assert capsys.readouterr().err
+def test_wrong_usage(arrays: Path, tmp_path: Path, run: Command, wrong: list[str]) -> None:
+    assert run("convert", arrays, tmp_path / "x.atp", *wrong, status=2).err
     assert not (tmp_path / "x.atp").exists()
 
 
-def test_a_target_that_is_there(
-    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(arrays, tmp_path / "x.atp") == 0
-    capsys.readouterr()
-    assert run(arrays, tmp_path / "x.atp") == 2
-    assert "--overwrite replaces it" in capsys.readouterr().err
+def test_a_target_that_is_there(arrays: Path, tmp_path: Path, run: Command) -> None:
+    run("convert", arrays, tmp_path / "x.atp")
+    assert "--overwrite replaces it" in run("convert", arrays, tmp_path / "x.atp", status=2).err
 
 
-def test_bad_data(arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_data(arrays: Path, tmp_path: Path, run: Command) -> None:
     whole = arrays.read_bytes()
     arrays.write_bytes(whole[:-30])
-    assert run(arrays, tmp_path / "x.atp", "--quiet") == 1
-    assert capsys.readouterr().err.startswith(f"atompack-torch convert: {arrays}: ")
-    assert run(tmp_path / "none.npz", tmp_path / "x.atp") == 1
+    assert run("convert", arrays, tmp_path / "x.atp", "--quiet", status=1).err.startswith(
+        f"atompack-torch convert: {arrays}: "
+    )
+    run("convert", tmp_path / "none.npz", tmp_path / "x.atp", status=1)
     assert not (tmp_path / "x.atp").exists()
 
 
-def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run("--help")
-    text = capsys.readouterr().out
+def test_help_shows_examples(run: Command) -> None:
+    text = run("convert", "--help").out
     assert "--key REF_energy=energy" in text
     assert "--stress-sign" in text

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from reference.commands import Command
 
 import atompack_torch as apt
 from atompack_torch import conversion
-from atompack_torch.cli import main
 
 N = 500
 
@@ -46,23 +45,20 @@ def a(tmp_path: Path) -> Path:
     return write(tmp_path / "a.atp", molecules())
 
 
-def test_equal_data(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_data(a: Path, tmp_path: Path, run: Command) -> None:
     """Blocks of the two need not agree, nor their formats."""
     apt.convert(a, tmp_path / "a.aselmdb", nan_is_missing=False, progress=False)
     for other in (a, tmp_path / "a.aselmdb"):
         found = conversion.diff(a, other, exclude=["name", "properties/ragged", "properties/count"])
         assert {k for k, v in found.fields.items() if not v.equal} <= {"energy"}
-    assert main(["diff", str(a), str(a)]) == 0
-    assert capsys.readouterr().out == f"{N} molecules\nequal\n"
+    assert run("diff", a, a).out == f"{N} molecules\nequal\n"
     found = conversion.diff(a, a)
     assert found.equal
     assert found.fields["energy"].n_compared == N
     assert found.fields["forces"].n_compared == sum(i % 3 > 0 for i in range(N))
 
 
-def test_differences_are_counted(
-    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_differences_are_counted(a: Path, tmp_path: Path, run: Command) -> None:
     rebuilt = []
     for i, m in enumerate(molecules()):
         fields: dict[str, Any] = {
@@ -97,50 +93,44 @@ def test_differences_are_counted(
     assert (fields["properties/new"].n_only_b, fields["properties/new"].first) == (1, [2])
     assert (fields["positions"].n_different, fields["positions"].first) == (1, [10])
     assert (fields["atomic_numbers"].n_different, fields["atomic_numbers"].first) == (1, [11])
-    assert main(["diff", str(a), str(b)]) == 1
-    text = capsys.readouterr().out
+    text = run("diff", a, b, status=1).out
     assert text.startswith("500 molecules in A, 497 in B\n")
     assert "energy: differs in 2 of 496, by up to 0.5; first 3, 400\n" in text
     assert "forces: only in A, in 1 molecule; first 4\n" in text
     assert text.endswith("\ndifferent\n")
 
 
-def test_tolerances_and_selection_of_fields(a: Path, tmp_path: Path) -> None:
+def test_tolerances_and_selection_of_fields(a: Path, tmp_path: Path, run: Command) -> None:
     near = [
         apt.Molecule(m.positions * (1 + 1e-7), m.atomic_numbers, energy=m.energy)
         for m in molecules()
     ]
     b = write(tmp_path / "b.atp", near)
     others = ["--exclude", "forces", "name", "properties/ragged", "properties/count"]
-    assert main(["diff", str(a), str(b), *others]) == 1
-    assert main(["diff", str(a), str(b), "--rtol", "1e-6", *others]) == 0
-    assert main(["diff", str(a), str(b), "--atol", "1e-5", *others]) == 0
-    assert main(["diff", str(a), str(b), "--fields", "energy"]) == 0
-    assert main(["diff", str(a), str(b), "--atol", "-1"]) == 2
+    run("diff", a, b, *others, status=1)
+    run("diff", a, b, "--rtol", "1e-6", *others)
+    run("diff", a, b, "--atol", "1e-5", *others)
+    run("diff", a, b, "--fields", "energy")
+    run("diff", a, b, "--atol", "-1", status=2)
 
 
-def test_types_are_a_remark(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_types_are_a_remark(a: Path, tmp_path: Path, run: Command) -> None:
     exact = [apt.Molecule(m.positions.float().double(), m.atomic_numbers) for m in molecules()[:20]]
     narrow = [apt.Molecule(m.positions.float(), m.atomic_numbers) for m in exact]
     paths = write(tmp_path / "x.atp", exact), write(tmp_path / "y.atp", narrow)
-    assert main(["diff", *map(str, paths)]) == 0
-    assert "positions: float64 in A, float32 in B\n" in capsys.readouterr().out
+    assert "positions: float64 in A, float32 in B\n" in run("diff", *paths).out
 
 
-def test_empty_and_json(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_and_json(a: Path, tmp_path: Path, run: Command) -> None:
     empty = write(tmp_path / "empty.atp", [])
-    assert main(["diff", str(empty), str(empty), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    assert run("diff", empty, empty, "--json").document == {
         "equal": True,
         "n_structures": [0, 0],
         "fields": {},
     }
-    assert main(["diff", str(a), str(empty), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["n_structures"] == [N, 0]
-    assert main(["diff", str(empty), str(a), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["n_structures"] == [0, N]
+    assert run("diff", a, empty, "--json", status=1).document["n_structures"] == [N, 0]
+    assert run("diff", empty, a, "--json", status=1).document["n_structures"] == [0, N]
 
 
-def test_bad_data(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", str(a), str(tmp_path / "none.atp")]) == 1
-    assert "none.atp" in capsys.readouterr().err
+def test_bad_data(a: Path, tmp_path: Path, run: Command) -> None:
+    assert "none.atp" in run("diff", a, tmp_path / "none.atp", status=1).err

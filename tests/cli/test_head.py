@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 from atompack_torch.formats.text import formula
 
 
-def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["head", str(fixtures / "minimal.atp")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def test_text(fixtures: Path, run: Command) -> None:
+    assert run("head", fixtures / "minimal.atp").out.splitlines() == [
         "molecule 0: HO, 2 atoms",
         "  positions       float32  (2, 3)  usually Å   0 0 0 0.75 0 -1.5",
         "  atomic_numbers  int64    (2,)                8 1",
@@ -26,32 +25,28 @@ def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_how_many(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_many(fixtures: Path, run: Command) -> None:
     path = str(fixtures / "gen3.atp")
     for n, shown in (("0", 0), ("2", 2), ("100", 7)):
-        assert cli.main(["head", "-n", n, path]) == 0
-        text = capsys.readouterr().out
+        text = run("head", "-n", n, path).out
         assert text.count("molecule ") == shown
         assert text.endswith(f"{shown} of 7 molecules\n")
-    assert cli.main(["head", "-n", "-1", path]) == 2
-    assert "-n: expected a number from 0" in capsys.readouterr().err
+    assert "-n: expected a number from 0" in run("head", "-n", "-1", path, status=2).err
 
 
-def test_fields(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields(fixtures: Path, run: Command) -> None:
     path = str(fixtures / "gen3.atp")
-    assert cli.main(["head", "-n", "1", "--json", path, "--fields", "energy"]) == 0
-    (molecule,) = json.loads(capsys.readouterr().out)
+    (molecule,) = run("head", "-n", "1", "--json", path, "--fields", "energy").document
     assert list(molecule["fields"]) == ["positions", "atomic_numbers", "energy"]
-    assert cli.main(["head", "--fields", "nothing", "--json", path]) == 2
-    assert "nothing" in capsys.readouterr().err
+    assert "nothing" in run("head", "--fields", "nothing", "--json", path, status=2).err
 
 
-def test_json_holds_all_values(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_all_values(fixtures: Path, run: Command) -> None:
     """Also those for which JSON has no number."""
     path = fixtures / "custom_edge_values.atp"
-    assert cli.main(["head", "--json", "-n", "1000", str(path)]) == 0
     molecules = json.loads(
-        capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is no JSON")
+        run("head", "--json", "-n", "1000", path).out,
+        parse_constant=lambda text: pytest.fail(f"{text} is no JSON"),
     )
     dataset = apt.AtpDataset(path)
     assert len(molecules) == len(dataset)
@@ -68,9 +63,8 @@ def test_json_holds_all_values(fixtures: Path, capsys: pytest.CaptureFixture[str
                 assert str(held["values"]).replace("'", "") == str(value.tolist())
 
 
-def test_damaged_value(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["head", str(fixtures / "bad_scalar_len.atp")]) == 1
-    assert "field 'k'" in capsys.readouterr().err
+def test_damaged_value(fixtures: Path, run: Command) -> None:
+    assert "field 'k'" in run("head", fixtures / "bad_scalar_len.atp", status=1).err
 
 
 @pytest.mark.parametrize(
@@ -88,14 +82,13 @@ def test_formula(numbers: list[int], text: str) -> None:
     assert formula(numbers) == text
 
 
-def test_structured_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_structured_arrays(tmp_path: Path, run: Command) -> None:
     """Torch has no type for them, so they are examples of shards as NumPy arrays."""
     dtype = [("i", "i4"), ("f", "f8"), ("s", "S2")]
     rows = np.array([(1, 2.5, b"ab"), (2, np.nan, b"\xff")], dtype)
     with apt.ShardWriter(tmp_path / "set", 2, 1) as writer:
         writer.write({"rows": rows, "bytes": np.zeros(1, "V2")})
-    assert cli.main(["head", "--json", str(tmp_path / "set")]) == 0
-    (example,) = json.loads(capsys.readouterr().out)
+    (example,) = run("head", "--json", tmp_path / "set").document
     assert example["value"] == {
         "rows": [
             {"i": 1, "f": 2.5, "s": "ab"},
@@ -103,5 +96,4 @@ def test_structured_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ],
         "bytes": ["\0\0"],
     }
-    assert cli.main(["head", str(tmp_path / "set")]) == 0
-    assert "rows" in capsys.readouterr().out
+    assert "rows" in run("head", tmp_path / "set").out

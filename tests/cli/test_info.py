@@ -6,25 +6,16 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 
 
-def info(capsys: pytest.CaptureFixture[str], *paths: Path, status: int = 0) -> dict[str, Any]:
-    """The JSON document."""
-    assert cli.main(["info", "--json", *map(str, paths)]) == status
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return document
-
-
-def test_one_file(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_file(fixtures: Path, run: Command) -> None:
     path = fixtures / "gen3.atp"
-    found = info(capsys, path)
+    found = run("info", "--json", path).document
     (file,) = found["files"]
     dataset = apt.AtpDataset(path)
     assert file["path"] == str(path)
@@ -48,30 +39,25 @@ def test_one_file(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["schema"]["forces"] == {"dtype": "float32", "level": "atom", "shape": [3]}
 
 
-def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["info", str(fixtures / "tail_garbage.atp")]) == 0
-    text = capsys.readouterr().out
+def test_text(fixtures: Path, run: Command) -> None:
+    text = run("info", fixtures / "tail_garbage.atp").out
     for part in ("tail 768", "codec zstd (level 3)", "in use", "forces"):
         assert part in text
 
 
-def test_shards_and_their_sum(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = info(capsys, fixtures / "shards")
+def test_shards_and_their_sum(fixtures: Path, run: Command) -> None:
+    found = run("info", "--json", fixtures / "shards").document
     assert [file["n_molecules"] for file in found["files"]] == [1, 2, 1, 0, 3]
     assert found["n_molecules"] == 7
     assert found["file_bytes"] == sum(file["file_bytes"] for file in found["files"])
-    assert cli.main(["info", str(fixtures / "shards"), str(fixtures / "gen3.atp")]) == 0
-    assert "6 files: 14 molecules" in capsys.readouterr().out
+    assert "6 files: 14 molecules" in run("info", fixtures / "shards", fixtures / "gen3.atp").out
 
 
-def test_damaged_file_among_others(
-    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_file_among_others(fixtures: Path, tmp_path: Path, run: Command) -> None:
     """What can be known is told, and the exit status says that it is not all."""
     for name in ("bad_both", "gen3", "bad_schema_version"):
         shutil.copy(fixtures / f"{name}.atp", tmp_path)
-    assert cli.main(["info", "--json", str(tmp_path)]) == 1
-    captured = capsys.readouterr()
+    captured = run("info", "--json", tmp_path, status=1)
     found = json.loads(captured.out)
     assert len(captured.err.splitlines()) == 2
     both, version, sound = found["files"]
@@ -80,25 +66,23 @@ def test_damaged_file_among_others(
     assert "schema version" in version["error"]
     assert version["slots"]["B"]["generation"] == 1
     assert sound["n_molecules"] == found["n_molecules"] == 7
-    assert cli.main(["info", str(tmp_path)]) == 1
-    assert "cannot be read" in capsys.readouterr().out
+    assert "cannot be read" in run("info", tmp_path, status=1).out
 
 
-def test_damaged_slot(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (file,) = info(capsys, fixtures / "bad_a_newest.atp")["files"]
+def test_damaged_slot(fixtures: Path, run: Command) -> None:
+    (file,) = run("info", "--json", fixtures / "bad_a_newest.atp").document["files"]
     assert "checksum" in file["slots"]["A"]["problem"]
     assert (file["slots"]["A"]["in_use"], file["slots"]["B"]["in_use"]) == (False, True)
-    assert cli.main(["info", str(fixtures / "bad_a_newest.atp")]) == 0
-    assert "slot A: damaged: checksum" in capsys.readouterr().out
+    assert "slot A: damaged: checksum" in run("info", fixtures / "bad_a_newest.atp").out
 
 
-def test_slots_that_tie(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (file,) = info(capsys, fixtures / "odd_generation_tie.atp")["files"]
+def test_slots_that_tie(fixtures: Path, run: Command) -> None:
+    (file,) = run("info", "--json", fixtures / "odd_generation_tie.atp").document["files"]
     assert (file["slots"]["A"]["in_use"], file["slots"]["B"]["in_use"]) == (True, False)
 
 
-def test_only_damaged_files(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = info(capsys, fixtures / "bad_both.atp", status=1)
+def test_only_damaged_files(fixtures: Path, run: Command) -> None:
+    found = run("info", "--json", fixtures / "bad_both.atp", status=1).document
     assert found["schema"] == {}
     assert found["n_molecules"] == 0
 
@@ -122,15 +106,12 @@ def many(path: Path, n: int) -> Path:
     return path
 
 
-def test_labels_are_counted_in_all_records_of_a_small_file(
-    fixtures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_are_counted_in_all_records_of_a_small_file(fixtures: Path, run: Command) -> None:
     path = fixtures / "optional_sections.atp"
-    labels = info(capsys, path)["labels"]
+    labels = run("info", "--json", path).document["labels"]
     expected = apt.AtpDataset(path).statistics().coverage
     assert labels == {"molecules": expected, "nan": {}, "n_looked_at": 4, "exact": True}
-    assert cli.main(["info", str(path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = run("info", path).out.splitlines()
     assert [line.split()[-3:] for line in lines if line.split()[0] == "energy"] == [
         ["3", "of", "4"]
     ]
@@ -138,53 +119,30 @@ def test_labels_are_counted_in_all_records_of_a_small_file(
     assert all(lines.index(line) < slots for line in lines if " of 4" in line)
 
 
-def test_labels_of_a_large_file_are_sampled(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_of_a_large_file_are_sampled(tmp_path: Path, run: Command) -> None:
     path = many(tmp_path / "many.atp", 24_000)
-    labels = info(capsys, path)["labels"]
+    labels = run("info", "--json", path).document["labels"]
     assert (labels["exact"], labels["n_looked_at"]) == (False, 10_000)
     assert 2_400 < labels["molecules"]["forces"] < 2_600
     assert labels["molecules"]["rare"] in (0, 1)
-    assert info(capsys, path)["labels"] == labels  # always the same sample
-    assert cli.main(["info", str(path)]) == 0
-    text = capsys.readouterr().out
+    assert run("info", "--json", path).document["labels"] == labels  # always the same sample
+    text = run("info", path).out
     assert re.search(r"forces .* about 2[45]\.\d% \(2,\d{3} of 10,000 sampled\)", text)
-    assert cli.main(["info", "--full", "--json", str(path)]) == 0
-    full = json.loads(capsys.readouterr().out)["labels"]
+    full = run("info", "--full", "--json", path).document["labels"]
     assert full == {
         "molecules": {"energy": 24_000, "forces": 6_000, "rare": 1},
         "nan": {},
         "n_looked_at": 24_001,
         "exact": True,
     }
-    assert cli.main(["info", "--full", str(path)]) == 0
-    assert "1 of 24,001" in capsys.readouterr().out
+    assert "1 of 24,001" in run("info", "--full", path).out
 
 
-def test_a_damaged_record_hinders_counting_alone(
-    fixtures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_record_hinders_counting_alone(fixtures: Path, run: Command) -> None:
     path = fixtures / "bad_section_cut.atp"
-    assert cli.main(["info", "--json", str(path)]) == 1
-    captured = capsys.readouterr()
+    captured = run("info", "--json", path, status=1)
     found = json.loads(captured.out)
     assert found["labels"] is None
     assert found["files"][0]["n_molecules"] == found["n_molecules"] > 0
     assert "molecule 0" in captured.err
-    assert cli.main(["info", str(path)]) == 1
-    assert "not counted" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("command", ["info", "head", "stats", "verify"])
-@pytest.mark.parametrize("name", ["notes.txt", "notes", "notes.atp"])
-def test_files_of_no_known_format(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, command: str
-) -> None:
-    path = tmp_path / name
-    path.write_text("Remember the milk.\n")
-    assert cli.main([command, str(path)]) == 1
-    captured = capsys.readouterr()
-    assert f"{path}: expected one of an .atp file, an HDF5 file" in captured.err
-    assert "got a text file" in captured.err
-    assert "slot" not in captured.err + captured.out
+    assert "not counted" in run("info", path, status=1).out

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ase.io
 import h5py
 import numpy as np
 import pytest
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import main
 
 N = 12
 
@@ -45,10 +46,36 @@ def written(path: Path) -> Path:
     return path
 
 
+SUFFIXES = {"atp": ".atp", "extxyz": ".extxyz", "ase-db": ".db", "aselmdb": ".aselmdb"}
+SUFFIXES |= {"parquet": ".parquet", "mace-hdf5": ".h5"}
+
+
 def converted(kind: str, folder: Path) -> Source:
-    """Deepmd, metatrain or MACE's HDF5."""
-    path = folder / ("all.h5" if kind == "mace-hdf5" else "all")
+    """A target of ``convert``."""
+    path = folder / f"all{SUFFIXES.get(kind, '')}"
     apt.convert(written(folder / "source.atp"), path, target=kind, progress=False)
+    return Source(path)
+
+
+def trajectory(folder: Path) -> Source:
+    path = folder / "all.traj"
+    ase.io.write(path, apt.AtpDataset(written(folder / "source.atp"))[:].to_ase())
+    return Source(path)
+
+
+def arrays(folder: Path) -> Source:
+    """The layout of PhysNet, with padding rows."""
+    path = folder / "all.npz"
+    batch = apt.MoleculeBatch.from_molecules(molecules())
+    dense = batch.dense(pad=0)
+    np.savez(
+        path,
+        R=dense["positions"],
+        z=dense["atomic_numbers"],
+        n_atoms=batch.n_atoms,
+        energy=batch.energy,
+        forces=dense["forces"],
+    )
     return Source(path)
 
 
@@ -105,62 +132,61 @@ def cfg_file(folder: Path) -> Source:
     return Source(path, ("--key", "0=O", "--key", "1=H", "--key", "2=C"))
 
 
-KINDS = ("deepmd", "metatrain", "mace-hdf5", "hdf5-set", "json", "cfg")
+MAKERS = {"traj": trajectory, "npz": arrays, "hdf5-set": hdf5_set, "json": json_file}
+MAKERS |= {"cfg": cfg_file}
+TARGETS = (*SUFFIXES, "deepmd", "metatrain", "shards")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*TARGETS, *MAKERS])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
-    made = {"hdf5-set": hdf5_set, "json": json_file, "cfg": cfg_file}.get(request.param)
-    return converted(request.param, tmp_path) if made is None else made(tmp_path)
-
-
-def run(*arguments: object) -> int:
-    return main([*map(str, arguments), "--quiet"])
+    make = MAKERS.get(request.param)
+    return converted(request.param, tmp_path) if make is None else make(tmp_path)
 
 
 def energies(path: Path) -> list[float]:
     return sorted(apt.AtpDataset(path)[:].energy.tolist())
 
 
-def test_sources(source: Source, tmp_path: Path) -> None:
+def test_sources(source: Source, tmp_path: Path, run: Command) -> None:
     path, keys = source
     made = [tmp_path / f"{i}.atp" for i in range(6)]
-    assert run("filter", path, made[0], "energy >= 5 and 'O' in elements", *keys) == 0
+    run("filter", path, made[0], "energy >= 5 and 'O' in elements", *keys, "--quiet")
     assert energies(made[0]) == [*range(5, N)]
-    assert run("sample", path, made[1], 4, "--seed", 2, *keys) == 0
+    run("sample", path, made[1], 4, "--seed", 2, *keys, "--quiet")
     assert len({*energies(made[1])}) == 4
-    assert run("split", path, *made[2:4], "--fractions", "0.75,0.25", *keys) == 0
+    run("split", path, *made[2:4], "--fractions", "0.75,0.25", *keys, "--quiet")
     assert [len(energies(part)) for part in made[2:4]] == [9, 3]
     assert sorted(energies(made[2]) + energies(made[3])) == [*range(N)]
-    assert run("drop", path, made[4], "forces", *keys) == 0
+    run("drop", path, made[4], "forces", *keys, "--quiet")
     assert energies(made[4]) == [*range(N)]
     assert "forces" not in apt.AtpDataset(made[4]).schema
     if not keys:  # options of converting alone
-        assert run("rename", path, made[5], "energy=energy_pbe") == 0
+        run("rename", path, made[5], "energy=energy_pbe", "--quiet")
         batch = apt.AtpDataset(made[5])[:]
         assert sorted(batch["energy_pbe"].tolist()) == [*range(N)]  # type: ignore[union-attr]
         assert "energy" not in batch
 
 
-def test_groups_of_formulas(source: Source, tmp_path: Path) -> None:
+def test_groups_of_formulas(source: Source, tmp_path: Path, run: Command) -> None:
     made = [tmp_path / f"{i}.atp" for i in range(2)]
     by = "--fractions", "0.67,0.33", "--by", "formula", *source.options
-    assert run("split", source.path, *made, *by) == 0
+    run("split", source.path, *made, *by, "--quiet")
     sizes = [{*apt.AtpDataset(path).n_atoms.tolist()} for path in made]
     assert sizes[0] | sizes[1] == {1, 2, 3}
     assert not sizes[0] & sizes[1]
 
 
-@pytest.mark.parametrize("kind", ["deepmd", "metatrain", "mace-hdf5"])
-def test_targets(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", TARGETS)
+def test_targets(kind: str, tmp_path: Path, run: Command) -> None:
     path = written(tmp_path / "all.atp")
     to = "--to", kind
-    made = {name: tmp_path / name for name in ("filter", "sample", "a", "b", "drop", "rename")}
-    assert run("filter", path, made["filter"], "energy < 5", *to) == 0
-    assert run("sample", path, made["sample"], 4, *to) == 0
-    assert run("split", path, made["a"], made["b"], "--fractions", "0.5,0.5", *to) == 0
-    assert run("drop", path, made["drop"], "forces", *to) == 0
-    assert run("rename", path, made["rename"], "energy=energy_pbe", *to) == 0
+    names = ("filter", "sample", "a", "b", "drop", "rename")
+    made = {name: tmp_path / f"{name}-made{SUFFIXES.get(kind, '')}" for name in names}
+    run("filter", path, made["filter"], "energy < 5", *to, "--quiet")
+    run("sample", path, made["sample"], 4, *to, "--quiet")
+    run("split", path, made["a"], made["b"], "--fractions", "0.5,0.5", *to, "--quiet")
+    run("drop", path, made["drop"], "forces", *to, "--quiet")
+    run("rename", path, made["rename"], "energy=energy_pbe", *to, "--quiet")
     found = {}
     for name, target in made.items():
         apt.convert(target, tmp_path / f"{name}.atp", progress=False)
@@ -173,7 +199,7 @@ def test_targets(kind: str, tmp_path: Path) -> None:
     assert sorted(found["rename"][:]["energy_pbe"].tolist()) == [*range(N)]  # type: ignore[union-attr]
 
 
-def test_mistyped_names(source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistyped_names(source: Source, tmp_path: Path, run: Command) -> None:
     for number, (command, message) in enumerate(
         (
             (["filter", "enrgy > 1"], "unknown name 'enrgy': did you mean 'energy'?"),
@@ -182,14 +208,18 @@ def test_mistyped_names(source: Source, tmp_path: Path, capsys: pytest.CaptureFi
         )
     ):
         target = tmp_path / f"{number}.atp"
-        assert run(command[0], source.path, target, command[1], *source.options) == 2
-        assert message in capsys.readouterr().err
+        assert (
+            message
+            in run(
+                command[0], source.path, target, command[1], *source.options, "--quiet", status=2
+            ).err
+        )
         assert not target.exists()
 
 
 @pytest.mark.parametrize("kind", ["deepmd", "metatrain", "hdf5-set", "parquet", "npz"])
 def test_filter_finds_mistyped_names_before_it_reads(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
     from atompack_torch.conversion import selecting
 
@@ -204,10 +234,9 @@ def test_filter_finds_mistyped_names_before_it_reads(
     def unexpected(*_: object, **__: object) -> None:
         raise AssertionError("it reads the structures")
 
-    assert run("filter", path, tmp_path / "found.atp", "energy >= 3 and n_atoms < 3") == 0
+    run("filter", path, tmp_path / "found.atp", "energy >= 3 and n_atoms < 3", "--quiet")
     monkeypatch.setattr(selecting, "convert_edited", unexpected)
     for expression in ("enrgy > 1", "velocities == 1", "field('stp') == 1"):
-        assert run("filter", path, tmp_path / "x.atp", expression) == 2
-        assert "'" in capsys.readouterr().err
+        assert "'" in run("filter", path, tmp_path / "x.atp", expression, "--quiet", status=2).err
     with pytest.raises(AssertionError, match="it reads"):
-        run("filter", path, tmp_path / "x.atp", "energy > 1 and has(forces)")
+        run("filter", path, tmp_path / "x.atp", "energy > 1 and has(forces)", "--quiet")

@@ -1,17 +1,17 @@
-"""`show`: one structure with all labels; `head --jsonl`; colors of the terminal."""
+"""`show`: one structure with all labels; colors of the terminal."""
 
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch.cli import _output, main
+from atompack_torch.cli import _output
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
@@ -35,9 +35,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.atp"
 
 
-def test_all_labels_with_units(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(path), "1"]) == 0
-    text = capsys.readouterr().out
+def test_all_labels_with_units(path: Path, run: Command) -> None:
+    text = run("show", path, "1").out
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0] == "molecule 1: HO, 2 atoms"
     assert "energy -2.5 usually eV" in lines
@@ -53,9 +52,8 @@ def test_all_labels_with_units(path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(("index", "number"), [("0", 0), ("-1", 2), ("-3", 0)])
-def test_json(index: str, number: int, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "--json", str(path), index]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_json(index: str, number: int, path: Path, run: Command) -> None:
+    document = run("show", "--json", path, index).document
     assert document["molecule"] == number
     assert document["fields"]["energy"] == {
         "dtype": "float64",
@@ -67,43 +65,35 @@ def test_json(index: str, number: int, path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("index", ["3", "-4", "99999999999999999999"])
-def test_no_such_structure(index: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(path), index]) == 2
-    assert f"expected a number below 3, got {index}" in capsys.readouterr().err
+def test_no_such_structure(index: str, path: Path, run: Command) -> None:
+    assert f"expected a number below 3, got {index}" in run("show", path, index, status=2).err
 
 
-def test_few_atoms_and_fields(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(path), "0", "--atoms", "1", "--fields", "energy"]) == 0
-    text = capsys.readouterr().out
+def test_few_atoms_and_fields(path: Path, run: Command) -> None:
+    text = run("show", path, "0", "--atoms", "1", "--fields", "energy").out
     assert "... and 1 more atoms" in text
     assert "forces" not in text
-    assert main(["show", str(path), "0", "--fields", "nothing"]) == 2
-    assert "no field 'nothing'" in capsys.readouterr().err
+    assert "no field 'nothing'" in run("show", path, "0", "--fields", "nothing", status=2).err
 
 
-def test_other_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_formats(tmp_path: Path, run: Command) -> None:
     (tmp_path / "x.xyz").write_text("1\nenergy=2 Properties=species:S:1:pos:R:3\nFe 0 0 1\n")
-    assert main(["show", str(tmp_path / "x.xyz"), "0"]) == 0
-    assert "molecule 0: Fe, 1 atoms" in capsys.readouterr().out
+    assert "molecule 0: Fe, 1 atoms" in run("show", tmp_path / "x.xyz", "0").out
     with apt.ShardWriter(tmp_path / "shards", 4, 2) as writer:
         writer.write({"text": "é", "values": torch.arange(3)})
-    assert main(["show", str(tmp_path / "shards"), "0"]) == 0
-    assert "example 0" in capsys.readouterr().out
-    assert main(["show", str(FIXTURES / "cache" / "water.h5"), "0"]) == 0
-    assert "energy" in capsys.readouterr().out
+    assert "example 0" in run("show", tmp_path / "shards", "0").out
+    assert "energy" in run("show", FIXTURES / "cache" / "water.h5", "0").out
 
 
 SENSORS = FIXTURES / "atlas" / "sensors_lz4_json_zst"
 
 
 @pytest.mark.parametrize("index", ["s00003", "3", "-57"])
-def test_a_dataset_of_a_store(index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(SENSORS), index]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+def test_a_dataset_of_a_store(index: str, run: Command) -> None:
+    lines = [" ".join(line.split()) for line in run("show", SENSORS, index).out.splitlines()]
     assert lines[0] == "dataset s00003"
     assert "station string () 'station-3'" in lines
-    assert main(["show", "--json", str(SENSORS), index, "--fields", "station"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = run("show", "--json", SENSORS, index, "--fields", "station").document
     assert document["dataset"] == "s00003"
     assert document["arrays"] == {"station": "station-3"}
 
@@ -117,71 +107,51 @@ def test_a_dataset_of_a_store(index: str, capsys: pytest.CaptureFixture[str]) ->
         (["0", "--fields", "statoin"], "no array 'statoin': did you mean 'station'?"),
     ],
 )
-def test_no_such_dataset(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["show", str(SENSORS), *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_no_such_dataset(arguments: list[str], message: str, run: Command) -> None:
+    assert message in run("show", SENSORS, *arguments, status=2).err
 
 
-def test_names_come_before_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_come_before_numbers(tmp_path: Path, run: Command) -> None:
     with apt.AtlasStore(tmp_path / "store", "x") as store:
         for name in ("1", "0", "b\x1b"):
             store.create_dataset(name)
     for index, name in (("0", "0"), ("1", "1"), ("2", "b\\x1b"), ("-1", "b\\x1b")):
-        assert main(["show", str(tmp_path / "store"), index]) == 0
-        assert capsys.readouterr().out == f"dataset {name}\n"
+        assert run("show", tmp_path / "store", index).out == f"dataset {name}\n"
 
 
-def test_an_array_of_an_array_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_array_of_an_array_file(run: Command) -> None:
     path = str(FIXTURES / "atlas" / "tiny_json" / "t" / "data.af")
     for index in ("jan", "0", "-1"):
-        assert main(["show", path, index]) == 0
-        words = " ".join(capsys.readouterr().out.split())
+        words = " ".join(run("show", path, index).out.split())
         assert words == "dataset jan float32 (2, 3) 0 1 2 3 4 5"
-    assert main(["show", path, "feb"]) == 2
-    assert "no dataset 'feb'" in capsys.readouterr().err
+    assert "no dataset 'feb'" in run("show", path, "feb", status=2).err
 
 
-def test_heads_of_stores_and_shards_select_what_there_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["head", "--json", str(SENSORS), "-n", "1", "--fields", "count"]) == 0
-    assert [*json.loads(capsys.readouterr().out)[0]["arrays"]] == ["count"]
-    assert main(["head", str(SENSORS), "--fields", "counts"]) == 2
-    assert "did you mean 'count'?" in capsys.readouterr().err
+def test_heads_of_stores_and_shards_select_what_there_is(tmp_path: Path, run: Command) -> None:
+    assert [
+        *run("head", "--json", SENSORS, "-n", "1", "--fields", "count").document[0]["arrays"]
+    ] == ["count"]
+    assert "did you mean 'count'?" in run("head", SENSORS, "--fields", "counts", status=2).err
     with apt.ShardWriter(tmp_path / "shards", 4, 2) as writer:
         writer.write(1)
-    assert main(["head", str(tmp_path / "shards"), "--fields", "x"]) == 2
-    assert "fields: expected none for Atlas shards" in capsys.readouterr().err
+    assert (
+        "fields: expected none for Atlas shards"
+        in run("head", tmp_path / "shards", "--fields", "x", status=2).err
+    )
 
 
-def test_numbers_of_structures(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(path), "first"]) == 2
-    assert "INDEX: expected a number, got 'first'" in capsys.readouterr().err
+def test_numbers_of_structures(path: Path, run: Command) -> None:
+    assert "INDEX: expected a number, got 'first'" in run("show", path, "first", status=2).err
     cache = str(FIXTURES / "cache" / "water.h5")
-    assert main(["show", "--json", cache, "-1"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = run("show", "--json", cache, "-1").document
     dataset = apt.TorchCacheDataset(cache)
     assert document["molecule"] == len(dataset) - 1
     assert document["fields"]["features"]["values"] == dataset[-1].features.tolist()  # type: ignore[union-attr]
-    assert main(["show", cache, str(len(dataset))]) == 2
+    run("show", cache, len(dataset), status=2)
 
 
-def test_bad_data(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(fixtures / "bad_section_cut.atp"), "0"]) == 1
-    assert "molecule 0" in capsys.readouterr().err
-
-
-def test_json_lines(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["head", "--jsonl", str(path), "-n", "2", "--fields", "energy"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    documents = [json.loads(line) for line in lines]
-    assert [document["fields"]["energy"]["values"] for document in documents] == [-1.5, -2.5]
-    assert main(["head", "--jsonl", "--json", str(path)]) == 2
-    assert main(["head", "--jsonl", str(path), "-n", "0"]) == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["error"]["type"] == "UsageError"
+def test_bad_data(fixtures: Path, run: Command) -> None:
+    assert "molecule 0" in run("show", fixtures / "bad_section_cut.atp", "0", status=1).err
 
 
 class Terminal(io.StringIO):
@@ -204,57 +174,45 @@ def test_colors_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _output.has_colors(Terminal())
 
 
-def test_errors_are_red(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def colored(monkeypatch: pytest.MonkeyPatch, run: Command) -> Command:
+    """Runs commands with colors."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert main(["show", str(path), "7"]) == 2
-    assert capsys.readouterr().err.startswith("\x1b[31matompack-torch show:\x1b[0m ")
-    assert main(["show", str(path), "1"]) == 0
-    assert capsys.readouterr().out.startswith("\x1b[1mmolecule 1: HO, 2 atoms\x1b[0m")
+    return run
 
 
-@pytest.mark.parametrize("command", ["info", "stats", "head"])
+def test_errors_and_results_of_checks_are_red_or_green(
+    path: Path, fixtures: Path, colored: Command
+) -> None:
+    error = colored("show", path, "7", status=2).err
+    assert error.startswith("\x1b[31matompack-torch show:\x1b[0m ")
+    assert colored("verify", path).out.splitlines()[-1].startswith("\x1b[32m")
+    faults = colored("verify", fixtures / "bad_section_cut.atp", status=1).out
+    assert faults.splitlines()[-1].startswith("\x1b[31m")
+
+
+TITLES = {"info": "", "stats": "energy (usually eV):", "head": "molecule 1:", "show": ""}
+
+
+@pytest.mark.parametrize("command", TITLES)
 def test_titles_are_bold(
-    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, path: Path, monkeypatch: pytest.MonkeyPatch, colored: Command
 ) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert main([command, str(path)]) == 0
-    plain = capsys.readouterr().out
-    assert "\x1b" not in plain
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert main([command, str(path)]) == 0
-    colored = capsys.readouterr().out
-    title = plain.splitlines()[0]
-    assert colored.startswith(f"\x1b[1m{title}\x1b[0m\n")
-    assert re.sub(r"\x1b\[\d+m", "", colored) == plain
-    if command != "info":
-        name = {"stats": "energy (usually eV):", "head": "molecule 1:"}[command]
-        assert f"\n\x1b[36m{name}\x1b[0m " in colored
+    arguments = [command, path, *(["1"] if command == "show" else [])]
+    shown = colored(*arguments).out
     monkeypatch.setenv("NO_COLOR", "1")
-    assert main([command, str(path)]) == 0
-    assert capsys.readouterr().out == plain
+    plain = colored(*arguments).out
+    assert "\x1b" not in plain
+    title = plain.splitlines()[0]
+    assert shown.startswith(f"\x1b[1m{title}\x1b[0m\n")
+    assert re.sub(r"\x1b\[\d+m", "", shown) == plain
+    assert f"\n\x1b[36m{TITLES[command]}" in shown or not TITLES[command]
 
 
-def test_results_of_checks_are_green_or_red(
-    path: Path,
-    fixtures: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert main(["verify", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("\x1b[32m")
-    assert main(["verify", str(fixtures / "bad_section_cut.atp")]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("\x1b[31m")
-
-
-def test_velocities_have_no_usual_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_velocities_have_no_usual_unit(tmp_path: Path, run: Command) -> None:
     """Momenta of ASE give velocities in its unit, other files have Å/fs."""
     columns = "Properties=species:S:1:pos:R:3:momenta:R:3"
     (tmp_path / "a.xyz").write_text(f"1\n{columns}\nH 0 0 0 1 0 0\n")
-    assert main(["info", str(tmp_path / "a.xyz")]) == 0
-    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    rows = [row.split() for row in run("info", tmp_path / "a.xyz").out.splitlines()]
     assert ["velocities", "atom", "float64", "(3,)", "all"] in rows

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from reference.commands import PROGRAM, Command, python
 from reference.fixture_files import fixtures_root
 
 from atompack_torch import cli
 
-RUN = [sys.executable, "-m", "atompack_torch"]
 # All commands in one process: what one of them imports is present for the others.
 WITHOUT_TORCH = """
 import contextlib, io, json, sys
@@ -37,13 +35,7 @@ QUICK = [["--help"], ["--version"], ["nothing"], ["info"], ["stats", "--bogus"]]
 def assert_light(commands: list[list[str]], *forbidden: str) -> None:
     """No command imports any of these modules."""
     given = json.dumps(commands), json.dumps(forbidden)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *given],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", WITHOUT_TORCH, *given)
     assert done.returncode == 0, done.stderr
 
 
@@ -61,22 +53,13 @@ def test_help_and_version_are_quick(arguments: list[str]) -> None:
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *RUN, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = python("-c", script, sys.executable, *PROGRAM, *arguments, check=True)
     assert float(done.stdout) < 0.5
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["--version"])
-    assert stop.value.code == 0
+def test_version(run: Command) -> None:
     version = importlib.metadata.version("atompack-torch")
-    assert capsys.readouterr().out == f"atompack-torch {version}\n"
+    assert run("--version").out == f"atompack-torch {version}\n"
 
 
 @pytest.mark.parametrize(
@@ -89,14 +72,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_usage_errors_as_json(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(arguments)
-    assert stop.value.code == 2
-    captured = capsys.readouterr()
-    error = json.loads(captured.out)["error"]
+def test_usage_errors_as_json(arguments: list[str], message: str, run: Command) -> None:
+    captured = run(*arguments, status=2)
+    error = captured.document["error"]
     assert (error["type"], error["status"]) == ("UsageError", 2)
     assert message in error["message"]
     assert message in captured.err
@@ -113,14 +91,7 @@ def test_ctrl_c_while_torch_is_imported(command: list[str], tmp_path: Path) -> N
         "except KeyboardInterrupt:\n"
         "    raise ImportError('numpy failed to import')\n"
     )
-    done = subprocess.run(
-        [*RUN, *command],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python(*PROGRAM, *command, env={"PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
@@ -129,14 +100,10 @@ def test_an_ignored_ctrl_c_stays_ignored(fixtures: Path, tmp_path: Path) -> None
     (tmp_path / "torch.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise ImportError('as planned')\n"
     )
-    done = subprocess.run(
-        [*RUN, "stats", str(fixtures / "gen3.atp")],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    done = python(
+        *(*PROGRAM, "stats", fixtures / "gen3.atp"),
+        env={"PYTHONPATH": str(tmp_path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 2
     assert "as planned" in done.stderr

@@ -5,49 +5,41 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
+from reference.commands import Command
 
 import atompack_torch as apt
-from atompack_torch import cli
 from atompack_torch.formats.text import histogram
 
 
-def test_json(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(fixtures: Path, run: Command) -> None:
     path = fixtures / "gen3.atp"
-    assert cli.main(["stats", "--json", str(path)]) == 0
-    captured = capsys.readouterr()
+    captured = run("stats", "--json", path)
     assert captured.err == ""
     expected = apt.AtpDataset(path).statistics().as_dict()
     assert json.loads(captured.out) == json.loads(json.dumps(expected))
 
 
-def test_text(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["stats", str(fixtures / "gen3.atp"), str(fixtures / "shards")]) == 0
-    text = capsys.readouterr().out
+def test_text(fixtures: Path, run: Command) -> None:
+    text = run("stats", fixtures / "gen3.atp", fixtures / "shards").out
     assert text.startswith("14 molecules, 61 atoms")
     assert "atoms a molecule:" in text
 
 
-def test_no_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_molecules(tmp_path: Path, run: Command) -> None:
     apt.AtpWriter(tmp_path / "a.atp").close()
-    assert cli.main(["stats", str(tmp_path / "a.atp")]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "0 molecules, 0 atoms"
+    assert run("stats", tmp_path / "a.atp").out.splitlines()[0] == "0 molecules, 0 atoms"
 
 
-def test_units_are_those_of_head_and_info(
-    fixtures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_units_are_those_of_head_and_info(fixtures: Path, run: Command) -> None:
     path = str(fixtures / "gen3.atp")
-    assert cli.main(["stats", path, "--cutoff", "5"]) == 0
-    text = capsys.readouterr().out
+    text = run("stats", path, "--cutoff", "5").out
     for part in (
         *("energy (usually eV): mean", "energy_per_atom (usually eV): mean"),
         *("forces (usually eV/Å): mean", " (usually eV/Å) (molecule "),
         "neighbors within 5 (usually Å): ",
     ):
         assert part in text
-    assert cli.main(["info", path]) == 0
-    text = capsys.readouterr().out
+    text = run("info", path).out
     assert "usual unit" in text
     rows = [line.split() for line in text.splitlines()]
     units = {row[0]: row[-2] for row in rows if row and row[-1] == "all"}
@@ -57,12 +49,10 @@ def test_units_are_those_of_head_and_info(
     assert units["atomic_numbers"] == "()"  # none
 
 
-def test_options(fixtures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options(fixtures: Path, run: Command) -> None:
     path = str(fixtures / "optional_sections.atp")
-    assert cli.main(["stats", "--json", "--missing", "error", path]) == 1
-    assert "no such value" in capsys.readouterr().err
-    assert cli.main(["stats", "--json", "--missing", "drop", path, "--fields", "energy"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    assert "no such value" in run("stats", "--json", "--missing", "error", path, status=1).err
+    found = run("stats", "--json", "--missing", "drop", path, "--fields", "energy").document
     assert found["coverage"] == {"energy": found["n_molecules"]}
     assert 0 < found["n_molecules"] < len(apt.AtpDataset(path))
 

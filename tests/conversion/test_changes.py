@@ -113,15 +113,13 @@ def test_a_value_that_does_not_fit_is_an_error() -> None:
 def test_without_changes_nothing_is_touched() -> None:
     before = columns()
     assert Changes().apply(before) is before
-    assert Changes().describe() == []
 
 
 def test_changes_are_named() -> None:
     changes = Changes(stress_sign="flip", energy_unit="Ha", dtype="float32")
-    lines = changes.describe()
+    lines = changes.describe({"energy": 2, "stress": 1, "dtype forces": 2}, changes)
     assert lines[0].startswith("energy: Ha to eV, times 27.2113")
-    assert "stress: sign flipped" in lines
-    assert "positions, forces, velocities: to float32" in lines
+    assert lines[1:] == ["stress: sign flipped, in 1 molecule", "forces: to float32"]
     (caution,) = changes.unit_warnings(["energy", "forces"])
     assert caution.startswith("forces: left in the unit of the source")
     assert Changes(energy_unit="Ha", force_unit="Ha/Bohr").unit_warnings(["forces"]) == []
@@ -138,9 +136,12 @@ def test_changes_are_named() -> None:
         {"stress_unit": "eV/Ang"},
         {"stress_sign": "minus"},
         {"dtype": "float16"},
+        {"force_sign": "minus"},
+        {"stress_from": "energy"},
+        {"stress_from": "virial", "stress_unit": "GPa"},
     ],
     ids=str,
 )
 def test_wrong_choices(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(ValueError, match=r"expected|energy_unit"):
         Changes(**wrong)  # type: ignore[arg-type]

@@ -160,19 +160,6 @@ def test_virials_become_the_stress_of_ase(tmp_path: Path) -> None:
     assert np.allclose(other.stress[0], batch.stress[0] * factor, rtol=1e-12)
 
 
-WRONG: list[dict[str, str]] = [
-    {"force_sign": "minus"},
-    {"stress_from": "energy"},
-    {"stress_from": "virial", "stress_unit": "GPa"},
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_wrong_choices(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"expected|energy_unit"):
-        Changes(**wrong)  # type: ignore[arg-type]
-
-
 BOX = 'Lattice="2 0 0 0 2 0 0 0 2"'
 VIRIAL, STRESS = 'virial="8 0 0 0 16 0 0 0 24"', 'stress="9 9 9 0 0 0"'
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from processes.client import ScriptServer
 from reference.compare import assert_same_batch
 
 import atompack_torch as apt
@@ -161,9 +159,10 @@ def test_damaged_files_leave_nothing(tmp_path: Path, images: list[Atoms], cache:
 
 
 SCRIPT = """
-import sys, time
+import os, sys, time
 import atompack_torch as apt
 from atompack_torch.conversion import opening
+os.environ["XDG_CACHE_HOME"] = sys.argv[3]
 convert = opening.convert
 def slow(src, dst, **options):
     print("converting", flush=True)
@@ -174,33 +173,29 @@ print(len(apt.open(sys.argv[1])), flush=True)
 """
 
 
-def start(path: Path, seconds: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SCRIPT, str(path), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-
-
-def test_processes_wait_for_one(tmp_path: Path, images: list[Atoms], cache: Path) -> None:
+def test_processes_wait_for_one(
+    tmp_path: Path, images: list[Atoms], cache: Path, scripts: ScriptServer
+) -> None:
     path = tmp_path / "a.traj"
     ase.io.write(path, images)
-    processes = [start(path, 1.0) for _ in range(3)]
-    outputs = [process.communicate(timeout=120)[0].split() for process in processes]
+    started = [scripts.start(SCRIPT, path, "1", tmp_path / "cache") for _ in range(3)]
+    outputs = [script.wait().stdout.split() for script in started]
     assert [output[-1] for output in outputs] == [str(len(images))] * 3
     assert sum(output.count("converting") for output in outputs) == 1
     assert [file.suffix for file in cache.iterdir()] == [".atp"]
 
 
-def test_a_killed_converter_blocks_nobody(tmp_path: Path, images: list[Atoms], cache: Path) -> None:
+def test_a_killed_converter_blocks_nobody(
+    tmp_path: Path, images: list[Atoms], cache: Path, scripts: ScriptServer
+) -> None:
     path = tmp_path / "a.traj"
     ase.io.write(path, images)
-    first = start(path, 600)
-    assert first.stdout is not None
-    assert first.stdout.readline() == "converting\n"
-    second = start(path, 0)
+    first = scripts.start(SCRIPT, path, "600", tmp_path / "cache")
+    first.wait_for("converting")
+    second = scripts.start(SCRIPT, path, "0", tmp_path / "cache")
     time.sleep(0.5)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    output, _ = second.communicate(timeout=120)
-    assert output.split() == ["converting", str(len(images))]
+    first.kill()
+    assert second.wait().stdout.split() == ["converting", str(len(images))]
     assert [file.suffix for file in cache.iterdir()] == [".atp"]
 
 

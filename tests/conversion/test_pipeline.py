@@ -60,19 +60,6 @@ def test_codec_and_types(trajectory: Path, tmp_path: Path, codec: Any) -> None:
     assert dataset.schema["energy"].dtype == torch.float64
 
 
-def test_changes_are_made_and_named(
-    images: list[ase.Atoms], trajectory: Path, tmp_path: Path
-) -> None:
-    changes = Changes(stress_sign="flip", energy_unit="Ha")
-    report = run(trajectory, tmp_path / "x.atp", changes=changes)
-    first = apt.AtpDataset(tmp_path / "x.atp")[0]
-    assert first.energy.item() == images[0].get_potential_energy() * ase.units.Hartree
-    want = -images[0].get_stress(voigt=False)
-    assert first.stress.tolist() == want.tolist()
-    assert [line.split(":")[0] for line in report.changes] == ["energy", "stress"]
-    assert any(note.startswith("forces: left in the unit") for note in report.notes)
-
-
 def test_an_atp_file_is_copied_bit_for_bit(fixtures: Path, tmp_path: Path) -> None:
     for name in ("custom_all_types", "optional_sections", "tensor_ragged", "codec_zstd"):
         source, target = fixtures / f"{name}.atp", tmp_path / f"{name}.atp"
@@ -97,32 +84,6 @@ def test_a_folder_of_shards(fixtures: Path, tmp_path: Path) -> None:
     joined = apt.AtpDataset(tmp_path / "x.atp")
     assert len(joined) == len(source) == report.structures_written
     assert joined.n_atoms.tolist() == source.n_atoms.tolist()
-
-
-def test_extended_xyz_both_ways(images: list[ase.Atoms], tmp_path: Path) -> None:
-    for image in images[:12]:
-        image.info["REF"] = image.get_potential_energy() - 1
-    ase.io.write(tmp_path / "x.xyz", images)
-    report = run(tmp_path / "x.xyz", tmp_path / "x.atp", key_map={"REF": "energy"})
-    dataset = apt.AtpDataset(tmp_path / "x.atp")
-    assert report.structures_written == len(dataset) == 14
-    assert report.labels["energy"] == 12
-    assert dataset[3].energy.item() == images[3].get_potential_energy() - 1
-    assert dataset[3].positions.tolist() == np.round(images[3].positions, 8).tolist()
-    run(tmp_path / "x.atp", tmp_path / "y.xyz")
-    run(tmp_path / "y.xyz", tmp_path / "y.atp")
-    again = apt.AtpDataset(tmp_path / "y.atp")
-    for before, after in zip(dataset, again, strict=True):
-        assert set(before.keys()) == set(after.keys())
-        assert after.positions.tolist() == before.positions.tolist()
-        assert after["energy"] == before["energy"]
-    with pytest.raises(FieldError, match=r"x\.xyz: key_map: no molecule has 'REFF'"):
-        run(tmp_path / "x.xyz", tmp_path / "z.atp", key_map={"REFF": "energy"})
-    text = (tmp_path / "x.xyz").read_bytes()
-    (tmp_path / "x.xyz").write_bytes(text[:-60])
-    report = run(tmp_path / "x.xyz", tmp_path / "z.atp", on_error="skip")
-    assert len(apt.AtpDataset(tmp_path / "z.atp")) == 13
-    assert sum(report.skipped.values()) == 1
 
 
 def test_sources_are_joined_in_order(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -177,28 +178,6 @@ class _WithoutTypes(ast.NodeTransformer):
         return node.orelse if is_typing else node
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of nodes that reach each other."""
-    reached = {node: reachable(graph, node) for node in graph}
-    groups = {
-        tuple(sorted({other for other in reached[node] if node in reached[other]}))
-        for node in graph
-        if node in reached[node]
-    }
-    return sorted(map(list, groups))
-
-
-def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
-    """Nodes at the end of a path of one or more edges."""
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        new = graph.get(waiting.pop(), set()) - found
-        found |= new
-        waiting += new
-    return found
-
-
 def _below(name: str) -> set[str]:
     top, _, rest = name.partition(".")
     return {rest} if top == PACKAGE.name else set()
@@ -326,15 +305,24 @@ def private_breaches(tree: ast.AST, owned: set[str], foreign: set[str]) -> Itera
                     yield f"{node.lineno}: imports {name.name}: private to another package"
 
 
-def circular_imports() -> list[list[str]]:
-    """Groups of modules that import each other; inside of a function counts too."""
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """A circle of nodes, in order; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [*error.args[1]]
+    return []
+
+
+def circular_imports() -> list[str]:
+    """Modules that import each other; inside of a function counts too."""
     graph = {}
     for module in MODULES:
         parts = module.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         graph[name] = {*imports(module, of_types=False)}
     assert len(graph) == len(MODULES)
-    return circles(graph)
+    return circle_in(graph)
 
 
 def build_breaches(folder: Path) -> Iterator[str]:
@@ -385,7 +373,8 @@ def find_breaches() -> list[str]:
         package = module.relative_to(PACKAGE).parts[0]
         foreign = {name for other, names in private.items() if other != package for name in names}
         add(module, private_breaches(tree, private[package], foreign))
-    add(PACKAGE, [f"1: circular imports: {', '.join(names)}" for names in circular_imports()])
+    if circle := circular_imports():
+        add(PACKAGE, [f"1: circular imports: {', '.join(circle)}"])
     for listing in sorted(CSRC.glob("**/CMakeLists.txt")):
         add(listing, build_breaches(listing.parent))
     add(CSRC / "CMakeLists.txt", link_breaches())

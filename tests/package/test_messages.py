@@ -149,6 +149,7 @@ def _of_samplers(folder: Path) -> list[Row]:
         (lambda: loader(dataset, 2, batch_sampler=batches), ValueError, ("excludes batch_size",)),
         (lambda: loader(dataset, sampler=items, shuffle=True), ValueError, ("excludes shuffle",)),
         (lambda: loader(dataset, shuffle=True, seed=1.5), TypeError, ("seed", "1.5")),
+        (lambda: dealt(3).set_epoch(1.5), TypeError, ("epoch", "int", "1.5")),
         (lambda: loader(dataset).absent, AttributeError, ("'Loader'", "'absent'")),
     ]
 

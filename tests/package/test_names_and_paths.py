@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -189,44 +187,3 @@ def test_molecules_with_lone_surrogates(labels: dict[str, Any], tmp_path: Path) 
         pytest.raises(apt.FieldError, match="UTF-8"),
     ):
         writer.write_arrays(positions=POSITIONS, atomic_numbers=NUMBERS, **labels)
-
-
-def test_bounds_of_another_kind(folder: Path) -> None:
-    store = apt.AtlasStore(folder / "store")
-    assert store.select("t", min=0) == ["d"]
-    assert store.select("s", min="a") == ["d"]
-    for array, bound in (("t", "a"), ("s", 3)):
-        for option in ("min", "max"):
-            with pytest.raises(apt.FieldError, match=r"min, max: expected .*, got ('a'|3)$"):
-                store.select(array, **{option: bound})
-
-
-@pytest.mark.parametrize(
-    ("group", "key"),
-    [("/", "energy_filter_semantics"), ("/", "energy_filter_reference_mode")],
-)
-@pytest.mark.parametrize("fixed", [True, False])
-def test_attributes_that_are_no_text(
-    folder: Path,
-    tmp_path: Path,
-    group: str,
-    key: str,
-    fixed: bool,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """They spoil what shows them, not the rows."""
-    path = tmp_path / "a.h5"
-    shutil.copy(folder / "a.h5", path)
-    with h5py.File(path, "a") as file:
-        file.require_group(group).attrs.pop(key, None)
-        if fixed:
-            file[group].attrs[key] = np.bytes_(b"caf\xe9")
-        else:
-            file[group].attrs.create(key, b"caf\xe9", dtype=h5py.string_dtype("ascii"))
-    cache = apt.TorchCache(path)
-    assert cache.load_features(0) is not None
-    with pytest.raises(apt.CorruptFileError, match=f"^{path}: attribute '{key}': expected UTF-8"):
-        _ = cache.info
-    assert cli.main(["cache", "info", "--json", str(path)]) == 1
-    (file_found,) = json.loads(capsys.readouterr().out)["files"]
-    assert "expected UTF-8" in file_found["error"]

@@ -28,25 +28,31 @@ def test_elsewhere_only_the_last_line() -> None:
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_terminal_is_kept_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 0.05, 1.0, 3.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+def lines_of(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], total: int | None, label: str, n: list[int]
+) -> list[str]:
+    """Lines that a terminal shows at these times."""
+    times = iter(clock)
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
     stream = Terminal()
-    with Progress(400, "molecules", stream=stream) as progress:
-        progress.update(50)  # too early for a new line
-        progress.update(50)
-    lines = stream.getvalue().split("\r\x1b[K")
-    assert lines[1] == "[######..................]  25%  100/400 molecules  100/s  0:03 left"
-    assert lines[2] == "100 molecules in 3.0 s (33/s)\n"
+    with Progress(total, "molecules", label=label, stream=stream) as progress:
+        for done in n:
+            progress.update(done)
+    first, *lines = stream.getvalue().split("\r\x1b[K")
+    assert first == ""
+    return lines
+
+
+def test_a_terminal_is_kept_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines_of(monkeypatch, [0.0, 0.05, 1.0, 3.0], 400, "", [50, 50]) == [  # one is too early
+        "[######..................]  25%  100/400 molecules  100/s  0:03 left",
+        "100 molecules in 3.0 s (33/s)\n",
+    ]
 
 
 def test_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 100.0, 7200.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    stream = Terminal()
-    with Progress(None, "frames", label="reading", stream=stream) as progress:
-        progress.update(5)
-    assert "reading: 5 frames  0.05/s  1:40" in stream.getvalue()
+    lines = lines_of(monkeypatch, [0.0, 100.0, 7200.0], None, "reading", [5])
+    assert lines[0] == "reading: 5 molecules  0.05/s  1:40"
 
 
 @pytest.mark.parametrize(
@@ -54,29 +60,22 @@ def test_an_unknown_total(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (20, "x" * 50, " 25%  0:37 left", ""),
         (
-            *(40, "verifying", "verifying: [##........]  25%  0:37 left"),
-            "1,234,567 molecules in 13.0 s",
+            *(40, "verify", "verify: [###..........]  25%  0:37 left"),
+            "verify: 1,234,567 molecules in 13.0 s",
         ),
         (
-            *(
-                70,
-                "verifying",
-                "verifying: [##.......]  25%  1,234,567/4,938,268 molecules  0:37 left",
-            ),
-            "verifying: 1,234,567 molecules in 13.0 s (95,179/s)",
+            *(70, "v"),
+            "v: [####.............]  25%  1,234,567/4,938,268 molecules  0:37 left",
+            "v: 1,234,567 molecules in 13.0 s (95,179/s)",
         ),
     ],
 )
 def test_lines_are_whole_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, columns: int, label: str, bar: str, last: str
 ) -> None:
-    clock = iter([0.0, 12.345, 12.971])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setenv("COLUMNS", str(columns))
-    stream = Terminal()
-    with Progress(4_938_268, "molecules", label=label, stream=stream) as progress:
-        progress.update(1_234_567)
-    assert stream.getvalue() == f"\r\x1b[K{bar}\r\x1b[K{last}\n"
+    lines = lines_of(monkeypatch, [0.0, 12.345, 12.971], 4_938_268, label, [1_234_567])
+    assert lines == [bar, f"{last}\n"]
 
 
 def test_silent() -> None:

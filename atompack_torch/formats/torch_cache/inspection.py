@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -169,13 +168,6 @@ def _document(path: str) -> dict[str, Any]:
         "descriptor_compat_sha256": info.get("descriptor_compat_sha256"),
         "attributes": plain(info),
     }
-
-
-def entry_sizes(path: str) -> dict[int, int]:
-    """Counts the entries of a local file by their numbers of atoms: atoms → entries."""
-    with _opening(path):
-        counts = TorchCacheReader(absolute_path(path)).atom_counts()
-    return dict(sorted(Counter(counts.tolist()).items()))
 
 
 def _rows(reader: TorchCacheReader) -> dict[str, int]:

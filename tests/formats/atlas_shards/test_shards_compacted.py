@@ -104,5 +104,3 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed["n_examples"] == 30
     order = np.random.default_rng(5).permutation(30)
     assert_same(list(Reader(Path(target))), [examples[i] for i in order])
-    with pytest.raises(SystemExit):
-        cli.main(["compact", "--order", "x", "--shuffle", "5", source, target])

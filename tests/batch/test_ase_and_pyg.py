@@ -1,4 +1,4 @@
-"""Batches in the words of other libraries: dict presets, torch-geometric, ASE and back."""
+"""Batches as objects of other libraries: dicts, torch-geometric, ASE and back."""
 
 from __future__ import annotations
 
@@ -124,39 +124,15 @@ def test_float32_becomes_ase_float64(batch: apt.MoleculeBatch) -> None:
     assert np.allclose(narrow.positions, batch.positions[:8].numpy(), atol=1e-6)
 
 
-def test_to_dict_has_every_field_without_a_copy(batch: apt.MoleculeBatch) -> None:
-    plain = batch.to_dict()
-    assert set(plain) == set(batch.keys())
+def test_dicts_share_the_tensors(batch: apt.MoleculeBatch) -> None:
+    plain, renamed = batch.to_dict(), batch.to_dict("pyg")
+    assert set(plain) == set(batch.keys()) >= set(STRUCTURE)
+    pyg = {"positions": "pos", "atomic_numbers": "z", "batch": "batch", "ptr": "ptr"}
     for key, value in plain.items():
         if isinstance(value, torch.Tensor):
             assert value.data_ptr() == batch[key].data_ptr(), key
-
-
-# What the other libraries call the fields they share with us.
-PRESETS = {
-    "pyg": {"positions": "pos", "atomic_numbers": "z", "batch": "batch", "ptr": "ptr"},
-    "fairchem": {
-        "positions": "pos",
-        "atomic_numbers": "atomic_numbers",
-        "batch": "batch",
-        "n_atoms": "natoms",
-        "cell": "cell",
-        "pbc": "pbc",
-        "energy": "energy",
-        "forces": "forces",
-    },
-    "nvalchemi": {"positions": "positions", "atomic_numbers": "atomic_numbers", "forces": "forces"},
-}
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_rename_without_a_copy(batch: apt.MoleculeBatch, preset: str) -> None:
-    plain = batch.to_dict(preset)
-    assert isinstance(plain, dict)
-    for ours, theirs in PRESETS[preset].items():
-        assert plain[theirs].data_ptr() == batch[ours].data_ptr(), (ours, theirs)
-        assert plain[theirs].dtype == batch[ours].dtype
-    assert batch.to_dict(preset=preset).keys() == plain.keys()
+            assert renamed[pyg.get(key, key)].data_ptr() == value.data_ptr(), key
+    assert batch.to_dict(preset="pyg").keys() == renamed.keys()
 
 
 def test_unknown_preset(batch: apt.MoleculeBatch) -> None:
@@ -176,19 +152,10 @@ def test_torch_geometric(batch: apt.MoleculeBatch) -> None:
     assert data.batch.tolist() == batch.batch.tolist()
     assert data.ptr.tolist() == batch.ptr.tolist()
     assert data.energy.tolist()[:2] == batch.energy.tolist()[:2]
-    assert data.to("cpu").pos.shape == (12, 3)
-
-
-def test_torch_geometric_takes_graphs_apart(batch: apt.MoleculeBatch) -> None:
-    graphs = batch.to_pyg().to_data_list()
-    assert [g.num_nodes for g in graphs] == batch.n_atoms.tolist()
+    graphs = data.to_data_list()
     for graph, molecule in zip(graphs, batch, strict=True):
         assert graph.pos.tolist() == molecule.positions.tolist()
         assert graph.z.tolist() == molecule.atomic_numbers.tolist()
-
-
-def test_names_of_the_structure_stay(batch: apt.MoleculeBatch) -> None:
-    assert set(STRUCTURE) <= set(batch.to_dict())
 
 
 def test_from_ase_of_wrong_things() -> None:
