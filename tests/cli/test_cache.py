@@ -1,12 +1,9 @@
-"""atompack-torch cache: build, info, verify, convert-v1."""
+"""atompack-torch cache: build, info, verify."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,29 +107,6 @@ def test_build_of_the_entries_of_a_cache(folder: Path, tmp_path: Path) -> None:
     for name in ("positions", "atomic_numbers", "forces", "energy", "cell"):
         assert torch.equal(torch.nan_to_num(ours[name]), torch.nan_to_num(theirs[name]))
     assert not torch.allclose(ours.features, theirs.features)
-
-
-def test_ranks_of_torchrun(water: Path, tmp_path: Path) -> None:
-    target = tmp_path / "new.h5"
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = ["-m", "atompack_torch", "cache", "build", water, target, *SETTINGS]
-    done = subprocess.run(
-        [sys.executable, *launcher, *command, "--force-derivatives"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("10 entries") == 1
-    assert done.stderr.count("species of the data") == 1
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["new.h5", "water.atp"]
-    alone = tmp_path / "alone.h5"
-    assert run("build", water, alone, *SETTINGS, "--force-derivatives") == 0
-    ours, theirs = (apt.TorchCacheDataset(path)[:] for path in (target, alone))
-    for name in ("positions", "features", "radial_dG_drij", "angular_grads_i"):
-        assert torch.equal(ours[name], theirs[name])
 
 
 @pytest.mark.parametrize(
@@ -316,7 +290,7 @@ def test_verify_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["ok"] is True
 
 
-@pytest.mark.parametrize("command", ["verify", "info", "build", "convert-v1"])
+@pytest.mark.parametrize("command", ["verify", "info", "build"])
 def test_damaged_files_give_a_message(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
@@ -324,7 +298,7 @@ def test_damaged_files_give_a_message(
     sound["build"] = ["section_without_flag"]
     for path in sorted((folder / "damaged").glob("*.h5")):
         target = tmp_path / f"{path.stem}.h5"
-        more = [target] if command in ("build", "convert-v1") else []
+        more = [target] if command == "build" else []
         more += ["--species", "O,H", *SETTINGS] if command == "build" else []
         status = run(command, path, *more)
         captured = capsys.readouterr()
@@ -334,21 +308,7 @@ def test_damaged_files_give_a_message(
         assert target.exists() == (status == 0 and command == "build")
 
 
-def test_convert_v1(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    legacy, target = folder / "legacy_v1_f64_two.h5", tmp_path / "new.h5"
-    assert run("convert-v1", legacy, target) == 0
-    assert "3 entries, derivatives in float64" in capsys.readouterr().out
-    assert run("convert-v1", legacy, target) == 1
-    assert "exists" in capsys.readouterr().err
-    target.unlink()
-    assert run("convert-v1", "--features", "--json", legacy, target) == 0
-    assert json.loads(capsys.readouterr().out)["features"] is True
-    assert run("verify", target) == 0
-    assert run("convert-v1", target, tmp_path / "newer.h5") == 1
-    assert "got schema 2" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["build", "info", "verify", "convert-v1"])
+@pytest.mark.parametrize("name", ["build", "info", "verify"])
 def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         run(name, "--help")

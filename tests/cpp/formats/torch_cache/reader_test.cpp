@@ -70,7 +70,6 @@ void read_all(const std::string& path) {
   try {
     const Cache cache(path);
     for (int64_t i = 0; i < cache.n_entries(); ++i) read_entry(cache, i);
-    cache.labels(0, cache.n_entries());
   } catch (const DataError&) {
   } catch (const IoError&) {
   }
@@ -121,8 +120,6 @@ TEST(Cache, AnotherFileAtThePathIsStale) {
   } catch (const IoError& error) {
     EXPECT_EQ(error.code(), ESTALE);
   }
-  EXPECT_EQ(test::message_of<IoError>([&] { before.labels(0, 1); }),
-            file.path() + ": the file was replaced while it was being opened");
   before.prepare();  // who has the old one open may keep it
   EXPECT_TRUE(before.features(0));
 }

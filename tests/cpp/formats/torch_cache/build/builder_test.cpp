@@ -91,7 +91,6 @@ TEST(Builder, WhatItWritesIsRead) {
   EXPECT_EQ(cache.n_atoms(3), 4);
   EXPECT_FALSE(cache.derivatives(1));
   EXPECT_EQ(cache.derivative_sizes(3)->n_edges, 4);
-  EXPECT_EQ(cache.labels(0, 1).front().name, "m0");
   const auto gradients = (*cache.derivatives(3))[Column::radial_dG_drij].bytes;
   EXPECT_EQ(load_le<double>(gradients.data()), 0.3);
   EXPECT_EQ(decode_structure(cache.structure(6)).n_atoms(), 5U);
