@@ -73,7 +73,7 @@ class Build(Command):
     arguments = (
         source_and_target(
             "files or folders to read, in order, or URLs of .atp files",
-            "the new file, or its URL",
+            "the new file",
         ),
         group(
             "descriptor",
@@ -124,7 +124,6 @@ class Build(Command):
         from atompack_torch import build_cache
 
         dataset, descriptor, given = _inputs(options)
-        given["storage_options"] = storage_options_of(options)
         print_summary(options, build_cache(dataset, descriptor, options.target, **given))
         return 0
 
@@ -133,6 +132,8 @@ def _inputs(
     options: argparse.Namespace,
 ) -> tuple[MoleculeDataset, ChebyshevDescriptor, dict[str, Any]]:
     """Returns the molecules, the descriptor, and the options of ``build_cache``."""
+    if is_url(options.target):
+        raise UsageError("expected a local TARGET, got a URL: build here, then upload the file")
     dataset = _source(options.source, _LABELS, storage_options_of(options))
     descriptor = _like(options) if options.like else _by_options(options)
     given = {
@@ -149,8 +150,6 @@ def _inputs(
 def _build_part(options: argparse.Namespace, part: tuple[int, int]) -> int:
     from atompack_torch.formats.torch_cache.building import BuildOptions, build_part
 
-    if is_url(options.target):
-        raise UsageError("--part: expected a local TARGET, got a URL")
     dataset, descriptor, given = _inputs(options)
     made = build_part(dataset, descriptor, options.target, part, BuildOptions(**given))
     if not isinstance(made, list):

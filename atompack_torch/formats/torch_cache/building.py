@@ -39,7 +39,6 @@ from atompack_torch.errors import (
 )
 from atompack_torch.fields import DERIVATIVES, GEOMETRY, centers_of
 from atompack_torch.formats.torch_cache.dataset import TorchCache
-from atompack_torch.formats.user_cache import own_folder
 from atompack_torch.options import (
     absolute_path,
     check_choice,
@@ -50,7 +49,6 @@ from atompack_torch.options import (
     part_range,
     threads_or_cores,
 )
-from atompack_torch.remote.staging import Options, StagedFile, TemporaryFolder
 from atompack_torch.remote.urls import shown_url
 
 _CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
@@ -177,42 +175,6 @@ def _text_of(option: Any) -> str:
     return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
 
 
-def build_at_url(
-    build: Callable[[Path], object], url: str, storage_options: Options, *, progress: bool
-) -> TorchCache:
-    """Builds a cache in the temporary folder and uploads it.
-
-    The folder of an interrupted build has a name that depends on the URL alone, so that the next
-    build for the URL finds its files.
-
-    Args:
-        build: makes the file.
-        url: the URL of the object, which must not exist.
-        storage_options: options of the store.
-        progress: show the progress of long transfers on terminals.
-
-    Returns:
-        The cache, open, as a local file that goes with the process.
-    """
-    staged = StagedFile(url, "x", storage_options, instead="choose another name", progress=progress)
-    try:
-        key = hashlib.sha256(url.encode()).hexdigest()[:24]
-        folder = own_folder(f"atompack-cache-{os.getuid()}-{key}")
-        build(folder / staged.path.name)
-        (folder / staged.path.name).replace(staged.path)
-        folder.rmdir()
-        local = TemporaryFolder()
-        copy = local.path / staged.path.name
-        os.link(staged.path, copy)
-    except BaseException:
-        staged.discard()
-        raise
-    staged.publish()
-    cache = TorchCache(copy)
-    cache._folder = local
-    return cache
-
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -270,7 +232,6 @@ def build_cache(
     num_threads: int | None = None,
     progress: bool | OnProgress = True,
     resume: bool = True,
-    storage_options: Mapping[str, object] | None = None,
 ) -> TorchCache:
     """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
 
@@ -280,14 +241,10 @@ def build_cache(
     next to it, and resumes from them when it is called again with the same molecules, descriptor
     and options.
 
-    The file for a URL is built in the temporary folder (see ``TMPDIR``), from which an interrupted
-    build resumes as well, and uploaded at the end; if that fails, the error names the local file,
-    which is kept.
-
     Args:
         dataset: the molecules; entry i of the file is ``dataset[i]``.
         descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
-        path: path or URL of the new file.
+        path: path of the new file.
         features: store features.
         force_derivatives: also store local derivatives.
         dtype: dtype of the stored values.
@@ -295,17 +252,16 @@ def build_cache(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         resume: False: discard the files of an interrupted build.
-        storage_options: options of the store of a URL; see ``AtpDataset``.
 
     Returns:
-        The new cache, open; for a URL a local copy, which is removed with it.
+        The new cache, open.
 
     Raises:
         FileExistsError: the path exists.
-        OSError: the file cannot be written or uploaded.
+        OSError: the file cannot be written.
         WriterLockedError: another process is building this file.
         FieldError: nothing to store was requested, or the descriptor does not know an element.
-        TypeError, ValueError: an option does not have one of its values.
+        TypeError, ValueError: an option does not have one of its values, or the path is a URL.
     """
     if not isinstance(dataset, MoleculeDataset):
         got = f"{type(dataset).__name__}{open_hint(dataset)}"
@@ -321,19 +277,19 @@ def build_cache(
         progress=progress,
         resume=resume,
     )
-
-    def build(target: Path) -> None:
-        BuildJob.of(dataset, descriptor, options, target).run()
-
-    if isinstance(path, str) and is_url(path):
-        return build_at_url(build, path, storage_options, progress=progress is True)
-    target = Path(absolute_path(path))
+    target = _target(path)
     if target.exists():
         raise file_exists(
             target, "remove it, or choose another path: nothing can be appended to a cache"
         )
-    build(target)
+    BuildJob.of(dataset, descriptor, options, target).run()
     return TorchCache(target)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    if is_url(path):
+        raise ValueError("path: expected a local path, got a URL: build here, then upload the file")
+    return Path(absolute_path(path))
 
 
 @dataclass
@@ -615,9 +571,7 @@ def build_part(
         OSError: a file cannot be written.
     """
     number, n_parts = checked_part(part)
-    if is_url(path):
-        raise ValueError("part: expected a local path, got a URL: all parts build next to it")
-    target = Path(absolute_path(path))
+    target = _target(path)
     if target.exists() and not unfinished_parts(target):
         return TorchCache(target)
     job = BuildJob.of(dataset, descriptor, options, target)

@@ -76,7 +76,6 @@ class TorchCache:
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
             self._handle = CacheFile(whole, remote=remote)
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
-        self._folder: object = None  # holds the file, if it is a local copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_handle": self._handle}
@@ -84,7 +83,6 @@ class TorchCache:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._handle = state["_handle"]
         self._last = None
-        self._folder = None
 
     def _reader(self) -> TorchCacheReader:
         return self._handle.reader()
