@@ -104,17 +104,6 @@ def same(found: np.ndarray[Any, Any] | None, expected: np.ndarray[Any, Any] | No
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("name", READABLE)
-def test_entries_are_those_of_the_original(folder: Path, name: str) -> None:
-    reader = TorchCacheReader(str(folder / f"{name}.h5"))
-    expected = json.loads((folder / f"{name}.expected.json").read_text())
-    for i, entry in enumerate(expected["entry"]):
-        assert reader.n_atoms(i) == entry["n_atoms"]
-        assert reader.has_forces(i) == entry["has_forces"]
-        energy = np.nan if entry["energy"] is None else float(entry["energy"])
-        np.testing.assert_equal(reader.energy(i), energy)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
     path = damaged_caches / f"{name}.h5"

@@ -41,24 +41,6 @@ Header choose(const ByteString& bytes, uint64_t file_size = kFileSize) {
   return choose_header(bytes.bytes(), file_size);
 }
 
-TEST(HeaderDecode, ReadsEveryField) {
-  Header header = committed(7);
-  header.codec = codec::Codec::zstd;
-  header.level = -5;
-  header.record_format = 3;
-  const Header read = Header::decode(header_slot(header).bytes(), kFileSize);
-  EXPECT_EQ(read.generation, 7U);
-  EXPECT_EQ(read.data_start, 8192U);
-  EXPECT_EQ(read.index_offset, 8357U);
-  EXPECT_EQ(read.index_length, 28U);
-  EXPECT_EQ(read.n_molecules, 1U);
-  EXPECT_EQ(read.codec, codec::Codec::zstd);
-  EXPECT_EQ(read.level, -5);
-  EXPECT_EQ(read.record_format, 3U);
-  EXPECT_EQ(read.schema_offset, 8300U);
-  EXPECT_EQ(read.schema_length, 57U);
-}
-
 TEST(HeaderDecode, TheCommittedEndIsBehindAllThatTheHeaderNames) {
   EXPECT_EQ(fresh_header().committed_end(), kDataStart);
   EXPECT_EQ(committed().committed_end(), 8385U);
@@ -122,13 +104,6 @@ TEST(HeaderDecode, AcceptsRangesUpToTheLastByte) {
   EXPECT_NO_THROW(Header::decode(header_slot(header).bytes(), kDataStart));
   header.data_start = kFileSize;
   EXPECT_NO_THROW(Header::decode(header_slot(header).bytes(), kFileSize));
-}
-
-TEST(HeaderDecode, AnEmptyCommitHasAnIndexWithoutEntries) {
-  Header header = fresh_header();
-  header.index_offset = kDataStart;
-  header.index_length = 8;
-  EXPECT_EQ(Header::decode(header_slot(header).bytes(), kFileSize).n_molecules, 0U);
 }
 
 TEST(HeaderDecode, TheChecksumCoversEveryByte) {
@@ -221,14 +196,6 @@ std::string snapshot_error(const ByteString& bytes) {
   return message.starts_with(file.path() + ": ") ? message.substr(file.path().size() + 2) : message;
 }
 
-TEST(TakeSnapshot, KeepsIdentityAndHeader) {
-  const test::AtpFile made = test::atp_file({.records = {test::record(2)}, .schema = test::schema({})});
-  const Snapshot snapshot = snapshot_of(made.bytes);
-  EXPECT_EQ(snapshot.identity.size, made.bytes.size());
-  EXPECT_EQ(snapshot.header.n_molecules, 1U);
-  EXPECT_EQ(snapshot.header.committed_end(), made.bytes.size());
-}
-
 TEST(TakeSnapshot, LeavesNoDescriptorBehind) {
   const test::AtpFile made = test::atp_file({.records = {test::record(2)}});
   const test::TemporaryFile good(made.bytes.bytes());
@@ -246,13 +213,6 @@ TEST(TakeSnapshot, RefusesRecordFormatsThatAreNotRead) {
     EXPECT_EQ(snapshot_error(test::atp_file({.records = {test::record(1)}, .record_format = format}).bytes),
               cat("record format: expected 2 or 3, got ", format, " (offset 56)"));
   }
-}
-
-TEST(TakeSnapshot, ChecksTheSchema) {
-  ByteString schema = test::schema({});
-  schema.patch<uint8_t>(4, 9);
-  EXPECT_EQ(snapshot_error(test::atp_file({.records = {test::record(0)}, .schema = schema}).bytes),
-            "schema positions type: expected 4, 7 or 255, got 9 (offset 8202)");
 }
 
 TEST(TakeSnapshot, ComparesTheCountsOfHeaderAndIndex) {

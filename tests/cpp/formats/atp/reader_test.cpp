@@ -84,26 +84,6 @@ TEST(Reader, ReadsEveryCodec) {
   }
 }
 
-TEST(Reader, EveryWayToOpenReadsTheSame) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  for (const io::Access access : {io::Access::automatic, io::Access::random, io::Access::sequential}) {
-    EXPECT_EQ(Opened(made.bytes, {access, true}).read(2).n_atoms, 70);
-  }
-}
-
-TEST(Reader, Format3TakesTheTypeOfPositionsFromTheSchema) {
-  const AtpFile made = atp_file({.records = {record<double>(2)}, .schema = test::schema({}, 7), .record_format = 3});
-  EXPECT_EQ(Opened(made.bytes).read(0).positions_dtype, DType::float64);
-  EXPECT_EQ(open_error(atp_file({.records = {record(2)}, .record_format = 3}).bytes),
-            "schema: expected one that gives the type of positions in record format 3, got none");
-}
-
-TEST(Reader, FilesWithoutMolecules) {
-  const ByteString created = test::header_slot(test::fresh_header()).append(test::header_slot(test::fresh_header()));
-  EXPECT_EQ(Opened(created).reader.size(), 0);
-  EXPECT_EQ(Opened(atp_file({}).bytes).reader.size(), 0);
-}
-
 TEST(Reader, IgnoresATail) {
   AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
   EXPECT_EQ(Opened(made.bytes.append(ByteString("uncommitted"))).read(2).n_atoms, 70);
@@ -199,13 +179,6 @@ TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
   EXPECT_EQ(error_with(Codec::none), "payload: expected 8 bytes, got 7 (molecule 1, offset 8243)");
   EXPECT_EQ(error_with(Codec::lz4),
             "payload: expected 8 bytes, got 7 (molecule 1, offset 45 of the decompressed record)");
-}
-
-TEST(Reader, LocateNamesFileAndMolecule) {
-  const Opened opened(atp_file({.records = three_records(), .schema = three_schema()}).bytes);
-  FieldError error("absent");
-  opened.reader.locate(error, 2);
-  EXPECT_EQ(std::string(error.what()), opened.file.path() + ": absent (molecule 2)");
 }
 
 TEST(Reader, GoesOnReadingItsGenerationWhileAWriterAppends) {
@@ -329,14 +302,6 @@ TEST(Reader, ADamagedEntryDoesNotHideTheRecordThatBearsALargeSlot) {
   const Opened opened(made.bytes);
   EXPECT_EQ(opened.read(1).fields.size(), 1U);
   EXPECT_NE(opened.error_of(0), "nothing was thrown");
-}
-
-TEST(Reader, RefusesEveryTruncation) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  for (size_t size = kDataStart; size < made.bytes.size(); ++size) {
-    const TemporaryFile file(made.bytes.bytes().first(size));
-    ASSERT_EQ(take_snapshot(file.path()).header.generation, 0U) << size;  // back to the empty first commit
-  }
 }
 
 TEST(Reader, AHugeEmptyIndexTakesNoMemory) {
