@@ -41,18 +41,6 @@ TEST(Schema, SlotBytesMatterForSizedMoleculeFieldsOnly) {
   EXPECT_EQ(decode_entry({kMolecule, "a", 15, 0}).entries[0].slot_bytes, std::nullopt);
 }
 
-TEST(Schema, TypeOfPositions) {
-  EXPECT_EQ(decode(test::schema({}, 4), 3).positions, DType::float32);
-  EXPECT_EQ(decode(test::schema({}, 7), 3).positions, DType::float64);
-  EXPECT_EQ(decode(test::schema({}, 7), 2).positions, DType::float32);  // format 2 is not asked
-  EXPECT_EQ(decode(test::schema({}, 255), 2).positions, DType::float32);
-  EXPECT_NO_THROW(decode(test::schema({}, 255), 3, 0));
-  EXPECT_EQ(corrupt([] { decode(test::schema({}, 255), 3); }),
-            "schema positions type: expected 4 or 7 in record format 3, got 255 (offset 9004)");
-  EXPECT_EQ(corrupt([] { decode(test::schema({}, 5)); }),
-            "schema positions type: expected 4, 7 or 255, got 5 (offset 9004)");
-}
-
 TEST(Schema, MayBeAbsentFromFormat2) {
   const Schema schema = decode(ByteString());
   EXPECT_FALSE(schema.is_stored);
@@ -61,12 +49,6 @@ TEST(Schema, MayBeAbsentFromFormat2) {
   EXPECT_NO_THROW(decode(ByteString(), 3, 0));
   EXPECT_EQ(corrupt([] { decode(ByteString(), 3); }),
             "schema: expected one that gives the type of positions in record format 3, got none");
-}
-
-TEST(Schema, OtherVersionsAreNotRead) {
-  ByteString blob = test::schema({});
-  EXPECT_EQ(test::unsupported([&] { decode(blob.patch<uint32_t>(0, 2)); }),
-            "schema version: expected 1, got 2 (offset 9000)");
 }
 
 TEST(Schema, RefusesImpossibleEntries) {
@@ -90,14 +72,6 @@ TEST(Schema, RefusesImpossibleEntries) {
   EXPECT_EQ(said({kAtom, "k", 4, 16, true}), slot(16));
 }
 
-TEST(Schema, RefusesWrongFlagAndElementBytes) {
-  ByteString blob = test::schema({{kMolecule, "k", 0, 8}});
-  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).patch<uint8_t>(11, 2)); }),
-            "schema per-atom flag: expected 0 or 1, got 2 (field 'k', offset 9009)");
-  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).patch<uint32_t>(14, 4)); }),
-            "schema element bytes: expected 8, got 4 (field 'k', offset 9009)");
-}
-
 TEST(Schema, PassesOverWhatNoReaderShows) {
   ByteString unknown_kind = test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "b", 0, 8}});
   unknown_kind.patch<uint8_t>(9, 3);
@@ -117,12 +91,6 @@ TEST(Schema, RefusesTheSameKeyTwice) {
       "schema: duplicate key (field 'k')");
 }
 
-TEST(Schema, KeysAreUtf8) {
-  EXPECT_NO_THROW(decode_entry({kMolecule, "\xC3\xA9", 0, 8}));
-  EXPECT_EQ(corrupt([] { decode_entry({kMolecule, "\xFF", 0, 8}); }),
-            "schema key: expected UTF-8, got other bytes (offset 9009)");
-}
-
 TEST(Schema, RefusesATruncatedBlobAtEveryByte) {
   const ByteString blob = test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "", 2, 0}, {kMolecule, "key", 3, 16}});
   EXPECT_EQ(decode(blob).entries.size(), 3U);
@@ -137,11 +105,6 @@ TEST(Schema, AClaimedCountTakesNoMemory) {
   ByteString blob = test::schema({});
   blob.patch<uint32_t>(5, 0xFFFFFFFF);
   EXPECT_EQ(corrupt([&] { decode(blob); }), "schema kind: expected 1 bytes, got 0 (offset 9009)");
-}
-
-TEST(Schema, RefusesBytesAfterTheLastEntry) {
-  EXPECT_EQ(corrupt([] { decode(test::schema({}).put<uint8_t>(0)); }),
-            "schema: 1 bytes after the last entry (offset 9009)");
 }
 
 TEST(Schema, EncodesWhatItDecodes) {

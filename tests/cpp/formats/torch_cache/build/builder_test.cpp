@@ -35,9 +35,6 @@ class Folder {
   std::string file(const std::string& name = "cache.h5") const { return path_ + "/" + name; }
   std::string payload() const { return file(".cache.h5.new"); }
   std::string journal() const { return file(".cache.h5.journal.new"); }
-  size_t n_files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
 
  private:
   std::string path_;
@@ -120,20 +117,6 @@ TEST(Builder, WhatStandsBehindTheJournalIsTakenForNothing) {
   EXPECT_TRUE(bytes_of(folder.file()) == undisturbed());
 }
 
-TEST(Builder, OfSomethingElseStartsAnew) {
-  const Folder folder;
-  {
-    Builder builder(folder.file(), header(), "what");
-    append(builder, 2);
-    builder.checkpoint();
-  }
-  Builder builder(folder.file(), header(), "something else");
-  EXPECT_EQ(builder.n_entries(), 0);
-  append(builder, 0);
-  builder.finish();
-  EXPECT_EQ(Cache(folder.file()).n_entries(), 3);
-}
-
 TEST(Builder, APayloadThatWasCutIsAnError) {
   const Folder folder;
   {
@@ -172,17 +155,6 @@ TEST(Builder, AnOccupiedNameIsAnErrorAndCanBeTriedAgain) {
   EXPECT_EQ(builder.n_entries(), kTotal);
   builder.finish();
   EXPECT_TRUE(bytes_of(folder.file()) == whole);
-}
-
-TEST(Builder, OneAtATime) {
-  const Folder folder;
-  Builder builder(folder.file(), header(), "what");
-  append(builder, 0);
-  EXPECT_THROW(Builder(folder.file(), header(), "what"), LockedError);
-  EXPECT_THROW(Builder(folder.file(), header(), "something else"), LockedError);
-  EXPECT_EQ(builder.n_entries(), 3);
-  builder.finish();
-  EXPECT_EQ(Cache(folder.file()).n_entries(), 3);
 }
 
 TEST(Builder, AbsorbsNothingOfAnotherBuild) {
@@ -239,20 +211,6 @@ Image whole() {
   journal.append(run(3, 4));
   journal.append(run(4, 9));
   return file.image();
-}
-
-TEST(Journal, RecordsComeBack) {
-  EntryRecord record = numbered(5);
-  record.energy = std::nan("");
-  std::vector<std::byte> bytes;
-  append_record(record, bytes);
-  ByteCursor cursor(bytes);
-  const EntryRecord found = read_record(cursor);
-  EXPECT_EQ(cursor.remaining(), 0U);
-  EXPECT_TRUE(std::isnan(found.energy));
-  std::vector<std::byte> again;
-  append_record(found, again);
-  EXPECT_EQ(again, bytes);
 }
 
 TEST(Journal, GoesOnWhereItWasLeft) {
