@@ -30,7 +30,7 @@ COMMANDS = {
     ),
     *("info", "rename", "report", "sample", "show", "split", "stats", "verify"),
 }
-GROUPS = {"cache": 4, "hub": 2}  # commands that have commands of their own, and how many
+GROUPS = {"cache": 3, "hub": 2}  # commands that have commands of their own, and how many
 RUN = [sys.executable, "-m", "atompack_torch"]
 
 

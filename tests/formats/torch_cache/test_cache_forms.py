@@ -103,7 +103,7 @@ def test_a_changed_byte_gives_the_contents_or_an_error(path: Path, tmp_path: Pat
     rng = np.random.default_rng(0)
     target = tmp_path / "a.h5"
     n_errors = 0
-    for at in rng.integers(0, len(data), 700):
+    for at in rng.integers(0, len(data), 250):
         kept = data[at]
         data[at] = int(rng.choice([0, 0xFF, kept ^ 1, kept ^ 0x80, rng.integers(256)]))
         target.write_bytes(data)
