@@ -1,4 +1,4 @@
-"""Orders that a seed gives: a change of them breaks every checkpoint from the middle of an epoch."""
+"""Orders that a seed gives: checkpoints from the middle of an epoch rely on them."""
 
 from __future__ import annotations
 
