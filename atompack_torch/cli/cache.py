@@ -8,9 +8,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
 
 _LABELS = ["energy", "forces", "cell", "pbc", "name"]
 _SETTINGS = ("rad_order", "rad_cutoff", "ang_order", "ang_cutoff")
-_PATIENCE = timedelta(days=7)  # time that finished ranks wait for the others
 
 
 class Build(Command):
@@ -62,13 +58,11 @@ class Build(Command):
       atompack-torch cache build water.atp water.h5 --species O,H --rad-order 10 --rad-cutoff 4 \
           --ang-order 3 --ang-cutoff 1.5 --force-derivatives
       atompack-torch cache build new.atp new.h5 --like water.h5
-      torchrun --nproc-per-node 4 -m atompack_torch cache build train/ train.h5 --like water.h5
       atompack-torch cache build train/ train.h5 --like water.h5 --part 3/8
 
     SOURCE: .atp files, folders of shards, or one cache file, whose rows are recomputed. Entries that
     have forces get local derivatives with --force-derivatives. TARGET appears when it is complete; an
-    interrupted run is resumed when it is started again. Under torchrun each process computes a part,
-    and the first one joins them. With --part each of N runs computes a part, in any order and on any
+    interrupted run is resumed when it is started again. With --part each of N runs computes a part, in any order and on any
     machines that share the folder of TARGET; the one that completes the last part joins them.
     """  # noqa: E501
 
@@ -77,7 +71,7 @@ class Build(Command):
     arguments = (
         source_and_target(
             "files or folders to read, in order, or URLs of .atp files",
-            "the new file, or its URL",
+            "the new file",
         ),
         group(
             "descriptor",
@@ -127,26 +121,24 @@ class Build(Command):
             return _build_part(options, part)
         from atompack_torch import build_cache
 
-        with _ranks() as rank:
-            dataset, descriptor, given = _inputs(options, rank)
-            given["storage_options"] = storage_options_of(options)
-            cache = build_cache(dataset, descriptor, options.target, **given)
-        if rank == 0:
-            print_summary(options, cache)
+        dataset, descriptor, given = _inputs(options)
+        print_summary(options, build_cache(dataset, descriptor, options.target, **given))
         return 0
 
 
 def _inputs(
-    options: argparse.Namespace, rank: int
+    options: argparse.Namespace,
 ) -> tuple[MoleculeDataset, ChebyshevDescriptor, dict[str, Any]]:
     """Returns the molecules, the descriptor, and the options of ``build_cache``."""
+    if is_url(options.target):
+        raise UsageError("expected a local TARGET, got a URL: build here, then upload the file")
     dataset = _source(options.source, _LABELS, storage_options_of(options))
-    descriptor = _like(options) if options.like else _by_options(options, rank)
+    descriptor = _like(options) if options.like else _by_options(options)
     given = {
         "features": options.features,
         "force_derivatives": options.force_derivatives,
         "dtype": descriptor.dtype,
-        "num_threads": options.threads or _cores_of_a_rank(),
+        "num_threads": options.threads or _cores_of_a_process(),
         "progress": shows_progress(options),
         "resume": not options.no_resume,
     }
@@ -156,9 +148,7 @@ def _inputs(
 def _build_part(options: argparse.Namespace, part: tuple[int, int]) -> int:
     from atompack_torch.formats.torch_cache.building import BuildOptions, build_part
 
-    if is_url(options.target):
-        raise UsageError("--part: expected a local TARGET, got a URL")
-    dataset, descriptor, given = _inputs(options, 0)
+    dataset, descriptor, given = _inputs(options)
     made = build_part(dataset, descriptor, options.target, part, BuildOptions(**given))
     if not isinstance(made, list):
         print_summary(options, made)
@@ -191,25 +181,7 @@ def print_summary(options: argparse.Namespace, cache: TorchCache) -> None:
     print_result(options, document, text)
 
 
-@contextmanager
-def _ranks() -> Iterator[int]:
-    """Provides the rank of this process among those started by torchrun."""
-    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
-        yield 0
-        return
-    import torch.distributed
-
-    try:
-        torch.distributed.init_process_group("gloo", timeout=_PATIENCE)
-    except (ValueError, RuntimeError) as error:
-        raise UsageError(f"torch.distributed: {error}") from error
-    try:
-        yield torch.distributed.get_rank()
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-def _cores_of_a_rank() -> int:
+def _cores_of_a_process() -> int:
     """Number of cores of this machine per process started on it by torchrun."""
     n_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(1, len(os.sched_getaffinity(0)) // n_processes)
@@ -254,13 +226,13 @@ def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
     return found.with_dtype(options.dtype or found.dtype)
 
 
-def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
+def _by_options(options: argparse.Namespace) -> ChebyshevDescriptor:
     from atompack_torch import ChebyshevDescriptor
 
     missing = [option_of(name) for name in _SETTINGS if getattr(options, name) is None]
     if missing:
         raise UsageError(f"expected {', '.join(missing)}, or --like FILE")
-    species = _species(options, rank)
+    species = _species(options)
     try:
         return ChebyshevDescriptor(
             species,
@@ -275,11 +247,11 @@ def _by_options(options: argparse.Namespace, rank: int) -> ChebyshevDescriptor:
         raise UsageError(str(error)) from None
 
 
-def _species(options: argparse.Namespace, rank: int) -> list[str]:
+def _species(options: argparse.Namespace) -> list[str]:
     from atompack_torch.batch.elements import SYMBOLS
 
     if options.species is None:
-        return _species_in(options, rank)
+        return _species_in(options)
     species: list[str] = options.species.split(",")
     unknown = [label for label in species if label not in SYMBOLS]
     if unknown:
@@ -287,16 +259,15 @@ def _species(options: argparse.Namespace, rank: int) -> list[str]:
     return species
 
 
-def _species_in(options: argparse.Namespace, rank: int) -> list[str]:
+def _species_in(options: argparse.Namespace) -> list[str]:
     from atompack_torch.batch.elements import symbol
 
-    progress = shows_progress(options) and rank == 0
     dataset = _source(options.source, [], storage_options_of(options))
-    elements = dataset.statistics(progress).elements
+    elements = dataset.statistics(shows_progress(options)).elements
     species = [symbol(number) for number in sorted(elements)]
     if not species:
         raise UsageError("--species: expected symbols, as there are no atoms to take them from")
-    if not options.json and rank == 0:
+    if not options.json:
         print(f"species of the data: {','.join(species)}", file=sys.stderr)
     return species
 
@@ -374,46 +345,7 @@ class Verify(Command):
         return report_check(found, options.json)
 
 
-class ConvertV1(Command):
-    """Rewrites a legacy cache (version 1) as a file of schema 2.
-
-      atompack-torch cache convert-v1 old.h5 new.h5
-      atompack-torch cache convert-v1 old.h5 new.h5 --features
-
-    Entries and derivatives are copied bit for bit: positions, species, energy, forces, cell, pbc (all
-    true for a cell without flags), name. Not copied: display_name, source_id and source_kind of each
-    entry (source_id becomes the old file), frame_idx (becomes the index of the entry), and the settings
-    of the energy filter. Derivatives are not recomputed: `cache verify` checks them.
-    """  # noqa: E501
-
-    name = "convert-v1"
-    help = "rewrite a legacy cache as a file of schema 2"
-    arguments = (
-        source_and_target("a legacy cache file (HDF5)", "the new file", several=False),
-        flag("--features", "compute features, too, with the descriptor of the old file"),
-        threads(),
-        RESUME,
-        JSON,
-    )
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Runs the command."""
-        from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
-
-        check_at_least(options, 1, "threads")
-        cache = upgrade_cache(
-            options.source,
-            options.target,
-            features=options.features,
-            num_threads=options.threads,
-            progress=shows_progress(options),
-            resume=not options.no_resume,
-        )
-        print_summary(options, cache)
-        return 0
-
-
-_COMMANDS = (Build(), Info(), Verify(), ConvertV1())
+_COMMANDS = (Build(), Info(), Verify())
 
 
 class Cache(Command):
@@ -423,7 +355,6 @@ class Cache(Command):
           --ang-order 3 --ang-cutoff 1.5 --force-derivatives
       atompack-torch cache info water.h5
       atompack-torch cache verify --json water.h5
-      atompack-torch cache convert-v1 old.h5 new.h5
       atompack-torch cache --stats
       atompack-torch cache --prune 10000000000
       atompack-torch cache --stats /scratch/cache

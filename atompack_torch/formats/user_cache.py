@@ -66,22 +66,7 @@ def _cache_folder() -> Path:
 
 
 def _temporary_folder() -> Path:
-    return own_folder(f"atompack_torch-{os.getuid()}")
-
-
-def own_folder(name: str) -> Path:
-    """Makes a folder in the temporary folder that nobody but this user can write to.
-
-    Args:
-        name: its name.
-
-    Returns:
-        The folder.
-
-    Raises:
-        OSError: it cannot be made, or belongs to somebody else.
-    """
-    folder = Path(tempfile.gettempdir()) / name
+    folder = Path(tempfile.gettempdir()) / f"atompack_torch-{os.getuid()}"
     folder.mkdir(0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:

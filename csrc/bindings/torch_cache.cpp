@@ -24,7 +24,6 @@ using torch_cache::Cache;
 using torch_cache::CacheSource;
 using torch_cache::Column;
 using torch_cache::DerivativeRow;
-using torch_cache::EntryLabels;
 using torch_cache::EntryParts;
 using torch_cache::FeatureRow;
 using torch_cache::View;
@@ -86,20 +85,6 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
   return all;
 }
 
-py::bytes structure_of(const Cache& cache, int64_t entry) {
-  return py::bytes(read_entry(cache, entry, [&] { return std::string(as_text(cache.structure(entry))); }));
-}
-
-// (display_name, name, source_id, source_kind, frame_idx), strings as bytes
-py::tuple labels_of(const Cache& cache, int64_t entry) {
-  const EntryLabels found = without_gil([&] {
-    cache.check_entry(entry);
-    return cache.labels(entry, 1).front();
-  });
-  return py::make_tuple(py::bytes(found.display_name), py::bytes(found.name), py::bytes(found.source_id),
-                        py::bytes(found.source_kind), found.frame_idx);
-}
-
 std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<io::FileIdentity>& identity, bool by_reading,
                                   const std::string& name) {
   torch_cache::OpenOptions options;
@@ -146,8 +131,6 @@ void bind_torch_cache(py::module_& module) {
       .def("n_atoms", of_entry([](const Cache& self, int64_t entry) { return self.n_atoms(entry); }))
       .def("energy", of_entry(&Cache::energy))
       .def("has_forces", of_entry(&Cache::has_forces))
-      .def("structure", &structure_of, py::arg("entry"))
-      .def("labels", &labels_of, py::arg("entry"))
       .def("derivative_sizes", of_entry(&Cache::derivative_sizes), py::arg("entry"))
       .def("load_features", &load_features, py::arg("entry"))
       .def("load_force_derivatives", &load_force_derivatives, py::arg("entry"));

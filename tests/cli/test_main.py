@@ -159,7 +159,7 @@ def test_options_have_one_meaning_in_all_commands() -> None:
         assert "--json" in {option for a in parser._actions for option in a.option_strings}
         assert "  atompack-torch " in (parser.description or ""), command
     assert seen.keys() == SHARED.keys()
-    assert seen["--threads"] == {"bench", "cache build", "cache verify", "cache convert-v1"}
+    assert seen["--threads"] == {"bench", "cache build", "cache verify"}
 
 
 @pytest.mark.parametrize(

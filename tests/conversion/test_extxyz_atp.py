@@ -11,13 +11,12 @@ import ase.io
 import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
-from reference.extxyz import Told, blocks, one_atom, read
+from reference.extxyz import Told, blocks, one_atom, read, write
 from reference.frames import Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
 from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.formats.extxyz import converter as extxyz
 
 
 def to_atp(path: Path, blocks: Iterable[Columns]) -> Path:
@@ -78,7 +77,7 @@ def test_there_and_back_again(tmp_path: Path) -> None:
     first = to_atp(tmp_path / "1.atp", blocks(source))
     told = Told()
     dataset = apt.AtpDataset(first)
-    extxyz.write(tmp_path / "2.extxyz", [dataset[:13], dataset[13:]], report=told)
+    write(tmp_path / "2.extxyz", [dataset[:13], dataset[13:]], report=told)
     second = to_atp(tmp_path / "2.atp", blocks(tmp_path / "2.extxyz", report=told))
     assert told.skipped == told.notes == []
     for got, expected in zip(stored(second), stored(first), strict=True):
@@ -103,7 +102,7 @@ def test_fixtures_survive(fixtures: Path, tmp_path: Path, name: str) -> None:
     """What the original wrote, in float64; pbc is present afterwards, as the format has it."""
     told = Told()
     dataset = apt.AtpDataset(fixtures / f"{name}.atp")
-    extxyz.write(tmp_path / "x.extxyz", [dataset[:]], report=told)
+    write(tmp_path / "x.extxyz", [dataset[:]], report=told)
     got = read(tmp_path / "x.extxyz", report=told)
     assert told.skipped == []
     for frame, expected in zip(got, frames_of([of_batch(dataset[:])]), strict=True):

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from reference.extxyz import Told, one_atom, read
+from reference.extxyz import Told, one_atom, read, write
 from reference.frames import NUMBERS, POSITIONS, Frame, assert_same, frames_of, same
 
 import atompack_torch as apt
 from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.cli import main
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
+from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import TargetOptions
 from atompack_torch.formats.extxyz import converter as extxyz
 
 FLOATS = st.floats()
@@ -59,7 +61,7 @@ def columns(*fields: Column, n_atoms: tuple[int, ...] = (1, 2)) -> Columns:
 
 def again(path: Path, block: Columns, **options: Any) -> list[Frame]:
     """The block, written and read."""
-    extxyz.write(path, [block], mode="w", **options)
+    write(path, [block], **options)
     return read(path)
 
 
@@ -175,7 +177,7 @@ def test_ase_reads_it_bit_for_bit(tmp_path: Path) -> None:
         n_atoms=n_atoms,
     )
     path = tmp_path / "x.extxyz"
-    assert extxyz.write(path, [block]) == 2
+    write(path, [block])
     for atoms, frame in zip(ase.io.read(path, ":"), frames_of([block]), strict=True):
         assert same(atoms.positions, frame[POSITIONS])
         assert same(atoms.numbers, frame[NUMBERS])
@@ -205,7 +207,7 @@ def test_ase_reads_any_value(
         for key, value in values.items()
     ]
     path = tmp_path_factory.mktemp("x") / "a.extxyz"
-    extxyz.write(path, [columns(*fields, n_atoms=(1,))])
+    write(path, [columns(*fields, n_atoms=(1,))])
     info = {key.removeprefix("properties/"): v for key, v in ase.io.read(path).info.items()}
     assert info.keys() == values.keys()
     for key, value in values.items():
@@ -224,7 +226,7 @@ def test_what_it_looks_like(tmp_path: Path) -> None:
         Column(MOLECULE_PROPERTY, "s", ["text", "two words"]),
     )
     path = tmp_path / "x.extxyz"
-    extxyz.write(path, [block])
+    write(path, [block])
     assert path.read_text() == (
         "1\n"
         'Lattice="2.0 0.0 0.0 0.0 2.0 0.0 0.0 0.0 2.0" Properties=species:S:1:pos:R:3:forces:R:3 '
@@ -300,21 +302,6 @@ def test_other_widths_are_widened(tmp_path: Path) -> None:
         assert [float(f[MOLECULE_PROPERTY, "v"]) for f in got] == values.astype(dtype).tolist()
 
 
-def test_batches_are_written_too(tmp_path: Path) -> None:
-    molecules = [
-        apt.Molecule(np.ones((2, 3)), np.array([1, 2]), energy=1.5, properties={"p": 3}),
-        apt.Molecule(np.zeros((1, 3)), np.array([3]), forces=np.ones((1, 3))),
-    ]
-    batch = apt.MoleculeBatch.from_molecules(molecules)
-    path = tmp_path / "x.extxyz"
-    extxyz.write(path, [batch])
-    first, second = read(path)
-    assert (first[BUILTIN, "energy"], first[MOLECULE_PROPERTY, "p"]) == (1.5, 3)
-    assert (BUILTIN, "forces") not in first
-    assert second[BUILTIN, "forces"].tolist() == [[1, 1, 1]]
-    assert (BUILTIN, "energy") not in second
-
-
 @pytest.mark.parametrize(
     ("block", "message"),
     [
@@ -335,43 +322,23 @@ def test_batches_are_written_too(tmp_path: Path) -> None:
 )
 def test_columns_that_do_not_fit_together(tmp_path: Path, block: Columns, message: str) -> None:
     with pytest.raises(apt.FieldError, match=message):
-        extxyz.write(tmp_path / "x.extxyz", [block])
+        write(tmp_path / "x.extxyz", [block])
     assert [*tmp_path.iterdir()] == []
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "x.extxyz"
-    with extxyz.Writer(path) as writer:
-        writer.write(columns())
+    with extxyz.open_target(str(path), TargetOptions(Report())) as target:
+        target.write(columns())
         assert not path.exists()
-    assert writer.n_frames == len(read(path)) == 2
-    assert [*tmp_path.iterdir()] == [path]
-    writer.close()
-    with pytest.raises(FileExistsError):
-        extxyz.Writer(path)
+    assert len(read(path)) == 2
     wrong = columns()._replace(ptr=np.array([0]))
     with pytest.raises(apt.FieldError):
-        extxyz.write(path, [columns(), wrong], mode="w")
-    assert [*tmp_path.iterdir()] == [path]
-    assert extxyz.write(path, [columns()] * 3, mode="w") == 6
+        write(path, [columns(), wrong])
+    assert len(read(path)) == 2
+    write(path, [columns()] * 3)
     assert len(read(path)) == 6
     assert [*tmp_path.iterdir()] == [path]
-
-
-def test_a_file_that_came_between_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "x.extxyz"
-    writer = extxyz.Writer(path)
-    writer.write(columns())
-    path.write_text("mine")
-    with pytest.raises(FileExistsError):
-        writer.close()
-    assert path.read_text() == "mine"
-    assert [*tmp_path.iterdir()] == [path]
-
-
-def test_wrong_mode(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="mode: expected x or w, got 'a'"):
-        extxyz.Writer(tmp_path / "x", mode="a")
 
 
 def test_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -20,7 +20,6 @@ from reference.frames import assert_same
 
 import atompack_torch as apt
 from atompack_torch.conversion import convert
-from atompack_torch.formats.extxyz import converter as extxyz
 from atompack_torch.formats.extxyz.text_files import Text
 
 # Types that widen and keys that come late: one look at the stream would not do.
@@ -59,7 +58,6 @@ def test_compressed_files(plain: Path, tmp_path: Path, suffix: str) -> None:
     report = convert(source, tmp_path / "a.atp", progress=False)
     assert_converted(tmp_path / "a.atp", report)
     assert report.bytes_read == source.stat().st_size
-    assert extxyz.count(source) == 3000
     frames = read(source)
     for got, want in zip(frames, read(plain), strict=True):
         assert_same(got, want)

@@ -10,14 +10,13 @@ import ase.io
 import numpy as np
 import pytest
 from ase.constraints import FixAtoms
-from reference.extxyz import COLUMNS, Told, one_atom, read
+from reference.extxyz import COLUMNS, Told, one_atom, read, write
 from reference.frames import same
 
 import atompack_torch as apt
 from atompack_torch.batch.columns import Column, Columns
 from atompack_torch.conversion import convert
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN
-from atompack_torch.formats.extxyz import converter as extxyz
 
 VELOCITIES = (BUILTIN, "velocities")
 
@@ -96,7 +95,7 @@ def test_what_no_momenta_give_back_stays_velocities(tmp_path: Path) -> None:
     told = Told()
     path = tmp_path / "x.extxyz"
     written = block([200, 92, 1, 8], values, masses)
-    extxyz.write(path, [written], report=told)
+    write(path, [written], report=told)
     assert "ASE reads 0" in " ".join(told.notes)
     assert [f[VELOCITIES].tolist() for f in read(path)] == [[v] for v in values]
     assert ase.io.read(path, "3").get_velocities().tolist() == [[7, 8, 9]]
@@ -106,7 +105,7 @@ def test_masses_may_be_flags(tmp_path: Path) -> None:
     """ASE divides by them like by numbers; so does what we read back."""
     masses = Column(ATOM_PROPERTY, "masses", np.array([True, False]), None)
     path = tmp_path / "x.extxyz"
-    extxyz.write(path, [block([8, 8], [[1, 2, 3], [0, 0, 0]], masses)])
+    write(path, [block([8, 8], [[1, 2, 3], [0, 0, 0]], masses)])
     assert [f[VELOCITIES].tolist() for f in read(path)] == [
         [[1, 2, 3]],
         [[0, 0, 0]],
@@ -132,7 +131,7 @@ def test_the_last_digit_survives(tmp_path: Path) -> None:
     """Where momentum / mass cannot be the very velocity, a second column says it."""
     velocities = np.random.default_rng(0).normal(size=(50, 3))
     path = tmp_path / "x.extxyz"
-    extxyz.write(path, [block([1] * 50, velocities)])
+    write(path, [block([1] * 50, velocities)])
     got = np.concatenate([f[VELOCITIES] for f in read(path)])
     assert same(got, velocities)
     assert "momenta:R:3:velocities:R:3" in path.read_text()

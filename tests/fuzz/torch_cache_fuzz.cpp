@@ -84,7 +84,6 @@ void read_cache_metadata(Bytes input) {
     const torch_cache::Contents found = torch_cache::read_contents(input);
     const auto n_entries = static_cast<int64_t>(found.n_atoms.size());
     require(found.structures.n_rows() == n_entries, "a structure for each entry");
-    require(torch_cache::read_labels(input, 0, n_entries).size() == found.n_atoms.size(), "labels for each entry");
   });
 }
 

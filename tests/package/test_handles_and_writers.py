@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import atompack_torch as apt
-from atompack_torch.formats.torch_cache.upgrade import upgrade_cache
 from atompack_torch.formats.torch_cache.verification import verify_cache
 
 POSITIONS, NUMBERS = np.zeros((3, 2, 3), np.float32), np.ones((3, 2), np.uint8)
@@ -262,29 +261,24 @@ def test_writers_are_not_pickled(writer: Case, tmp_path: Path) -> None:
     opened.discard()
 
 
-def functions(folder: Path, cache: Path) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+def functions(folder: Path, cache: Path) -> Iterator[Callable[[Any], Any]]:
     """Functions that write or read whole files, by their number of threads."""
     molecules = cache.with_name("m.atp")
     dataset = apt.AtpDataset(molecules)
     descriptor = apt.ChebyshevDescriptor(["H"], 2, 4.0, 2, 3.0)
-    yield (
-        "build_cache",
-        lambda n: apt.build_cache(
-            dataset, descriptor, folder / "b.h5", num_threads=n, progress=False
-        ),
+    yield lambda n: apt.build_cache(
+        dataset, descriptor, folder / "b.h5", num_threads=n, progress=False
     )
-    yield "verify_cache", lambda n: verify_cache(cache, num_threads=n)
-    yield "compact", lambda n: apt.compact(molecules, folder / "c.atp", num_threads=n)
-    yield "upgrade_cache", lambda n: upgrade_cache(cache, folder / "u.h5", num_threads=n)
+    yield lambda n: verify_cache(cache, num_threads=n)
+    yield lambda n: apt.compact(molecules, folder / "c.atp", num_threads=n)
 
 
 def test_threads_of_functions(tmp_path: Path, cache: Path) -> None:
-    for name, call in functions(tmp_path, cache):
+    for call in functions(tmp_path, cache):
         for number, error in ((0, ValueError), (-3, ValueError), ("2", TypeError)):
             with pytest.raises(error, match=r"^num_threads: expected "):
                 call(number)
-        if name != "upgrade_cache":  # the file is of the present version
-            call(2)
+        call(2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b.h5", "c.atp"]
 
 

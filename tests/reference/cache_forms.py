@@ -9,9 +9,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-LIBVERS = {version: (version, "latest") for version in ("v108", "v110", "v112", "v114")} | {
-    "earliest": ("earliest", "v108")
-}
+# v110 is refused: its indexes of chunks are others.
+LIBVERS = {"earliest": ("earliest", "v108"), "v108": ("v108", "v108"), "v110": ("v110", "latest")}
 Layout = Callable[[int], dict[str, Any]]
 
 
@@ -35,19 +34,8 @@ def packed(rows: int) -> dict[str, Any]:
     return {"chunks": (2,), "maxshape": (None,), "shuffle": True, "compression": "gzip"}
 
 
-def packed_fixed(rows: int) -> dict[str, Any]:
-    """Compressed chunks of a fixed number."""
-    return {"chunks": (2,), "compression": "gzip"}
-
-
-def packed_single(rows: int) -> dict[str, Any]:
-    """One compressed chunk."""
-    return {"chunks": (max(rows, 1),), "compression": "gzip"}
-
-
 LAYOUTS: dict[str, Layout] = {
-    layout.__name__: layout
-    for layout in (growing, single, fixed, packed, packed_fixed, packed_single)
+    layout.__name__: layout for layout in (growing, single, fixed, packed)
 }
 
 
@@ -125,11 +113,5 @@ def _groups_of(file: Any) -> Iterator[str]:
 
 def freeze(source: Path, folder: Path) -> None:
     """Writes the files that are kept."""
-    for libver, layout in (
-        ("earliest", "packed"),
-        ("v108", "single"),
-        ("v110", "growing"),
-        ("v114", "fixed"),
-        ("v114", "packed"),
-    ):
+    for libver, layout in (("earliest", "packed"), ("v108", "single")):
         rewrite(source, folder / f"{libver}_{layout}.h5", libver, layout)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reference.frames import Frame, frames_of
 
 import atompack_torch as apt
-from atompack_torch.batch.columns import Columns
+from atompack_torch.batch.columns import Columns, of_batch
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.converter import SourceOptions
+from atompack_torch.formats.converter import SourceOptions, TargetOptions
 from atompack_torch.formats.extxyz import converter as extxyz
 
 COLUMNS = "Properties=species:S:1:pos:R:3"
@@ -40,6 +40,15 @@ def blocks(
         yield from source.read(report or Report())
     finally:
         source.close()
+
+
+def write(
+    path: Path, batches: Iterable[Columns | apt.MoleculeBatch], report: Report | None = None
+) -> None:
+    """Writes what a conversion writes."""
+    with extxyz.open_target(str(path), TargetOptions(report or Report())) as target:
+        for batch in batches:
+            target.write(of_batch(batch) if isinstance(batch, apt.MoleculeBatch) else batch)
 
 
 def read(path: Path, **options: Any) -> list[Frame]:

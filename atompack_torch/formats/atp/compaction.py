@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from atompack_torch._core import resolve_indices
 from atompack_torch._native import (
@@ -22,53 +21,51 @@ from atompack_torch._native import (
 from atompack_torch.batch.columns import Array
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.formats.atp.files import files_of, snapshot_of
+from atompack_torch.formats.atp.files import snapshot_of
 from atompack_torch.formats.atp.writer import Codec
+from atompack_torch.formats.entry import CompactOptions
 from atompack_torch.options import (
     CODECS,
     DEFAULT_LEVEL,
     check_choice,
     check_level,
-    check_threads,
-    checked_path,
     is_url,
 )
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.staging import Options, StagedFile
+from atompack_torch.remote.staging import StagedFile
 
 _INSTEAD = "only the source itself is replaced: choose another path"
 _RUN = 4096  # molecules between two progress reports
 
 
-def compact(
-    src: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    dst: str | os.PathLike[str],
-    codec: Codec | None = None,
-    order: Sequence[int] | torch.Tensor | Array | None = None,
-    *,
-    level: int | None = None,
-    num_threads: int | None = None,
-    progress: bool | OnProgress = False,
-    storage_options: Options = None,
-) -> None:
-    """Copies ``.atp`` files to one new file; see ``atompack_torch.compact``."""
-    check_choice("codec", codec, CODECS, optional=True)
-    check_threads(num_threads)
-    remote = RemoteFiles.checked(storage_options)
-    files = files_of(src, remote)
-    codecs, options = (codec, level), (order, num_threads, progress)
-    if not (isinstance(dst, str) and is_url(dst)):
-        target = os.path.realpath(checked_path(dst))
-        in_place = [_real(file) for file in files] == [target]
-        if Path(target).exists() and not in_place:
-            raise file_exists(dst, _INSTEAD)
-        return _compact(files, remote, target, codecs, *options, in_place=in_place)
-    mode: Literal["a", "x"] = "a" if files == [dst] else "x"
+def compact(files: list[str], target: str, remote: RemoteFiles, options: CompactOptions) -> None:
+    """Copies files to one new file; see ``atompack_torch.compact``.
+
+    Args:
+        files: absolute paths and URLs.
+        target: path or URL of the new file.
+        remote: access to URLs.
+        options: codec, order and others.
+    """
+    check_choice("codec", options.codec, CODECS, optional=True)
+    if not is_url(target):
+        place = os.path.realpath(target)
+        in_place = [_real(file) for file in files] == [place]
+        if Path(place).exists() and not in_place:
+            raise file_exists(target, _INSTEAD)
+        return _compact(files, place, remote, options, in_place=in_place)
+    mode: Literal["a", "x"] = "a" if files == [target] else "x"
+    access: Any = remote  # taken in place of options of a store
     staged = StagedFile(
-        dst, mode, storage_options, instead=_INSTEAD, progress=progress is True, download=False
+        target,
+        mode,
+        access,
+        instead=_INSTEAD,
+        progress=options.progress is True,
+        download=False,
     )
     try:
-        _compact(files, remote, str(staged.path), codecs, *options, in_place=False)
+        _compact(files, str(staged.path), remote, options, in_place=False)
     except BaseException:
         staged.discard()
         raise
@@ -80,27 +77,19 @@ def _real(file: str) -> str:
 
 
 def _compact(
-    files: list[str],
-    remote: RemoteFiles,
-    target: str,
-    codecs: tuple[Codec | None, int | None],
-    order: Sequence[int] | torch.Tensor | Array | None,
-    num_threads: int | None,
-    progress: bool | OnProgress,
-    *,
-    in_place: bool,
+    files: list[str], target: str, remote: RemoteFiles, options: CompactOptions, *, in_place: bool
 ) -> None:
     snapshots = [snapshot_of(file, remote) for file in files]
-    codec_and_level = _codec_of(snapshots, *codecs)
-    native = AtpWriter(target, "w", *codec_and_level, num_threads or 0)  # locks the target
+    codec, level = _codec_of(snapshots, options.codec, options.level)
+    native = AtpWriter(target, "w", codec, level, options.num_threads or 0)  # locks the target
     try:
         if in_place:
             snapshots = [snapshot_of(file) for file in files]  # cannot change while locked
         sources = [
             _reader(file, snapshot, remote) for file, snapshot in zip(files, snapshots, strict=True)
         ]
-        numbers = _checked_order(order, sum(snapshot.n_molecules for snapshot in snapshots))
-        with reporting(progress, 2 * len(numbers), "compacting") as report:
+        numbers = _checked_order(options.order, sum(snapshot.n_molecules for snapshot in snapshots))
+        with reporting(options.progress, 2 * len(numbers), "compacting") as report:
             _copy(native, sources, numbers, report or (lambda _: None))
         native.close()
     except BaseException:
@@ -133,7 +122,7 @@ def _codec_of(
     return codec_name, level
 
 
-def _checked_order(order: Sequence[int] | torch.Tensor | Array | None, n_molecules: int) -> Array:
+def _checked_order(order: Any, n_molecules: int) -> Array:
     if order is None:
         return np.arange(n_molecules, dtype=np.int64)
     given = np.asarray(order)
@@ -147,12 +136,7 @@ def _checked_order(order: Sequence[int] | torch.Tensor | Array | None, n_molecul
     return numbers
 
 
-def _copy(
-    native: AtpWriter,
-    sources: list[AtpReader],
-    numbers: Array,
-    report: OnProgress,
-) -> None:
+def _copy(native: AtpWriter, sources: list[AtpReader], numbers: Array, report: OnProgress) -> None:
     for _, source, indices in _pieces(sources, numbers):
         native.copy(source, indices)
         report(len(indices))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from atompack_torch.batch.columns import Columns
 from atompack_torch.formats.atp.dataset import AtpDataset
@@ -33,15 +33,25 @@ TARGET = TargetTraits(("x", "w", "a"), has_schema=True, codecs=("none", "lz4", "
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file or a folder of shards."""
     given = options.storage_options
-    measure = partial(_remote_bytes if is_url(path) else _local_bytes, path, given)
-    read_blocks = partial(read, path, storage_options=given)
+
+    def opened(access: Literal["auto", "sequential"] = "auto") -> AtpDataset:
+        return AtpDataset(path, access=access, storage_options=given)
+
+    def read(report: Report, first: int = 0, last: int | None = None) -> Iterator[Columns]:
+        with opened("sequential") as dataset:
+            yield from blocks_of(dataset, report, first, last)
+
+    def example() -> Columns | None:
+        with opened() as dataset:
+            return example_of(dataset)
+
     return Source(
         shown_url(path) if is_url(path) else path,
-        read_blocks,
-        partial(count, path, given),
-        measure,
-        read_range=read_blocks,
-        example=partial(example, path, given),
+        read,
+        lambda: len(opened()),
+        lambda: _remote_bytes(path, given) if is_url(path) else bytes_at(Path(path), ".atp"),
+        read_range=read,
+        example=example,
         keeps_open=True,
     )
 
@@ -49,10 +59,6 @@ def open_source(path: str, options: SourceOptions) -> Source:
 def open_target(path: str, options: TargetOptions) -> Writer:
     """Opens a file for writing."""
     return Writer(path, options.codec, options.level, append=options.append)
-
-
-def _local_bytes(path: str, _: Options) -> int:
-    return bytes_at(Path(path), ".atp")
 
 
 def _remote_bytes(url: str, storage_options: Options) -> int:
@@ -63,52 +69,6 @@ def _remote_bytes(url: str, storage_options: Options) -> int:
     found = objects.list(url.rstrip("/"))
     names = (name for name in found if has_suffix(name, ".atp") and not is_hidden(name))
     return sum(found[name].size for name in names)
-
-
-def count(path: _Path, storage_options: Options = None) -> int:
-    """Counts the molecules in a file or a folder of shards."""
-    return len(AtpDataset(path, storage_options=storage_options))
-
-
-def example(path: _Path, storage_options: Options = None) -> Columns | None:
-    """Returns a block of two molecules of one atom that have all fields, in their types.
-
-    Args:
-        path: the file or folder.
-        storage_options: options of the store of a URL.
-
-    Returns:
-        The block; None if there are no molecules.
-    """
-    with AtpDataset(path, storage_options=storage_options) as dataset:
-        return example_of(dataset)
-
-
-def read(
-    path: _Path,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
-    *,
-    storage_options: Options = None,
-) -> Iterator[Columns]:
-    """Yields the molecules of a file or of a folder of shards in blocks, in order, as stored.
-
-    Args:
-        path: the file or folder.
-        report: receives molecules that cannot be read.
-        first: number of the first molecule.
-        last: one past the last molecule; None: all.
-        storage_options: options of the store of a URL.
-
-    Yields:
-        Blocks of molecules.
-
-    Raises:
-        CorruptFileError: a record is damaged.
-    """
-    with AtpDataset(path, access="sequential", storage_options=storage_options) as dataset:
-        yield from blocks_of(dataset, report, first, last)
 
 
 class Writer(ForwardingWriter):

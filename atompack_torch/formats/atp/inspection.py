@@ -92,19 +92,9 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
     if is_url(target.path) and is_source and target.path not in files:
         raise ValueError(f"{target.shown}: expected a new file, got a folder of .atp files")
     before = sum(Place(file, remote).stored_bytes() for file in files)
-    access: dict[str, Any] = {"storage_options": remote}
-    codec, level, order, progress, num_threads, _ = options
-    compact_files(
-        files,
-        target.path,
-        codec,
-        order,
-        level=level,
-        num_threads=num_threads,
-        progress=progress,
-        **access,
-    )
-    with AtpDataset(target.path, **access) as dataset:
+    compact_files(files, target.path, remote, options)
+    access: Any = remote  # taken in place of options of a store
+    with AtpDataset(target.path, storage_options=access) as dataset:
         return Compaction(len(dataset), "molecules", before, target.stored_bytes())
 
 

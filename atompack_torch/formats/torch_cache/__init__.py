@@ -1,1 +1,1 @@
-"""Building, verification and upgrade of feature caches."""
+"""Reading, building and verification of feature caches."""

@@ -32,7 +32,6 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import (
-    AtompackError,
     CorruptFileError,
     FieldError,
     WriterLockedError,
@@ -40,7 +39,6 @@ from atompack_torch.errors import (
 )
 from atompack_torch.fields import DERIVATIVES, GEOMETRY, centers_of
 from atompack_torch.formats.torch_cache.dataset import TorchCache
-from atompack_torch.formats.user_cache import own_folder
 from atompack_torch.options import (
     absolute_path,
     check_choice,
@@ -51,7 +49,6 @@ from atompack_torch.options import (
     part_range,
     threads_or_cores,
 )
-from atompack_torch.remote.staging import Options, StagedFile, TemporaryFolder
 from atompack_torch.remote.urls import shown_url
 
 _CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
@@ -178,42 +175,6 @@ def _text_of(option: Any) -> str:
     return f"{option.__module__}.{option.__qualname__}" if callable(option) else repr(option)
 
 
-def build_at_url(
-    build: Callable[[Path], object], url: str, storage_options: Options, *, progress: bool
-) -> TorchCache:
-    """Builds a cache in the temporary folder and uploads it.
-
-    The folder of an interrupted build has a name that depends on the URL alone, so that the next
-    build for the URL finds its files.
-
-    Args:
-        build: makes the file.
-        url: the URL of the object, which must not exist.
-        storage_options: options of the store.
-        progress: show the progress of long transfers on terminals.
-
-    Returns:
-        The cache, open, as a local file that goes with the process.
-    """
-    staged = StagedFile(url, "x", storage_options, instead="choose another name", progress=progress)
-    try:
-        key = hashlib.sha256(url.encode()).hexdigest()[:24]
-        folder = own_folder(f"atompack-cache-{os.getuid()}-{key}")
-        build(folder / staged.path.name)
-        (folder / staged.path.name).replace(staged.path)
-        folder.rmdir()
-        local = TemporaryFolder()
-        copy = local.path / staged.path.name
-        os.link(staged.path, copy)
-    except BaseException:
-        staged.discard()
-        raise
-    staged.publish()
-    cache = TorchCache(copy)
-    cache._folder = local
-    return cache
-
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -271,7 +232,6 @@ def build_cache(
     num_threads: int | None = None,
     progress: bool | OnProgress = True,
     resume: bool = True,
-    storage_options: Mapping[str, object] | None = None,
 ) -> TorchCache:
     """Computes features of all molecules and writes them to an HDF5 file that aenet-python reads.
 
@@ -281,17 +241,10 @@ def build_cache(
     next to it, and resumes from them when it is called again with the same molecules, descriptor
     and options.
 
-    The file for a URL is built in the temporary folder (see ``TMPDIR``), from which an interrupted
-    build resumes as well, and uploaded at the end; if that fails, the error names the local file,
-    which is kept.
-
-    If ``torch.distributed`` is initialised, all ranks must call this: each computes a part, and
-    rank 0 joins them.
-
     Args:
         dataset: the molecules; entry i of the file is ``dataset[i]``.
         descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
-        path: path or URL of the new file.
+        path: path of the new file.
         features: store features.
         force_derivatives: also store local derivatives.
         dtype: dtype of the stored values.
@@ -299,17 +252,16 @@ def build_cache(
         progress: show a bar, or a function called with the number of molecules done since the last
             call.
         resume: False: discard the files of an interrupted build.
-        storage_options: options of the store of a URL; see ``AtpDataset``.
 
     Returns:
-        The new cache, open; for a URL a local copy, which is removed with it.
+        The new cache, open.
 
     Raises:
         FileExistsError: the path exists.
-        OSError: the file cannot be written or uploaded.
+        OSError: the file cannot be written.
         WriterLockedError: another process is building this file.
         FieldError: nothing to store was requested, or the descriptor does not know an element.
-        TypeError, ValueError: an option does not have one of its values.
+        TypeError, ValueError: an option does not have one of its values, or the path is a URL.
     """
     if not isinstance(dataset, MoleculeDataset):
         got = f"{type(dataset).__name__}{open_hint(dataset)}"
@@ -325,20 +277,19 @@ def build_cache(
         progress=progress,
         resume=resume,
     )
-    job = BuildJob.of(dataset, descriptor, options)
-
-    def build(target: Path) -> None:
-        replace(job, target=target).run()
-
-    if isinstance(path, str) and is_url(path):
-        return build_at_url(build, path, storage_options, progress=progress is True)
-    target = Path(absolute_path(path))
+    target = _target(path)
     if target.exists():
         raise file_exists(
             target, "remove it, or choose another path: nothing can be appended to a cache"
         )
-    build(target)
+    BuildJob.of(dataset, descriptor, options, target).run()
     return TorchCache(target)
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    if is_url(path):
+        raise ValueError("path: expected a local path, got a URL: build here, then upload the file")
+    return Path(absolute_path(path))
 
 
 @dataclass
@@ -351,7 +302,7 @@ class BuildJob:
         header: settings of the file.
         fingerprint: key of inputs and options.
         options: options of ``build_cache``.
-        target: the new file.
+        target: path of the new file.
     """
 
     dataset: MoleculeDataset
@@ -359,44 +310,36 @@ class BuildJob:
     header: CacheHeader
     fingerprint: str
     options: BuildOptions
-    target: Path = Path()
+    target: Path
 
     @classmethod
     def of(
-        cls, dataset: MoleculeDataset, descriptor: Descriptor, options: BuildOptions
+        cls,
+        dataset: MoleculeDataset,
+        descriptor: Descriptor,
+        options: BuildOptions,
+        target: Path,
     ) -> BuildJob:
-        """Returns a build without a target."""
+        """Returns a build that reads only what it needs."""
         request = dataset.request.with_geometry()  # else crystals would be computed as open
         exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
         dataset = dataset.with_request(replace(request, exclude=exclude, augment=None))
         header = header_of(descriptor, options)
         header.source_id, header.source_kind = source_of(dataset)
         fingerprint = fingerprint_of(dataset, descriptor, header)
-        return cls(dataset, descriptor, header, fingerprint, options)
+        return cls(dataset, descriptor, header, fingerprint, options, target)
 
     def run(self) -> None:
-        """Builds the file, together with the other ranks, if any."""
-        rank, world = _rank_and_world()
-        progress, resume = self.options.progress, self.options.resume
-        parts = [self.part(k, world) for k in range(world)]
-        if world == 1:
-            with self.open(self.target, resume) as builder:
-                self.fill(builder, parts[0].entries, progress)
-                builder.finish()
-            return self.sweep()
-        quiet = progress if rank == 0 else False
-        with _all_ranks(world), self.open(parts[rank].path, resume) as builder:
-            self.fill(builder, parts[rank].entries, quiet)
-        with _all_ranks(world):
-            if rank == 0:
-                with self.open(self.target, resume=False) as whole:
-                    self.join(parts, whole, "all ranks must see the same folder")
-                self.sweep()
+        """Builds the whole file."""
+        with self.open(self.target, self.options.resume) as builder:
+            self.fill(builder, range(len(self.dataset)))
+            builder.finish()
+        self.sweep()
 
-    def part(self, rank: int, world: int) -> CachePart:
-        """Returns one of ``world`` parts, by its number from 0."""
-        path = self.target.with_name(f"{self.target.name}.part{rank}of{world}")
-        return CachePart(path, part_range((rank, world), len(self.dataset)))
+    def part(self, number: int, n_parts: int) -> CachePart:
+        """Returns one of the parts, by its number from 0."""
+        path = self.target.with_name(f"{self.target.name}.part{number}of{n_parts}")
+        return CachePart(path, part_range((number, n_parts), len(self.dataset)))
 
     @contextmanager
     def open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
@@ -415,10 +358,10 @@ class BuildJob:
         finally:
             builder.close()
 
-    def fill(self, builder: CacheBuilder, entries: range, progress: bool | OnProgress) -> None:
+    def fill(self, builder: CacheBuilder, entries: range) -> None:
         """Appends the missing ones of these entries; entries already built survive any failure."""
         threads = threads_or_cores(self.options.num_threads)
-        with reporting(progress, len(entries), "build_cache") as report:
+        with reporting(self.options.progress, len(entries), "build_cache") as report:
             tell = report or (lambda n: None)
             tell(len(builder))
             try:
@@ -437,17 +380,8 @@ class BuildJob:
                 raise
             builder.checkpoint()
 
-    def join(self, parts: Sequence[CachePart], whole: CacheBuilder, advice: str) -> None:
-        """Moves parts into the whole file, which may hold some of them, and completes it.
-
-        Args:
-            parts: all parts, in order.
-            whole: the open file.
-            advice: what to do about a part that is not complete.
-
-        Raises:
-            CorruptFileError: a part is not complete.
-        """
+    def join(self, parts: Sequence[CachePart], whole: CacheBuilder) -> None:
+        """Moves all parts into the whole file, which may hold some of them, and completes it."""
         for path, entries in parts:
             if entries.stop <= len(whole):
                 continue
@@ -455,7 +389,7 @@ class BuildJob:
             if len(whole) != entries.stop:
                 got = len(whole) - entries.start
                 raise CorruptFileError(
-                    f"{path}: expected {len(entries)} entries, got {got}: {advice}"
+                    f"{path}: expected {len(entries)} entries, got {got}: build this part again"
                 )
         whole.finish()
 
@@ -499,21 +433,6 @@ class CachePart(NamedTuple):
     entries: range
 
 
-@contextmanager
-def _all_ranks(world: int) -> Iterator[None]:
-    """Makes a failure on one rank fail on all, which would otherwise wait forever."""
-    failures: list[str | None] = [None] * world
-    try:
-        yield
-    except Exception as error:
-        torch.distributed.all_gather_object(failures, f"{type(error).__name__}: {error}")
-        raise
-    torch.distributed.all_gather_object(failures, None)
-    for rank, failure in enumerate(failures):
-        if failure is not None:
-            raise AtompackError(f"build_cache: rank {rank} failed: {failure}")
-
-
 def _check_whole(batch: Any, n_molecules: int, source: str) -> None:
     if not isinstance(batch, MoleculeBatch):
         raise TypeError(f"{source}: expected a MoleculeBatch, got {type(batch).__name__}")
@@ -546,13 +465,6 @@ class _Chunks(Iterator[range]):
 
     def _atoms(self, n_molecules: int) -> int:
         return int(self._ends[n_molecules - 1]) if n_molecules else 0
-
-
-def _rank_and_world() -> tuple[int, int]:
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
 
 
 _LABELS = {
@@ -659,16 +571,14 @@ def build_part(
         OSError: a file cannot be written.
     """
     number, n_parts = checked_part(part)
-    if is_url(path):
-        raise ValueError("part: expected a local path, got a URL: all parts build next to it")
-    target = Path(absolute_path(path))
+    target = _target(path)
     if target.exists() and not unfinished_parts(target):
         return TorchCache(target)
-    job = replace(BuildJob.of(dataset, descriptor, options), target=target)
+    job = BuildJob.of(dataset, descriptor, options, target)
     parts = [job.part(k, n_parts) for k in range(n_parts)]
     if not target.exists() and not _is_joined(job, parts[number]):
         with _opened(job, parts[number].path, options.resume) as builder:
-            job.fill(builder, parts[number].entries, options.progress)
+            job.fill(builder, parts[number].entries)
     missing = _join_if_complete(job, parts)
     return missing or TorchCache(target)
 
@@ -712,7 +622,7 @@ def _join_if_complete(job: BuildJob, parts: list[CachePart]) -> list[int]:
             with job.open(job.target, resume=True) as whole:
                 missing = _missing(job, parts, len(whole))
                 if not missing:
-                    job.join(parts, whole, "build this part again")
+                    job.join(parts, whole)
                 elif not len(whole):
                     whole.discard()
         except WriterLockedError:  # another process looks, or joins

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from atompack_torch import formats
+from atompack_torch._core import resolve_index
 from atompack_torch._native import MoleculeSource, TorchCacheReader, TorchCacheSource
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import MoleculeBatch
@@ -21,18 +24,29 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.features import Stored, features_of
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.request import FORCE_DERIVATIVES
-from atompack_torch.errors import FieldError
+from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.formats.torch_cache.attributes import attributes_of
-from atompack_torch.formats.torch_cache.file import CacheFile
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 from atompack_torch.options import (
     PathLike,
     absolute_location,
     check_choice,
+    is_url,
     shown_path,
     with_fields,
 )
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.local_copies import (
+    Hint,
+    LocalCopy,
+    ObjectVersion,
+    latest_version,
+    local_copy,
+)
+from atompack_torch.remote.urls import shown_url
+
+# Device, inode and size of a local file, or the version of a remote one.
+Identity = tuple[int, int, int] | ObjectVersion
 
 Self = TypeVar("Self", bound="TorchCache")
 
@@ -71,26 +85,78 @@ class TorchCache:
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
         check_choice("mode", mode, ("r",))
-        remote = RemoteFiles.checked(storage_options)
-        whole = absolute_location(path)
-        with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
-            self._handle = CacheFile(whole, remote=remote)
+        self._remote = RemoteFiles.checked(storage_options)
+        self._given = absolute_location(path)
+        self._shown = shown_url(self._given) if is_url(self._given) else self._given
+        self._by_reading = False
+        self._identity: Identity | None = None  # that of the file found when it is first opened
+        self._copy: LocalCopy | Hint | None = None  # of a remote file; a hint: that of a process
+        self._native: TorchCacheReader | None = None
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
-        self._folder: object = None  # holds the file, if it is a local copy
+        with formats.opening(path, "a feature cache (HDF5)", "hdf5"):
+            self._reader()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_handle": self._handle}
+        hint = self._copy.hint if isinstance(self._copy, LocalCopy) else self._copy
+        return {**self.__dict__, "_copy": hint, "_native": None, "_last": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._handle = state["_handle"]
-        self._last = None
-        self._folder = None
+    def __copy__(self: Self) -> Self:
+        part = object.__new__(type(self))
+        part.__dict__.update({**self.__dict__, "_last": None})
+        return part
 
     def _reader(self) -> TorchCacheReader:
-        return self._handle.reader()
+        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
+        reader = self._native
+        if reader is None:
+            reader = self._native = self._open_copy() if is_url(self._given) else self._open()
+        return reader
+
+    def _open(self) -> TorchCacheReader:
+        expected = cast("tuple[int, int, int] | None", self._identity)
+        reader = TorchCacheReader(self._given, expected, by_reading=self._by_reading)
+        self._identity = expected or reader.identity
+        return reader
+
+    def _open_copy(self) -> TorchCacheReader:
+        hint = self._copy.hint if isinstance(self._copy, LocalCopy) else self._copy
+        version = None if self._identity is None else ObjectVersion(*self._identity)
+        for is_last in (False, False, True):
+            found = self._copy
+            if not isinstance(found, LocalCopy):
+                found = local_copy(self._remote, self._given, version, hint)
+            try:
+                reader = TorchCacheReader(
+                    found.path, found.hint[1], by_reading=self._by_reading, name=self._shown
+                )
+            except OSError:  # removed in the meantime, by the process that made it or to make room
+                self._copy = hint = None
+                if is_last:
+                    raise
+                continue
+            self._copy, self._identity = found, found.version
+            return reader
+        raise AssertionError("unreachable")
 
     def _stored_features(self) -> Stored:
-        return self._handle.stored_features()
+        try:
+            descriptor = self.descriptor
+        except UnsupportedFormatError:
+            descriptor = None  # of a different kind: stored rows are usable, others not computable
+        reader = self._reader()
+        return Stored(
+            reader.has_features,
+            reader.has_force_derivatives,
+            descriptor,
+            reader.lacks_features,
+            reader.lacks_derivatives,
+        )
+
+    def _entry(self, index: int) -> int:
+        try:
+            return resolve_index(index, len(self), None, "entry")
+        except IndexError as error:
+            raise IndexError(f"{self._shown}: {error}") from None
 
     def _force_entries(self) -> Tensor:
         return torch.tensor(self._reader().force_entries(), dtype=torch.int64)
@@ -102,7 +168,7 @@ class TorchCache:
     @property
     def path(self) -> Path | str:
         """Absolute path of the file, or the URL as it was given."""
-        path = shown_path(self._handle.given)
+        path = shown_path(self._given)
         assert not isinstance(path, tuple)
         return path
 
@@ -123,7 +189,13 @@ class TorchCache:
         Raises:
             UnsupportedFormatError: the settings are not those of a ``ChebyshevDescriptor``.
         """
-        return self._handle.descriptor()
+        attributes = self.info
+        manifest: Any = attributes.get("descriptor_manifest")
+        text = manifest["config_json"] if manifest else attributes.get("descriptor_compat_json")
+        if text is None:
+            return None
+        dtype = attributes.get("storage_dtype", "float64")
+        return _descriptor_in(str(text), str(dtype), self._shown)
 
     @property
     def has_features(self) -> bool:
@@ -150,7 +222,8 @@ class TorchCache:
             FieldError: the file stores no features.
             CorruptFileError: the row is damaged.
         """
-        return self._handle.features(index, dtype)
+        values = self._reader().load_features(self._entry(index))
+        return None if values is None else _tensor(values, dtype)
 
     def load_force_derivatives(
         self, index: int, dtype: torch.dtype | None = None
@@ -170,7 +243,15 @@ class TorchCache:
             FieldError: the file stores no derivatives.
             CorruptFileError: the row is damaged.
         """
-        return self._handle.derivatives(index, dtype)
+        reader = self._reader()
+        columns = reader.load_force_derivatives(self._entry(index))
+        if columns is None:
+            return None
+        return {
+            name: _tensor(values, dtype if values.dtype.kind == "f" else torch.int64)
+            for name, values in columns.items()
+            if reader.multi or not name.endswith("typespin")
+        }
 
     def without_mapping(self) -> TorchCache:
         """Returns a copy that reads rows without mapping the file; see ``MoleculeDataset``.
@@ -179,7 +260,8 @@ class TorchCache:
             The copy.
         """
         part = copy.copy(self)
-        part._handle = self._handle.without_mapping()
+        if not self._by_reading:
+            part._by_reading, part._native = True, None
         return part
 
     def _open_rows(self) -> MoleculeSource:
@@ -188,7 +270,7 @@ class TorchCache:
 
     def close(self) -> None:
         """Releases the mapping of the file; the next read opens it again."""
-        self._handle, self._last = self._handle.closed(), None
+        self._native = self._copy = self._last = None
 
     def __enter__(self: Self) -> Self:
         return self
@@ -206,11 +288,16 @@ class TorchCache:
             CorruptFileError: the file violates the format.
             OSError: the file cannot be opened.
         """
-        with formats.opening(self._handle.given, "a feature cache (HDF5)", "hdf5"):
-            current = self._handle.latest()
-        if current.identity == self._handle.identity:
+        current = copy.copy(self)
+        current._identity = current._copy = current._native = None
+        with formats.opening(self._given, "a feature cache (HDF5)", "hdf5"):
+            is_remote = is_url(self._given)
+            if is_remote and latest_version(self._remote, self._given) == self._identity:
+                return False
+            current._reader()
+        if current._identity == self._identity:
             return False
-        self._handle, self._last = current, None
+        self.__dict__.update(current.__dict__)
         return True
 
     def batch(
@@ -237,7 +324,7 @@ class TorchCache:
             there = {"features": self.has_features, FORCE_DERIVATIVES: self.has_force_derivatives}
             for name in asked:
                 if not there.get(name, True):
-                    raise FieldError(f"{self._handle.path}: no {name} are stored (field {name!r})")
+                    raise FieldError(f"{self._shown}: no {name} are stored (field {name!r})")
             # A copy, because a reference cycle would keep the file mapped.
             self._last = asked, TorchCacheDataset(copy.copy(self), fields=asked)
         return self._last[1].batch(indices)
@@ -245,7 +332,33 @@ class TorchCache:
     def __repr__(self) -> str:
         kinds = {"features": self.has_features, "force derivatives": self.has_force_derivatives}
         rows = " and ".join(kind for kind, is_stored in kinds.items() if is_stored) or "no rows"
-        return f"TorchCache({self._handle.path!r}: {len(self)} entries, {rows})"
+        return f"TorchCache({self._shown!r}: {len(self)} entries, {rows})"
+
+
+def _tensor(values: np.ndarray[Any, Any], dtype: torch.dtype | None) -> Tensor:
+    if not isinstance(dtype, torch.dtype | None):
+        raise TypeError(f"dtype: expected a torch dtype, got {dtype!r}")
+    return torch.from_numpy(values).to(dtype)
+
+
+def _descriptor_in(text: str, dtype: str, path: str) -> ChebyshevDescriptor:
+    """Builds a descriptor from settings as JSON, which may contain another dtype."""
+    try:
+        config = {"dtype": dtype, **json.loads(text)}
+        return ChebyshevDescriptor(
+            config["species"],
+            config["rad_order"],
+            config["rad_cutoff"],
+            config["ang_order"],
+            config["ang_cutoff"],
+            config["min_cutoff"],
+            dtype="float32" if config["dtype"] == "float32" else "float64",
+        )
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedFormatError(
+            f"{path}: descriptor: expected the settings of a ChebyshevDescriptor, "
+            f"got {text[:400]} ({type(error).__name__}: {error})"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -297,7 +410,7 @@ class TorchCacheDataset(MoleculeDataset):
         if not isinstance(path, TorchCache):
             path = TorchCache(path, storage_options=given.storage_options)
         self._cache = path.without_mapping() if given.access == "read" else path
-        self._path = self._cache._handle.path
+        self._path = self._cache._shown
         self._take_options(given, features, self._cache._stored_features())
         if self._request.names_fields:
             self.batcher()  # checks names
@@ -384,7 +497,7 @@ class TorchCacheDataset(MoleculeDataset):
         return torch.from_numpy(self._cache._reader().atom_counts())
 
     def _identity(self) -> Any:
-        return [self._path, self._cache._handle.identity]
+        return [self._path, self._cache._identity]
 
     def without_mapping(self) -> TorchCacheDataset:
         """Returns a copy that reads files without mapping them.

@@ -11,30 +11,11 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::extxyz {
-namespace scanning {  // not anonymous: the scanner, which has external linkage, has members of these types
+namespace {
 
 constexpr size_t kGroupFrames = 4096, kGroupBytes = 8 << 20, kTaskFrames = 512;
 // A reader may store a value with more dimensions than the text has.
 constexpr uint64_t kMaxRanks = 18;
-
-// A frame whose comment line is still to be parsed.
-struct FoundFrame {
-  uint64_t offset;
-  int64_t n_atoms;
-  uint64_t comment_offset;
-  size_t comment_end;  // in the text of the group
-};
-
-// Consecutive frames. The memory is reused from group to group.
-struct Group {
-  std::string comments;
-  std::vector<FoundFrame> frames;
-
-  std::string_view comment(size_t i) const {
-    const size_t begin = i == 0 ? 0 : frames[i - 1].comment_end;
-    return std::string_view(comments).substr(begin, frames[i].comment_end - begin);
-  }
-};
 
 // Frames of one task, in order.
 struct ParsedFrames {
@@ -44,7 +25,12 @@ struct ParsedFrames {
   size_t fault_at = 0;       // its frame
 };
 
-bool is_complete(const Group& group) {
+std::string_view comment_of(const FrameGroup& group, size_t i) {
+  const size_t begin = i == 0 ? 0 : group.frames[i - 1].comment_end;
+  return std::string_view(group.comments).substr(begin, group.frames[i].comment_end - begin);
+}
+
+bool is_complete(const FrameGroup& group) {
   return group.frames.size() >= kGroupFrames || group.comments.size() >= kGroupBytes;
 }
 
@@ -64,7 +50,7 @@ bool is_complete(const Group& group) {
 }
 
 // False at the end of the file.
-bool find_frame(LineReader& lines, Group& group) {
+bool find_frame(LineReader& lines, FrameGroup& group) {
   const std::optional<int64_t> n_atoms = next_count(lines);
   if (!n_atoms) return false;
   FoundFrame frame{.offset = lines.line_offset(), .n_atoms = *n_atoms, .comment_offset = 0, .comment_end = 0};
@@ -122,13 +108,13 @@ class FrameParser {
   Array value_;
 };
 
-void parse_frames(const Group& group, size_t first, size_t last, ParsedFrames& out) {
+void parse_frames(const FrameGroup& group, size_t first, size_t last, ParsedFrames& out) {
   FrameParser parser;
   // Too many keys are found when surveys are joined.
   for (size_t i = first; i < last && out.survey.fields().size() <= parsed::kMaxKeys; ++i) {
     const FoundFrame& frame = group.frames[i];
     try {
-      parser.add(frame, group.comment(i), out);
+      parser.add(frame, comment_of(group, i), out);
     } catch (const DataError&) {
       if (out.fault == nullptr) {
         out.fault = std::current_exception();
@@ -150,117 +136,75 @@ void raise(const std::exception_ptr& found, const std::string& name, size_t mole
   }
 }
 
-}  // namespace scanning
-
-class FrameScanner::Impl {
- public:
-  Impl(const std::string& path, unsigned n_threads)
-      : version_(*io::version_of(path)), lines_(path), n_threads_(n_threads) {
-    result_.index.stamp = {version_.size, version_.seconds, version_.nanoseconds};
-  }
-
-  bool advance() {
-    if (is_done_) return false;
-    is_done_ = !fill_group();
-    if (!is_done_) parse_group();
-    is_done_ = is_done_ || result_.damage != nullptr;
-    return !is_done_;
-  }
-
-  FrameScan take() {
-    parsed::Index& index = result_.index;
-    end_entry(index.entries.size(), lines_.next_offset());
-    index.ends_open = lines_.ends_open();
-    // Wide columns that the atom lines do not have: reading the frame finds that.
-    for (parsed::IndexEntry& entry : index.entries) {
-      entry.record_bytes = std::min(entry.record_bytes, parsed::max_record_bytes(entry.bytes, index.max_ratio));
-    }
-    FrameScan taken = std::move(result_);
-    result_.damage = taken.damage;
-    return taken;
-  }
-
-  std::exception_ptr damage() const { return result_.damage; }
-  std::exception_ptr fault() const { return fault_; }
-  size_t fault_number() const { return fault_number_; }
-
-  const LineReader& lines() const { return lines_; }
-
- private:
-  // Finds the frames of the next group; false at the end of the file.
-  bool fill_group() {
-    group_.comments.clear();
-    group_.frames.clear();
-    if (found_damage_ == nullptr) {
-      try {
-        while (!scanning::is_complete(group_) && scanning::find_frame(lines_, group_)) continue;
-      } catch (const DataError&) {
-        found_damage_ = std::current_exception();
-      }
-    }
-    if (group_.frames.empty()) result_.damage = found_damage_;
-    return !group_.frames.empty();
-  }
-
-  void parse_group() {
-    const size_t n_tasks = (group_.frames.size() + scanning::kTaskFrames - 1) / scanning::kTaskFrames;
-    std::vector<scanning::ParsedFrames> parts(n_tasks);
-    threads::parallel_for_each(n_tasks, n_threads_, [&](size_t i) {
-      scanning::parse_frames(group_, i * scanning::kTaskFrames,
-                             std::min((i + 1) * scanning::kTaskFrames, group_.frames.size()), parts[i]);
-    });
-    for (const scanning::ParsedFrames& part : parts) {
-      if (!part.entries.empty()) end_entry(result_.index.entries.size(), part.entries.front().place);
-      if (fault_ == nullptr && part.fault != nullptr) {
-        fault_ = part.fault;
-        fault_number_ = result_.index.entries.size() + part.fault_at;
-      }
-      result_.index.entries.insert(result_.index.entries.end(), part.entries.begin(), part.entries.end());
-      try {
-        result_.index.survey.add(part.survey);
-      } catch (const DataError&) {
-        result_.damage = std::current_exception();
-        result_.is_refused = true;
-      }
-      if (result_.damage != nullptr) return;
-    }
-  }
-
-  // Sets the length of the last of n entries, which reaches to the next one.
-  void end_entry(size_t n, uint64_t next) {
-    if (n > 0) result_.index.entries[n - 1].bytes = next - result_.index.entries[n - 1].place;
-  }
-
-  io::FileVersion version_;
-  LineReader lines_;
-  unsigned n_threads_;
-  scanning::Group group_;
-  bool is_done_ = false;
-  std::exception_ptr found_damage_;  // after the frames of the group
-  std::exception_ptr fault_;         // of the first comment line that cannot be read
-  size_t fault_number_ = 0;
-  FrameScan result_;
-};
+}  // namespace
 
 FrameScanner::FrameScanner(const std::string& path, unsigned n_threads)
-    : impl_(std::make_unique<Impl>(path, n_threads)) {}
+    : version_(*io::version_of(path)), lines_(path), n_threads_(n_threads) {
+  index_.stamp = {version_.size, version_.seconds, version_.nanoseconds};
+}
 
-FrameScanner::~FrameScanner() = default;
+bool FrameScanner::advance() {
+  if (is_done_) return false;
+  is_done_ = !fill_group();
+  if (!is_done_) parse_group();
+  is_done_ = is_done_ || damage_ != nullptr;
+  return !is_done_;
+}
 
-bool FrameScanner::advance() { return impl_->advance(); }
-uint64_t FrameScanner::bytes_read() const { return impl_->lines().next_offset(); }
-uint64_t FrameScanner::file_bytes() const { return impl_->lines().file_bytes(); }
-FrameScan FrameScanner::take() { return impl_->take(); }
+// Finds the frames of the next group; false at the end of the file.
+bool FrameScanner::fill_group() {
+  group_.comments.clear();
+  group_.frames.clear();
+  if (found_damage_ == nullptr) {
+    try {
+      while (!is_complete(group_) && find_frame(lines_, group_)) continue;
+    } catch (const DataError&) {
+      found_damage_ = std::current_exception();
+    }
+  }
+  if (group_.frames.empty()) damage_ = found_damage_;
+  return !group_.frames.empty();
+}
+
+void FrameScanner::parse_group() {
+  std::vector<ParsedFrames> parts((group_.frames.size() + kTaskFrames - 1) / kTaskFrames);
+  threads::parallel_for_each(parts.size(), n_threads_, [&](size_t i) {
+    parse_frames(group_, i * kTaskFrames, std::min((i + 1) * kTaskFrames, group_.frames.size()), parts[i]);
+  });
+  for (const ParsedFrames& part : parts) {
+    if (!part.entries.empty()) end_entry(part.entries.front().place);
+    if (fault_ == nullptr && part.fault != nullptr) {
+      fault_ = part.fault;
+      fault_number_ = index_.entries.size() + part.fault_at;
+    }
+    index_.entries.insert(index_.entries.end(), part.entries.begin(), part.entries.end());
+    try {
+      index_.survey.add(part.survey);
+    } catch (const DataError&) {
+      damage_ = std::current_exception();
+      is_refused_ = true;
+      return;
+    }
+  }
+}
+
+// Sets the length of the last entry, which reaches to the next one.
+void FrameScanner::end_entry(uint64_t next) {
+  if (!index_.entries.empty()) index_.entries.back().bytes = next - index_.entries.back().place;
+}
 
 parsed::Index FrameScanner::finish(const std::string& name, bool strict) {
-  FrameScan scan = take();
-  if (strict) scanning::raise(impl_->fault(), name, impl_->fault_number());
-  if (strict || scan.is_refused) check(name, scan.index.entries.size());
-  return std::move(scan.index);
+  end_entry(lines_.next_offset());
+  index_.ends_open = lines_.ends_open();
+  // Wide columns that the atom lines do not have: reading the frame finds that.
+  for (parsed::IndexEntry& entry : index_.entries) {
+    entry.record_bytes = std::min(entry.record_bytes, parsed::max_record_bytes(entry.bytes, index_.max_ratio));
+  }
+  if (strict) raise(fault_, name, fault_number_);
+  if (strict || is_refused_) check(name, index_.entries.size());
+  return std::move(index_);
 }
 
-void FrameScanner::check(const std::string& name, size_t n_molecules) const {
-  scanning::raise(impl_->damage(), name, n_molecules);
-}
+void FrameScanner::check(const std::string& name, size_t n_molecules) const { raise(damage_, name, n_molecules); }
 
 }  // namespace atompack::extxyz

@@ -1,17 +1,12 @@
 #include "formats/extxyz/frame_source.h"
 
-#include <algorithm>
-#include <cerrno>
-
 #include "base/error.h"
 #include "formats/extxyz/atom_lines.h"
 #include "formats/extxyz/value.h"
-#include "formats/parsed/record.h"
 
 namespace atompack::extxyz {
 namespace {
 
-constexpr size_t kMaxSampledFrames = 8;           // by which a file is found to be in memory
 constexpr std::string_view kNull = "_JSON null";  // the value None, which is missing
 constexpr uint64_t kAhead = 64 << 10;             // bytes read together, where all frames are read in order
 constexpr int64_t kParsingWork = 24;              // bytes that could be copied while one byte is parsed
@@ -22,8 +17,6 @@ struct FrameMemory {
   Atoms atoms;
   Array value;
 };
-
-io::ByteRange range_of(const parsed::IndexEntry& entry) { return {entry.place, entry.bytes}; }
 
 // Remarks about one frame.
 class FrameRemarks {
@@ -73,50 +66,12 @@ void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fi
 
 }  // namespace
 
-FrameSource::FrameSource(const io::Location& location, std::string name, const io::FileVersion& version,
+FrameSource::FrameSource(const io::Location& location, const std::string& name, const io::FileVersion& version,
                          std::shared_ptr<const parsed::Index> index, std::shared_ptr<const parsed::FieldMap> fields,
                          const FrameOptions& options)
-    : name_(std::move(name)), index_(std::move(index)), fields_(std::move(fields)), remarks_(options.remarks) {
-  const auto file = io::open_file(location);
-  if (file->version() != version) {
-    throw IoError(ESTALE, "the file was changed since it was opened; refresh() reads it again", name_);
-  }
+    : IndexedSource(name, std::move(index), std::move(fields), kParsingWork), remarks_(options.remarks) {
+  const auto file = parsed::open_unchanged(location, version, name);
   file_ = file->bytes(version.size, options.access, options.populate);
-}
-
-void FrameSource::prepare(std::span<const int64_t> indices) const {
-  file_->check_not_shrunk();
-  if (!file_->is_sample_due()) return;
-  std::vector<io::ByteRange> ranges;
-  for (const int64_t index : indices.first(std::min(indices.size(), kMaxSampledFrames))) {
-    ranges.push_back(range_of(entry(index)));
-  }
-  file_->sample(ranges);
-}
-
-void FrameSource::announce(std::span<const int64_t> indices) const {
-  if (file_->window() == 0) return;
-  file_->check_not_shrunk();
-  std::vector<io::ByteRange> ranges;
-  for (const int64_t index : indices) ranges.push_back(range_of(entry(index)));
-  file_->sample(std::span(ranges).first(std::min(ranges.size(), kMaxSampledFrames)));
-  if (file_->window() > 0) file_->announce(ranges);
-}
-
-MoleculeExtent FrameSource::extent(int64_t index) const {
-  const parsed::IndexEntry& found = entry(index);
-  return {.n_atoms = static_cast<int64_t>(found.n_atoms),
-          .decoded_bytes = static_cast<int64_t>(found.record_bytes),
-          .work = kParsingWork * static_cast<int64_t>(found.bytes)};
-}
-
-Bytes FrameSource::decode(int64_t index, std::span<std::byte> scratch) const {
-  try {
-    return parse(index, scratch);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
 }
 
 Bytes FrameSource::parse(int64_t index, std::span<std::byte> scratch) const {
@@ -130,25 +85,16 @@ Bytes FrameSource::parse(int64_t index, std::span<std::byte> scratch) const {
     throw CorruptFileError("expected the frame of the index, got another", offset);
   }
   read_atoms(lines, *head, memory.atoms);
-  parsed::MoleculeBuilder molecule(*fields_, scratch, memory.atoms.positions, memory.atoms.numbers);
+  parsed::MoleculeBuilder molecule(fields(), scratch, memory.atoms.positions, memory.atoms.numbers);
   if (head->lattice) molecule.set_cell(*head->lattice);
   const auto periodic = static_cast<uint8_t>(head->lattice.has_value());
   molecule.set_pbc(head->pbc.value_or(std::array<uint8_t, 3>{periodic, periodic, periodic}));
   const FrameRemarks remarks(remarks_.get(), index);
   remarks.add(head->comment_is_plain, Remark::plain_comment);
   remarks.add(memory.atoms.has_unnamed_words, Remark::unnamed_words);
-  add_columns(*head, memory.atoms, *fields_, remarks, molecule);
-  add_entries(*head, memory.value, *fields_, remarks, molecule);
+  add_columns(*head, memory.atoms, fields(), remarks, molecule);
+  add_entries(*head, memory.value, fields(), remarks, molecule);
   return molecule.finish();
-}
-
-void FrameSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  try {
-    parsed::visit_record(record, fields_->schema(), visitor);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
 }
 
 }  // namespace atompack::extxyz

@@ -8,10 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/parsed/field_map.h"
-#include "formats/parsed/index.h"
-#include "io/open_file.h"
-#include "model/molecule_source.h"
+#include "formats/parsed/source.h"
 
 namespace atompack::extxyz {
 
@@ -47,35 +44,19 @@ struct FrameOptions {
   std::shared_ptr<Remarks> remarks;  // of all frames that are read; nullptr: of no interest
 };
 
-// Values are those that a conversion to .atp gives: positions and labels are float64, `pbc` is always present.
-// Thread-safe: immutable after construction.
-class FrameSource final : public MoleculeSource {
+// `pbc` is always present.
+class FrameSource final : public parsed::IndexedSource {
  public:
   // Errors name the file `name`: the file may be an unpacked copy. Throws IoError (ESTALE) if the file has not the size
   // and the time of `version`.
-  FrameSource(const io::Location& location, std::string name, const io::FileVersion& version,
+  FrameSource(const io::Location& location, const std::string& name, const io::FileVersion& version,
               std::shared_ptr<const parsed::Index> index, std::shared_ptr<const parsed::FieldMap> fields,
               const FrameOptions& options);
 
-  int64_t size() const override { return static_cast<int64_t>(index_->entries.size()); }
-  std::span<const MoleculeSchema> schemas() const override { return {&fields_->schema(), 1}; }
-  int32_t schema_of(int64_t) const override { return 0; }
-  void prepare(std::span<const int64_t> indices) const override;
-  int64_t window() const override { return file_->window(); }
-  void announce(std::span<const int64_t> indices) const override;
-  MoleculeExtent extent(int64_t index) const override;
-  bool needs_scratch(int64_t) const override { return true; }
-  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
-  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
-  void locate(DataError& error, int64_t index) const override { error.in_file(name_).at_molecule(index); }
-
  private:
-  const parsed::IndexEntry& entry(int64_t index) const { return index_->entries[static_cast<size_t>(index)]; }
-  Bytes parse(int64_t index, std::span<std::byte> scratch) const;
+  const io::ByteSource& bytes() const override { return *file_; }
+  Bytes parse(int64_t index, std::span<std::byte> scratch) const override;
 
-  std::string name_;
-  std::shared_ptr<const parsed::Index> index_;
-  std::shared_ptr<const parsed::FieldMap> fields_;
   std::shared_ptr<Remarks> remarks_;
   std::unique_ptr<const io::ByteSource> file_;
 };

@@ -61,24 +61,10 @@ MoleculeExtent RowBlockSource::extent(int64_t index) const {
   return {.n_atoms = std::ssize(row.numbers), .decoded_bytes = bytes, .work = kWorkOfRecordByte * bytes};
 }
 
-Bytes RowBlockSource::decode(int64_t index, std::span<std::byte> scratch) const {
+Bytes RowBlockSource::parse(int64_t index, std::span<std::byte> scratch) const {
   thread_local Row row;
   row = block_->rows()[static_cast<size_t>(index)];
-  try {
-    return build_record(row, *fields_, scratch);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
-}
-
-void RowBlockSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  try {
-    parsed::visit_record(record, fields_->schema(), visitor);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
+  return build_record(row, fields(), scratch);
 }
 
 }  // namespace atompack::lmdb

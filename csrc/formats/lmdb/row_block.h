@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "formats/lmdb/row_list.h"
-#include "formats/parsed/field_map.h"
-#include "model/molecule_source.h"
+#include "formats/parsed/source.h"
 
 namespace atompack::lmdb {
 
@@ -73,26 +72,22 @@ class RowReader {
 };
 
 // The rows of a block as molecules. Thread-safe: immutable after construction.
-class RowBlockSource final : public MoleculeSource {
+class RowBlockSource final : public parsed::RecordSource {
  public:
   RowBlockSource(std::shared_ptr<const RowBlock> block, std::shared_ptr<const parsed::FieldMap> fields)
-      : block_(std::move(block)), fields_(std::move(fields)) {}
+      : RecordSource(std::move(fields)), block_(std::move(block)) {}
 
   int64_t size() const override { return std::ssize(block_->rows()); }
-  std::span<const MoleculeSchema> schemas() const override { return {&fields_->schema(), 1}; }
-  int32_t schema_of(int64_t) const override { return 0; }
   void prepare(std::span<const int64_t>) const override {}
   MoleculeExtent extent(int64_t index) const override;
-  bool needs_scratch(int64_t) const override { return true; }
-  Bytes decode(int64_t index, std::span<std::byte> scratch) const override;
-  void visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const override;
   void locate(DataError& error, int64_t index) const override {
     error.in_file(block_->path()).at_molecule(block_->first() + index);
   }
 
  private:
+  Bytes parse(int64_t index, std::span<std::byte> scratch) const override;
+
   std::shared_ptr<const RowBlock> block_;
-  std::shared_ptr<const parsed::FieldMap> fields_;
 };
 
 // Builds the record of a row in the scratch. Arrays of the row may be widened.

@@ -207,14 +207,6 @@ Bytes Cache::structure(int64_t entry) const {
   return at_entry(path(), entry, [&] { return contents_.structures.row(heap_, entry); });
 }
 
-std::vector<EntryLabels> Cache::labels(int64_t first, int64_t count) const {
-  return in_file(path(), [&] {
-    prepare();
-    const auto lock = lock_out_writers(place_, identity_);
-    return read_labels(file_.whole(), first, count);
-  });
-}
-
 int64_t Cache::feature_row(int64_t entry) const {
   if (!has_features()) fail_absent("features", path());
   return feature_rows_[static_cast<size_t>(entry)];

@@ -103,8 +103,6 @@ class Cache {
   bool has_forces(int64_t entry) const { return contents_.has_forces[static_cast<size_t>(entry)] != 0; }
   std::vector<int64_t> entries_with_forces() const;
   Bytes structure(int64_t entry) const;  // a pickle
-  // Reads from the file again: for reports, not for training.
-  std::vector<EntryLabels> labels(int64_t first, int64_t count) const;
 
   // False if the entry has no row; FieldError without the section.
   bool has_feature_row(int64_t entry) const { return feature_row(entry) >= 0; }

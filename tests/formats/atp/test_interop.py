@@ -96,15 +96,6 @@ def test_every_type(atompack: AtompackProcess, new_path: NewPath, codec: str) ->
     assert_all_read(path, plains, atompack)
 
 
-@settings(max_examples=50)
-@given(st.data())
-def test_ours_is_read(atompack: AtompackProcess, new_path: NewPath, data: st.DataObject) -> None:
-    plains = data.draw(strategies.contents(data.draw(strategies.recipes())))
-    path = new_path()
-    ours(path, plains, data.draw(st.sampled_from(strategies.CODECS)))
-    assert_all_read(path, plains, atompack)
-
-
 @pytest.mark.parametrize("codec", strategies.CODECS)
 def test_flat_reads_are_the_same(atompack: AtompackProcess, new_path: NewPath, codec: str) -> None:
     """The original's fast path relies on schema and index, and does not forgive."""

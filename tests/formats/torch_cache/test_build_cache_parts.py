@@ -154,8 +154,7 @@ def test_an_interrupted_join_is_resumed(
     path: Path, target: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With parts that are gone already, those that are there still, and one of each."""
-    job = building.BuildJob.of(apt.AtpDataset(path), descriptor(), OPTIONS)
-    job.target = target
+    job = building.BuildJob.of(apt.AtpDataset(path), descriptor(), OPTIONS, target)
     for number in (0, 1):
         build(path, target, number, 3)
     copies = target.parent.parent / "copies"

@@ -104,21 +104,6 @@ def same(found: np.ndarray[Any, Any] | None, expected: np.ndarray[Any, Any] | No
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("name", READABLE)
-def test_entries_are_those_of_the_original(folder: Path, name: str) -> None:
-    reader = TorchCacheReader(str(folder / f"{name}.h5"))
-    expected = json.loads((folder / f"{name}.expected.json").read_text())
-    for i, entry in enumerate(expected["entry"]):
-        assert reader.n_atoms(i) == entry["n_atoms"]
-        assert reader.has_forces(i) == entry["has_forces"]
-        energy = np.nan if entry["energy"] is None else float(entry["energy"])
-        np.testing.assert_equal(reader.energy(i), energy)
-        texts = [entry[k] for k in ("display_name", "name", "source_id", "source_kind")]
-        assert reader.labels(i) == (*(text.encode() for text in texts), entry["frame_idx"])
-        with h5py.File(folder / f"{name}.h5") as file:
-            assert reader.structure(i) == file["entries/structures"][i].tobytes()
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_damaged_files_are_refused(damaged_caches: Path, name: str) -> None:
     path = damaged_caches / f"{name}.h5"
@@ -348,25 +333,6 @@ def test_rows_that_claim_more_than_the_file_has(changed: Callable[..., Path]) ->
     path.write_bytes(raw)
     with pytest.raises(CorruptFileError, match=r"rows: the file of .* bytes cannot hold their"):
         TorchCacheReader(str(path))
-
-
-def test_newer_forms_of_hdf5(folder: Path, tmp_path: Path) -> None:
-    """Another superblock, other groups and chunk indices, and a user block before it all."""
-    path = tmp_path / "new.h5"
-    with (
-        h5py.File(folder / "v2_both_f64_two.h5") as old,
-        h5py.File(path, "w", libver="latest", userblock_size=1024) as new,
-    ):
-        for name in old:
-            old.copy(name, new)
-    reader, whole = (
-        TorchCacheReader(str(path)),
-        TorchCacheReader(str(folder / "v2_both_f64_two.h5")),
-    )
-    for i in range(3):
-        same(reader.load_features(i), whole.load_features(i))
-        assert reader.structure(i) == whole.structure(i)
-    assert reader.info["torch_cache"] == whole.info["torch_cache"]
 
 
 def test_a_changed_byte_gives_the_right_answer_or_an_error(folder: Path, tmp_path: Path) -> None:

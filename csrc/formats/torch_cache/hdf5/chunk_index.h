@@ -14,22 +14,11 @@ struct ChunkPlace {
   uint32_t filter_mask = 0;
 };
 
-// Rows in a chunk, and bytes of one without filters.
-struct ChunkShape {
-  uint64_t n_rows = 0;
-  uint64_t bytes = 0;
-};
-
 // The chunks described by a layout message.
 struct ChunkedLayout {
-  ChunkShape shape;
+  uint64_t chunk_rows = 0;
   uint64_t element_bytes = 0;
   uint64_t index = Hdf5File::kNowhere;  // address of the index
-  // None for a B-tree of version 1.
-  enum class Index : uint8_t { old_btree = 0, single = 1, implicit = 2, fixed_array = 3, extensible_array = 4 };
-  Index kind = Index::old_btree;
-  ChunkPlace single;  // with filters
-  bool is_single_filtered = false;
 };
 
 // Throws CorruptFileError, or UnsupportedFormatError for layouts without chunks and of other versions.
@@ -37,7 +26,6 @@ ChunkedLayout read_layout(MetadataCursor cursor);
 
 // The locations of the chunks of `n_rows` rows, in their order. Throws CorruptFileError, before it takes memory, if the
 // file is too short for that many chunks.
-std::vector<ChunkPlace> read_chunk_index(const Hdf5File& file, const ChunkedLayout& layout, uint64_t n_rows,
-                                         bool has_filters);
+std::vector<ChunkPlace> read_chunk_index(const Hdf5File& file, const ChunkedLayout& layout, uint64_t n_rows);
 
 }  // namespace atompack::torch_cache

@@ -35,9 +35,7 @@ class SectionReader {
     return Dataset(parent.need(name, NodeKind::dataset));
   }
 
-  static std::vector<std::byte> rows_of(const Dataset& dataset, ByteRange bytes) {
-    return dataset.read({&bytes, 1}, {0, dataset.n_rows()});
-  }
+  static std::vector<std::byte> rows_of(const Dataset& dataset, ByteRange bytes) { return dataset.read({&bytes, 1}); }
 
   // Each row of a section belongs to a different entry.
   static void check_rows(const Dataset& dataset, const std::string& name, uint64_t max_rows) {
@@ -92,13 +90,12 @@ class SectionReader {
     const TableMember energy = meta.member("energy");
     const TableMember has_forces = meta.member("has_forces");
     if (n_atoms.kind != TableMember::Kind::signed_integer || energy.kind != TableMember::Kind::floating ||
-        energy.bytes.length != sizeof(double) || has_forces.kind == TableMember::Kind::floating ||
-        has_forces.kind == TableMember::Kind::text) {
+        energy.bytes.length != sizeof(double) || has_forces.kind == TableMember::Kind::floating) {
       throw UnsupportedFormatError(
           "entries/meta: expected n_atoms to be integers, energy float64, has_forces bit fields");
     }
     const ByteRange ranges[] = {n_atoms.bytes, energy.bytes, has_forces.bytes};
-    const std::vector<std::byte> packed = meta.read(ranges, {0, n_entries_});
+    const std::vector<std::byte> packed = meta.read(ranges);
     const std::byte* from = packed.data();
     for (uint64_t i = 0; i < n_entries_; ++i, from += total_length(ranges)) {
       found.n_atoms.push_back(to_integer(from, n_atoms.bytes.length, true));
@@ -172,49 +169,11 @@ class SectionReader {
   uint64_t n_entries_ = 0;
 };
 
-std::string text_of(const std::byte* from, size_t size) {
-  std::string_view text = as_text({from, size});
-  text = text.substr(0, text.find('\0'));
-  return std::string(text);
-}
-
 }  // namespace
 
 Contents read_contents(Bytes bytes) {
   const Hdf5File file(bytes);
   return SectionReader(file).read();
-}
-
-std::vector<EntryLabels> read_labels(Bytes bytes, int64_t first, int64_t count) {
-  const Hdf5File file(bytes);
-  const Node entries = Node::root_of(file).need("entries", NodeKind::group);
-  const Dataset meta(entries.need("meta", NodeKind::dataset));
-  const RowRange rows{static_cast<uint64_t>(first), static_cast<uint64_t>(count)};
-  if (rows.first > meta.n_rows() || rows.count > meta.n_rows() - rows.first) {
-    throw CorruptFileError(
-        cat("entries/meta: expected rows from ", first, " to ", first + count, ", got ", meta.n_rows()));
-  }
-  std::vector<EntryLabels> labels(rows.count);
-  const auto read_texts = [&](const std::string& name, std::string EntryLabels::* into) {
-    const TableMember member = meta.member(name);
-    if (member.kind != TableMember::Kind::text) throw CorruptFileError(cat("entries/meta.", name, ": expected text"));
-    const std::vector<std::byte> packed = meta.read({&member.bytes, 1}, rows);
-    for (size_t i = 0; i < labels.size(); ++i) {
-      labels[i].*into = text_of(packed.data() + i * member.bytes.length, member.bytes.length);
-    }
-  };
-  read_texts("display_name", &EntryLabels::display_name);
-  read_texts("name", &EntryLabels::name);
-  read_texts("source_id", &EntryLabels::source_id);
-  read_texts("source_kind", &EntryLabels::source_kind);
-  const TableMember frame = meta.member("frame_idx");
-  if (frame.kind != TableMember::Kind::signed_integer)
-    throw CorruptFileError("entries/meta.frame_idx: expected integers");
-  const std::vector<std::byte> packed = meta.read({&frame.bytes, 1}, rows);
-  for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i].frame_idx = to_integer(packed.data() + i * frame.bytes.length, frame.bytes.length, true);
-  }
-  return labels;
 }
 
 }  // namespace atompack::torch_cache

@@ -59,15 +59,7 @@ struct Contents {
   std::optional<DerivativeSection> derivatives;
 };
 
-// Strings of one entry, as stored: each may be empty.
-struct EntryLabels {
-  std::string display_name, name, source_id, source_kind;
-  int64_t frame_idx = 0;
-};
-
 // Throws CorruptFileError or UnsupportedFormatError. The bytes are those of a whole file.
 Contents read_contents(Bytes file);
-// Labels of the entries [first, first + count), which must exist.
-std::vector<EntryLabels> read_labels(Bytes file, int64_t first, int64_t count);
 
 }  // namespace atompack::torch_cache

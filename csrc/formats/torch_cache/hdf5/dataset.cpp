@@ -31,11 +31,7 @@ class TypeReader {
     const auto head = cursor_.read<uint32_t>();
     const auto version = static_cast<int>(head >> 4 & 15);
     const auto kind = static_cast<int>(head & 15);
-    if (version < 1 || version > 5 || kind > static_cast<int>(TypeClass::array)) {
-      throw UnsupportedFormatError(
-          cat("datatype: expected a known class and version, got ", kind, " of version ", version),
-          cursor_.offset() - 4);
-    }
+    if (version < 1 || version > 5) refuse(kind, version);
     Datatype found;
     found.type = static_cast<TypeClass>(kind);
     found.flags = head >> 8;
@@ -45,6 +41,11 @@ class TypeReader {
   }
 
  private:
+  [[noreturn]] void refuse(int kind, int version) const {
+    throw UnsupportedFormatError(
+        cat("datatype: expected a known class and version, got ", kind, " of version ", version), cursor_.offset() - 4);
+  }
+
   void read_rest(Datatype& found, int version, int depth) {
     switch (found.type) {
       case TypeClass::integer:
@@ -54,12 +55,6 @@ class TypeReader {
       case TypeClass::floating:
         found.numbers = cursor_.take(12);
         return;
-      case TypeClass::time:
-        cursor_.take(2);
-        return;
-      case TypeClass::opaque:
-        cursor_.take(padded(found.flags & 0xFF));
-        return;
       case TypeClass::compound:
         return read_members(found, version, depth);
       case TypeClass::enumeration:
@@ -67,12 +62,10 @@ class TypeReader {
       case TypeClass::vlen:
         found.base = std::make_unique<Datatype>(read(depth + 1));
         return;
-      case TypeClass::array:
-        return read_array(version, depth);
       case TypeClass::text:
-      case TypeClass::reference:
         return;
     }
+    refuse(static_cast<int>(found.type), version);
   }
 
   void read_members(Datatype& found, int version, int depth) {
@@ -86,32 +79,19 @@ class TypeReader {
       Datatype::Member member;
       member.name = read_name(cursor_, version < 3);
       member.offset = cursor_.number(width);
-      const int rank = version == 1 ? cursor_.read<uint8_t>() : 0;
-      if (version == 1) cursor_.take(27);
+      if (version == 1) {
+        if (const int rank = cursor_.read<uint8_t>(); rank != 0) cursor_.fail("columns of single values", rank);
+        cursor_.take(27);
+      }
       member.type = read(depth + 1);
-      if (rank > 0) member.type = array_of(member.type);
       found.members.push_back(std::move(member));
     }
-  }
-
-  // Its elements are not read; the size is that of the first one.
-  static Datatype array_of(const Datatype& element) {
-    Datatype found;
-    found.type = TypeClass::array;
-    found.size = element.size;
-    return found;
   }
 
   void read_enumeration(size_t count, int version, int depth) {
     const Datatype base = read(depth + 1);
     for (size_t i = 0; i < count; ++i) read_name(cursor_, version < 3);
     cursor_.take(count * uint64_t{base.size});
-  }
-
-  void read_array(int version, int depth) {
-    const uint64_t rank = cursor_.read<uint8_t>();
-    cursor_.take(version < 3 ? 3 + rank * 8 : rank * 4);
-    read(depth + 1);
   }
 
   MetadataCursor& cursor_;
@@ -207,22 +187,22 @@ void check_size(uint64_t claimed, uint64_t stored, bool deflated) {
 }
 
 // Shuffled data: byte k of all elements is contiguous.
-void pick_shuffled(const ChunkLayout& layout, Bytes data, RowRange rows, std::span<const ByteRange> ranges,
+void pick_shuffled(const ChunkLayout& layout, Bytes data, uint64_t n_rows, std::span<const ByteRange> ranges,
                    std::byte* to) {
   const size_t stride = total_length(ranges);
   size_t column = 0;
   for (const ByteRange& range : ranges) {
     for (size_t k = 0; k < range.length; ++k, ++column) {
-      const std::byte* const from = data.data() + (range.offset + k) * layout.n_rows + rows.first;
-      for (uint64_t row = 0; row < rows.count; ++row) to[row * stride + column] = from[row];
+      const std::byte* const from = data.data() + (range.offset + k) * layout.n_rows;
+      for (uint64_t row = 0; row < n_rows; ++row) to[row * stride + column] = from[row];
     }
   }
 }
 
-void pick_plain(const ChunkLayout& layout, Bytes data, RowRange rows, std::span<const ByteRange> ranges,
+void pick_plain(const ChunkLayout& layout, Bytes data, uint64_t n_rows, std::span<const ByteRange> ranges,
                 std::byte* to) {
-  const std::byte* from = data.data() + rows.first * layout.element_bytes;
-  for (uint64_t row = 0; row < rows.count; ++row, from += layout.element_bytes) {
+  const std::byte* from = data.data();
+  for (uint64_t row = 0; row < n_rows; ++row, from += layout.element_bytes) {
     for (const ByteRange& range : ranges) to = store(to, {from + range.offset, range.length});
   }
 }
@@ -235,13 +215,12 @@ size_t total_length(std::span<const ByteRange> ranges) {
   return total;
 }
 
-void unpack_chunk(const ChunkLayout& layout, const StoredChunk& chunk, RowRange rows, std::span<const ByteRange> ranges,
-                  std::span<std::byte> out, std::vector<std::byte>& kept) {
+void unpack_chunk(const ChunkLayout& layout, const StoredChunk& chunk, uint64_t n_rows,
+                  std::span<const ByteRange> ranges, std::span<std::byte> out, std::vector<std::byte>& kept) {
   const bool deflated = is_applied(layout.deflate, chunk.filter_mask);
   const uint64_t bytes = checked_mul(layout.n_rows, layout.element_bytes, "chunk");
   check_size(bytes, chunk.bytes.size(), deflated);
-  if (rows.first > layout.n_rows || rows.count > layout.n_rows - rows.first ||
-      out.size() != rows.count * total_length(ranges)) {
+  if (n_rows > layout.n_rows || out.size() != n_rows * total_length(ranges)) {
     throw InternalError("unpack_chunk: rows that the chunk does not have");
   }
   Bytes data = chunk.bytes;
@@ -251,9 +230,9 @@ void unpack_chunk(const ChunkLayout& layout, const StoredChunk& chunk, RowRange 
     data = kept;
   }
   if (is_applied(layout.shuffle, chunk.filter_mask)) {
-    pick_shuffled(layout, data, rows, ranges, out.data());
+    pick_shuffled(layout, data, n_rows, ranges, out.data());
   } else {
-    pick_plain(layout, data, rows, ranges, out.data());
+    pick_plain(layout, data, n_rows, ranges, out.data());
   }
 }
 
@@ -275,15 +254,14 @@ Datatype type_of(const Node& node) {
 
 TableMember::Kind kind_of(const Datatype& type, const std::string& what) {
   using Kind = TableMember::Kind;
-  if (type.type == TypeClass::text) return Kind::text;
   if (type.type == TypeClass::bits && type.size == 1) return Kind::unsigned_integer;
   if ((type.is_ieee(4) || type.is_ieee(8)) && type.is_little_endian()) return Kind::floating;
   if (type.is_plain_integer() && type.is_little_endian()) {
     return type.is_signed() ? Kind::signed_integer : Kind::unsigned_integer;
   }
-  throw UnsupportedFormatError(
-      cat(what, ": expected little-endian integers, floats, bit fields of 8 bits or fixed text, got type class ",
-          static_cast<int>(type.type)));
+  throw UnsupportedFormatError(cat(what,
+                                   ": expected little-endian integers, floats or bit fields of 8 bits, got type class ",
+                                   static_cast<int>(type.type)));
 }
 
 }  // namespace
@@ -296,13 +274,11 @@ Dataset::Dataset(const Node& node) : file_(node.file()), name_(node.path()) {
     if (stored.element_bytes != type_.size) {
       throw CorruptFileError(cat("layout: expected elements of ", type_.size, " bytes, got ", stored.element_bytes));
     }
-    layout_ = {stored.shape.n_rows, type_.size, {}, {}};
-    std::vector<Filter> filters;
-    if (const Message* const stated = node.header().find(MessageType::filters)) {
-      filters = read_filters(stated->cursor("filters"));
+    layout_ = {stored.chunk_rows, type_.size, {}, {}};
+    if (const Message* const filters = node.header().find(MessageType::filters)) {
+      check_filters(read_filters(filters->cursor("filters")));
     }
-    check_filters(filters);
-    chunks_ = read_chunk_index(file_, stored, n_rows_, !filters.empty());
+    chunks_ = read_chunk_index(file_, stored, n_rows_);
   });
 }
 
@@ -378,38 +354,34 @@ StoredChunk Dataset::chunk_from(uint64_t first_row) const {
 }
 
 // A header may claim any number of rows: memory is allocated only for those that the stored chunks can hold.
-void Dataset::check_claim(uint64_t n_rows) const {
+void Dataset::check_claim() const {
   constexpr uint64_t kSmall = uint64_t{16} << 20, kDeflateRatio = 1032;
-  const uint64_t bytes = checked_mul(n_rows, layout_.element_bytes, name_);
+  const uint64_t bytes = checked_mul(n_rows_, layout_.element_bytes, name_);
   if (bytes <= kSmall) return;
   uint64_t stored = 0;
   for (const ChunkPlace& chunk : chunks_) stored += std::min<uint64_t>(chunk.bytes, file_.bytes().size());
   stored = std::min<uint64_t>(stored, file_.bytes().size());
   if (bytes / (layout_.deflate ? kDeflateRatio : 1) > stored) {
-    throw CorruptFileError(cat(name_, ": expected rows that ", stored, " stored bytes can hold, got ", n_rows));
+    throw CorruptFileError(cat(name_, ": expected rows that ", stored, " stored bytes can hold, got ", n_rows_));
   }
 }
 
-std::vector<std::byte> Dataset::read(std::span<const ByteRange> ranges, RowRange rows) const {
-  if (rows.first > n_rows_ || rows.count > n_rows_ - rows.first) throw InternalError("rows that the dataset lacks");
-  check_claim(rows.count);
+std::vector<std::byte> Dataset::read(std::span<const ByteRange> ranges) const {
+  check_claim();
   const size_t stride = total_length(ranges);
-  std::vector<std::byte> out(checked_mul(rows.count, stride, name_));
+  std::vector<std::byte> out(checked_mul(n_rows_, stride, name_));
   std::vector<std::byte> decoded;
   std::span<std::byte> left = out;
-  const uint64_t end = rows.first + rows.count;
-  for (uint64_t row = rows.first; row < end;) {
-    const uint64_t inside = row % layout_.n_rows;
-    const uint64_t count = std::min(end - row, layout_.n_rows - inside);
-    const StoredChunk chunk = chunk_from(row - inside);
+  for (uint64_t row = 0; row < n_rows_; row += layout_.n_rows) {
+    const uint64_t count = std::min(n_rows_ - row, layout_.n_rows);
+    const StoredChunk chunk = chunk_from(row);
     try {
-      unpack_chunk(layout_, chunk, {inside, count}, ranges, left.first(count * stride), decoded);
+      unpack_chunk(layout_, chunk, count, ranges, left.first(count * stride), decoded);
     } catch (DataError& error) {
-      error.shift_offset(0, cat(" of the chunk of ", name_, " from row ", row - inside));
+      error.shift_offset(0, cat(" of the chunk of ", name_, " from row ", row));
       throw;
     }
     left = left.subspan(count * stride);
-    row += count;
   }
   return out;
 }

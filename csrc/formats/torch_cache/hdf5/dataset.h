@@ -17,17 +17,13 @@ namespace atompack::torch_cache {
 
 // Datatypes and dataspaces: FORMAT.md#datatypes.
 enum class TypeClass : uint8_t {
-  integer,
-  floating,
-  time,
-  text,
-  bits,
-  opaque,
-  compound,
-  reference,
-  enumeration,
-  vlen,
-  array
+  integer = 0,
+  floating = 1,
+  text = 3,
+  bits = 4,
+  compound = 6,
+  enumeration = 8,
+  vlen = 9
 };
 
 struct Datatype {
@@ -97,24 +93,18 @@ struct ChunkLayout {
   std::optional<unsigned> shuffle, deflate;
 };
 
-// Range of rows within one chunk.
-struct RowRange {
-  uint64_t first = 0;
-  uint64_t count = 0;
-};
-
-// Appends the byte ranges of each row to `out`, one row after the other. Bit k of `filter_mask` means that filter k was
-// skipped. `kept` is memory that later calls reuse. Throws CorruptFileError.
+// Writes the byte ranges of the first rows to `out`, one row after the other. Bit k of `filter_mask` means that filter
+// k was skipped. `kept` is memory that later calls reuse. Throws CorruptFileError.
 struct StoredChunk {
   Bytes bytes;
   uint32_t filter_mask = 0;
 };
-void unpack_chunk(const ChunkLayout& layout, const StoredChunk& chunk, RowRange rows, std::span<const ByteRange> ranges,
-                  std::span<std::byte> out, std::vector<std::byte>& kept);
+void unpack_chunk(const ChunkLayout& layout, const StoredChunk& chunk, uint64_t n_rows,
+                  std::span<const ByteRange> ranges, std::span<std::byte> out, std::vector<std::byte>& kept);
 
 // A member of a compound, as a byte range of the row.
 struct TableMember {
-  enum class Kind : uint8_t { signed_integer, unsigned_integer, floating, text } kind;
+  enum class Kind : uint8_t { signed_integer, unsigned_integer, floating } kind;
   ByteRange bytes;
 };
 
@@ -132,12 +122,12 @@ class Dataset {
   DType vlen_dtype() const;
 
   // Reads the given byte ranges of each row, one row after the other.
-  std::vector<std::byte> read(std::span<const ByteRange> ranges, RowRange rows) const;
+  std::vector<std::byte> read(std::span<const ByteRange> ranges) const;
 
  private:
   void check_filters(const std::vector<Filter>& filters);
   void check_shuffle(const Filter& shuffle);
-  void check_claim(uint64_t n_rows) const;
+  void check_claim() const;
   StoredChunk chunk_from(uint64_t first_row) const;
 
   const Hdf5File& file_;

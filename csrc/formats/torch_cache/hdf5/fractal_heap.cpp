@@ -50,7 +50,7 @@ FractalHeap::FractalHeap(const Hdf5File& file, uint64_t address) : file_(file), 
 }
 
 MetadataCursor FractalHeap::object(MetadataCursor id) const {
-  constexpr int kManaged = 0, kHuge = 1, kTiny = 2;
+  constexpr int kManaged = 0, kHuge = 1;
   const auto first = id.read<uint8_t>();
   const int kind = first >> 4 & 3;
   if ((first & 0xC0) != 0) id.fail("an identifier of version 0", first >> 6);
@@ -58,13 +58,8 @@ MetadataCursor FractalHeap::object(MetadataCursor id) const {
     const uint64_t offset = id.number(offset_bytes_);
     return managed(offset, id.number(length_bytes_));
   }
-  if (kind == kHuge) return huge(id.number(std::min<size_t>(id_bytes_ - 1, 8)));
-  if (kind != kTiny) id.fail("an object that is managed, huge or tiny", "another");
-  constexpr size_t kLongest = 16;  // of which four bits can tell the length
-  size_t length = (first & 15) + size_t{1};
-  if (id_bytes_ - 1 > kLongest) length = ((first & size_t{15}) << 8 | id.read<uint8_t>()) + 1;
-  const uint64_t at = id.offset();
-  return {id.take(length), at, kHeap};
+  if (kind != kHuge) id.fail("an object that is managed or huge", "another");
+  return huge(id.number(std::min<size_t>(id_bytes_ - 1, 8)));
 }
 
 size_t FractalHeap::rows_of(uint64_t bytes) const {

@@ -60,8 +60,6 @@ const std::vector<double> kDoubles{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
 const std::vector<float> kFloats{1, 2, 3, 4, 5, 6, 7, 8, 9};
 const std::vector<int64_t> kIntegers{7, 8, 9};
 
-TEST(Encoder, GeometryAlone) { EXPECT_EQ(hex(Two({}).first_record()), hex(test::record(2))); }
-
 TEST(Encoder, SectionsComeInTheOrderOfTheFormat) {
   const Two two({stacked(kProperty, "b", integers(kIntegers, {2})), stacked(kProperty, "a", doubles(kDoubles, {2})),
                  stacked(kAtomProperty, "z", doubles(kDoubles, {3})),
@@ -75,21 +73,6 @@ TEST(Encoder, SectionsComeInTheOrderOfTheFormat) {
           section(kBuiltin, "forces", 4, ByteString().put_all({1.F, 2.F, 3.F, 4.F, 5.F, 6.F})),
           section(kBuiltin, "name", 2, ByteString("one")), section(kAtom, "z", 3, ByteString().put_all({1.0, 2.0})),
           section(kMolecule, "a", 0, ByteString().put(1.0)), section(kMolecule, "b", 1, ByteString().put<int64_t>(7))});
-  EXPECT_EQ(hex(two.first_record()), hex(expected));
-}
-
-TEST(Encoder, ArraysVectorsAndTensors) {
-  const Two two({stacked(kProperty, "array", doubles(kDoubles, {2, 2})),
-                 stacked(kProperty, "tensor", doubles(kDoubles, {2, 1, 2})),
-                 stacked(kProperty, "vectors", doubles(kDoubles, {2, 1, 3})),
-                 stacked(kAtomProperty, "rows", doubles(kDoubles, {3, 2})),
-                 stacked(kAtomProperty, "threes", doubles(kDoubles, {3, 3}))});
-  const ByteString expected =
-      test::record(2, {section(kAtom, "rows", 15, test::tensor({2, 2}, {1.0, 2.0, 3.0, 4.0})),
-                       section(kAtom, "threes", 7, ByteString().put_all({1.0, 2.0, 3.0, 4.0, 5.0, 6.0})),
-                       section(kMolecule, "array", 3, ByteString().put_all({1.0, 2.0})),
-                       section(kMolecule, "tensor", 15, test::tensor({1, 2}, {1.0, 2.0})),
-                       section(kMolecule, "vectors", 7, ByteString().put_all({1.0, 2.0, 3.0}))});
   EXPECT_EQ(hex(two.first_record()), hex(expected));
 }
 
@@ -115,102 +98,6 @@ TEST(Encoder, RowsChooseAndOrder) {
   encoder.encode(2, record.data());
   const ByteString expected = test::record(1, {section(kBuiltin, "energy", 0, ByteString().put(2.0))});
   EXPECT_EQ(as_text(record), as_text(expected.bytes()));
-}
-
-TEST(Encoder, TheFirstMoleculesSettleTheFormat) {
-  for (const bool wide : {false, true}) {
-    RecordRules rules;
-    const Value energies = wide ? floats(kFloats, {2}) : doubles(kDoubles, {2});
-    Encoder(Two({stacked(Scope::builtin, "energy", energies)}).columns, Codec::none, rules);
-    EXPECT_EQ(rules.format, wide ? 3U : 2U);
-    EXPECT_EQ(rules.positions, DType::float32);
-    ASSERT_EQ(rules.schema.entries.size(), 1U);
-    EXPECT_EQ(rules.schema.entries[0].tag, wide ? 11 : 0);
-  }
-  RecordRules is_fixed;
-  is_fixed.is_fixed = true;
-  is_fixed.positions = DType::float32;
-  EXPECT_EQ(Two({stacked(Scope::builtin, "energy", floats(kFloats, {2}))}).refusal(is_fixed),
-            "type: expected float64 as in records of format 2, got float32 (field 'energy')");
-}
-
-TEST(Encoder, RefusesWhatTheFormatDoesNotHold) {
-  const std::string long_key(256, 'k');
-  EXPECT_EQ(Two({stacked(kProperty, long_key, doubles(kDoubles, {2}))}).refusal(),
-            "key: expected at most 255 bytes, got 256 (field '" + long_key + "')");
-  EXPECT_EQ(Two({stacked(kProperty, "stress", doubles(kDoubles, {2}))}).refusal(),
-            "key: expected another name for a property, got a reserved one (field 'stress')");
-  EXPECT_EQ(Two({stacked(Scope::builtin, "features", doubles(kDoubles, {2}))}).refusal(),
-            "key: expected the name of a builtin field, got another (field 'features')");
-  EXPECT_EQ(Two({stacked(kProperty, "x", floats(kFloats, {2}))}).refusal(),
-            "type: the format cannot store float32 number in this field (molecule 0, field 'x')");
-  EXPECT_EQ(Two({stacked(Scope::builtin, "forces", floats(kFloats, {3, 2}))}).refusal(),
-            "type: the format cannot store float32 array of shape (2,) per atom in this field (molecule 0, field "
-            "'forces')");
-  EXPECT_EQ(Two({listed(kAtomProperty, "x", {Value{}, Value{}})}).refusal(),
-            "type: the format cannot store None per atom in this field (molecule 0, field 'x')");
-  EXPECT_EQ(Two({stacked(kProperty, "x", doubles({}, {2, int64_t{1} << 33, 0}))}).refusal(),
-            "shape: expected less than 2^32 elements, got (8589934592, 0) (molecule 0, field 'x')");
-}
-
-TEST(Encoder, RefusesWrongRows) {
-  EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {3}))}).refusal(),
-            "shape: expected 2 rows, got (3,) (field 'x')");
-  EXPECT_EQ(Two({stacked(kAtomProperty, "x", doubles(kDoubles, {2}))}).refusal(),
-            "shape: expected 3 rows, got (2,) (field 'x')");
-  EXPECT_EQ(Two({listed(kProperty, "x", {Value{}})}).refusal(),
-            "values: expected one for each of 2 molecules, got 1 (field 'x')");
-  EXPECT_EQ(Two({listed(kAtomProperty, "x", {doubles(kDoubles, {2}), doubles(kDoubles, {2})})}).refusal(),
-            "shape: expected 1 rows, got (2,) (molecule 1, field 'x')");
-}
-
-TEST(Encoder, RefusesClashesWithinACall) {
-  EXPECT_EQ(Two({listed(kProperty, "x", {doubles(kDoubles, {2}), doubles(kDoubles, {3})})}).refusal(),
-            "type: expected float64 array of length 2 as in earlier molecules, got float64 array of length 3 (molecule "
-            "1, field 'x')");
-  EXPECT_EQ(Two({listed(kProperty, "x", {test::text("a"), Value{}})}).refusal(),
-            "type: expected text as in earlier molecules, got None (molecule 1, field 'x')");
-  EXPECT_EQ(
-      Two({stacked(kProperty, "x", doubles(kDoubles, {2})), stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(),
-      "duplicate key (field 'x')");
-  EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {2})), stacked(kAtomProperty, "x", doubles(kDoubles, {3}))})
-                .refusal(),
-            "key: expected it for the molecule or for its atoms, got both (molecule 0, field 'x')");
-}
-
-TEST(Encoder, OneScopeHereAndTheOtherThereIsFine) {
-  const bool first[] = {true, false};
-  const bool second[] = {false, true};
-  Column own = stacked(kProperty, "x", doubles(kDoubles, {2}));
-  Column of_atoms = stacked(kAtomProperty, "x", doubles(kDoubles, {3}));
-  own.present = first;
-  of_atoms.present = second;
-  RecordRules rules;
-  EXPECT_NO_THROW(Encoder(Two({own, of_atoms}).columns, Codec::none, rules));
-}
-
-TEST(Encoder, RefusesClashesWithTheFile) {
-  RecordRules rules;
-  Encoder(Two({stacked(kProperty, "x", doubles(kDoubles, {2, 3})), stacked(kAtomProperty, "y", doubles(kDoubles, {3}))})
-              .columns,
-          Codec::none, rules);
-  rules.is_fixed = true;
-  EXPECT_EQ(Two({stacked(kProperty, "x", doubles(kDoubles, {2}))}).refusal(rules),
-            "type: expected float64 array of length 3 as in earlier molecules, got float64 number (molecule 0, field "
-            "'x')");
-  EXPECT_EQ(Two({stacked(kAtomProperty, "y", integers(kIntegers, {3}))}).refusal(rules),
-            "type: expected float64 array for each atom as in earlier molecules, got int64 array for each atom "
-            "(molecule 0, field 'y')");
-}
-
-TEST(Encoder, RefusesAtomicNumbersOfMoreThanAByte) {
-  for (const int64_t number : {int64_t{-1}, int64_t{256}, int64_t{1} << 40}) {
-    Two two({});
-    const std::vector<int64_t> numbers{1, 2, number};
-    two.columns.numbers = integers(numbers, {3});
-    EXPECT_EQ(two.refusal(),
-              cat("atomic number: expected 0 to 255, got ", number, " (molecule 1, field 'atomic_numbers')"));
-  }
 }
 
 TEST(Encoder, RefusesRecordsOfFourGigabytes) {

@@ -13,16 +13,6 @@
 namespace atompack::atp {
 namespace {
 
-TEST(IndexEntry, ReadsItsTwentyBytes) {
-  test::ByteString bytes{0xFF};  // unaligned
-  bytes.put<uint64_t>(8192).put<uint32_t>(94).put<uint32_t>(100).put<uint32_t>(2);
-  const IndexEntry entry = IndexEntry::decode(bytes.bytes().data() + 1);
-  EXPECT_EQ(entry.offset, 8192U);
-  EXPECT_EQ(entry.stored_bytes, 94U);
-  EXPECT_EQ(entry.decoded_bytes, 100U);
-  EXPECT_EQ(entry.n_atoms, 2U);
-}
-
 TEST(IndexEntry, AcceptsRecordsBetweenTheBounds) {
   EXPECT_NO_THROW((IndexEntry{8192, 808, 0, 0}.validate(8192, 9000)));
   EXPECT_NO_THROW((IndexEntry{9000, 0, 0, 0}.validate(8192, 9000)));

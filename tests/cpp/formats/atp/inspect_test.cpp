@@ -13,7 +13,6 @@ namespace {
 
 using test::atp_file;
 using test::AtpFile;
-using test::ByteString;
 using test::kDataStart;
 using test::kSlotBytes;
 using test::record;
@@ -25,29 +24,6 @@ AtpFile three_molecules(codec::Codec codec = codec::Codec::none) {
 
 SpaceUse measure(const TemporaryFile& file) { return measure_space(file.path(), take_snapshot(file.path())); }
 
-TEST(DescribeSlots, TellsBoth) {
-  const TemporaryFile file(three_molecules().bytes.bytes());
-  const auto slots = describe_slots(file.path());
-  ASSERT_TRUE(slots[0].header.has_value());
-  ASSERT_TRUE(slots[1].header.has_value());
-  EXPECT_EQ(slots[0].header->generation, 0U);
-  EXPECT_EQ(slots[0].header->n_molecules, 0U);
-  EXPECT_EQ(slots[1].header->generation, 1U);
-  EXPECT_EQ(slots[1].header->n_molecules, 3U);
-  EXPECT_EQ(slots[0].problem, "");
-}
-
-TEST(DescribeSlots, TellsWhatIsWrongWithOne) {
-  AtpFile made = three_molecules();
-  made.bytes.writable()[kSlotBytes + 8] ^= std::byte{1};
-  const TemporaryFile file(made.bytes.bytes());
-  const auto slots = describe_slots(file.path());
-  EXPECT_TRUE(slots[0].header.has_value());
-  EXPECT_FALSE(slots[1].header.has_value());
-  EXPECT_TRUE(slots[1].problem.starts_with("checksum: expected ")) << slots[1].problem;
-  EXPECT_TRUE(slots[1].problem.ends_with("(offset 8188)")) << slots[1].problem;
-}
-
 TEST(DescribeSlots, TellsAboutFilesThatAreTooShort) {
   const AtpFile made = three_molecules();
   const TemporaryFile file(made.bytes.bytes().first(kSlotBytes + 100));
@@ -56,15 +32,6 @@ TEST(DescribeSlots, TellsAboutFilesThatAreTooShort) {
   EXPECT_EQ(slots[1].problem, "header slot: expected 4096 bytes, got 100");
   file.resize(0);
   EXPECT_EQ(describe_slots(file.path())[0].problem, "header slot: expected 4096 bytes, got 0");
-}
-
-TEST(DescribeSlots, FailsWhereThereIsNoFile) {
-  try {
-    describe_slots("/nonexistent/file.atp");
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), ENOENT);
-  }
 }
 
 TEST(MeasureSpace, AddsUpTheIndex) {
@@ -105,14 +72,6 @@ TEST(MeasureSpace, LeavesOutRecordsOutsideTheFile) {
   const SpaceUse use = measure(file);
   EXPECT_EQ(use.stored_bytes, record(2).size() + record(0).size());
   EXPECT_EQ(use.dead_bytes(), record(300).size());
-}
-
-TEST(MeasureSpace, IsZeroForAnEmptyFile) {
-  const ByteString slot = test::header_slot(test::fresh_header());
-  const TemporaryFile file(ByteString().append(slot).append(slot).bytes());
-  const SpaceUse use = measure(file);
-  EXPECT_EQ(use.n_atoms, 0U);
-  EXPECT_EQ(use.dead_bytes(), 0U);
 }
 
 }  // namespace

@@ -18,12 +18,10 @@ namespace atompack::atp {
 namespace {
 
 using codec::Codec;
-using codec::kAllCodecs;
 using test::atp_file;
 using test::AtpFile;
 using test::ByteString;
 using test::CollectingVisitor;
-using test::kAtom;
 using test::kBuiltin;
 using test::kDataStart;
 using test::kMolecule;
@@ -67,47 +65,6 @@ std::vector<ByteString> three_records() {
 }
 
 ByteString three_schema() { return test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "note", 2, 0}}); }
-
-TEST(Reader, ReadsEveryCodec) {
-  for (const Codec codec : kAllCodecs) {
-    SCOPED_TRACE(name_of(codec));
-    const AtpFile made = atp_file({.records = three_records(), .schema = three_schema(), .codec = codec});
-    const Opened opened(made.bytes);
-    ASSERT_EQ(opened.reader.size(), 3);
-    EXPECT_EQ(opened.reader.needs_scratch(0), codec != Codec::none);
-    EXPECT_EQ(opened.read(0).fields.at(0).data, as_text(ByteString().put(-1.25).bytes()));
-    EXPECT_EQ(opened.read(1).n_atoms, 0);
-    EXPECT_EQ(opened.read(2).fields.at(0).data, std::string(500, 'n'));
-    EXPECT_EQ(opened.reader.extent(2).n_atoms, 70);
-    EXPECT_EQ(static_cast<size_t>(opened.reader.extent(2).decoded_bytes), three_records()[2].size());
-    opened.reader.prepare({});
-  }
-}
-
-TEST(Reader, EveryWayToOpenReadsTheSame) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  for (const io::Access access : {io::Access::automatic, io::Access::random, io::Access::sequential}) {
-    EXPECT_EQ(Opened(made.bytes, {access, true}).read(2).n_atoms, 70);
-  }
-}
-
-TEST(Reader, Format3TakesTheTypeOfPositionsFromTheSchema) {
-  const AtpFile made = atp_file({.records = {record<double>(2)}, .schema = test::schema({}, 7), .record_format = 3});
-  EXPECT_EQ(Opened(made.bytes).read(0).positions_dtype, DType::float64);
-  EXPECT_EQ(open_error(atp_file({.records = {record(2)}, .record_format = 3}).bytes),
-            "schema: expected one that gives the type of positions in record format 3, got none");
-}
-
-TEST(Reader, FilesWithoutMolecules) {
-  const ByteString created = test::header_slot(test::fresh_header()).append(test::header_slot(test::fresh_header()));
-  EXPECT_EQ(Opened(created).reader.size(), 0);
-  EXPECT_EQ(Opened(atp_file({}).bytes).reader.size(), 0);
-}
-
-TEST(Reader, IgnoresATail) {
-  AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  EXPECT_EQ(Opened(made.bytes.append(ByteString("uncommitted"))).read(2).n_atoms, 70);
-}
 
 TEST(Reader, ASchemaBehindTheIndexIsStillInsideTheFile) {
   AtpFile made = atp_file({.records = three_records()});
@@ -180,15 +137,6 @@ TEST(Reader, AClaimedSizeIsHeldAgainstWhatTheUnitCanHold) {
   }
 }
 
-TEST(Reader, DamagedUnitsSayWhereTheyLie) {
-  AtpFile zstd = atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::zstd});
-  zstd.bytes.patch<uint8_t>(kDataStart, 0);
-  EXPECT_EQ(Opened(zstd.bytes).error_of(0), "zstd: expected a frame, got other bytes (molecule 0, offset 8192)");
-  AtpFile lz4 = atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::lz4});
-  lz4.bytes.patch<uint32_t>(lz4.entry_at(0) + 12, 54);
-  EXPECT_EQ(Opened(lz4.bytes).error_of(0), "lz4 block: expected 54 bytes, got 53 (molecule 0, offset 8192)");
-}
-
 TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
   ByteString cut = record(2, {energy(1)});
   cut.cut(cut.size() - 1);
@@ -201,32 +149,6 @@ TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
             "payload: expected 8 bytes, got 7 (molecule 1, offset 45 of the decompressed record)");
 }
 
-TEST(Reader, LocateNamesFileAndMolecule) {
-  const Opened opened(atp_file({.records = three_records(), .schema = three_schema()}).bytes);
-  FieldError error("absent");
-  opened.reader.locate(error, 2);
-  EXPECT_EQ(std::string(error.what()), opened.file.path() + ": absent (molecule 2)");
-}
-
-TEST(Reader, GoesOnReadingItsGenerationWhileAWriterAppends) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  const Opened opened(made.bytes);
-  ByteString later = made.bytes;
-  std::ranges::fill(later.writable().first(kDataStart), std::byte{0xEE});  // both slots are another commit's now
-  opened.file.write(later.append(ByteString("more records")).bytes());
-  opened.reader.prepare({});
-  EXPECT_EQ(opened.read(2).n_atoms, 70);
-}
-
-TEST(Reader, AFileThatShrankIsNoticedBeforeItIsTouched) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  const Opened opened(made.bytes);
-  opened.file.resize(made.bytes.size() - 1);
-  EXPECT_EQ(test::corrupt([&] { opened.reader.prepare({}); }),
-            cat(opened.file.path(), ": the file shrank while it was open: expected ", made.bytes.size(), " bytes, got ",
-                made.bytes.size() - 1));
-}
-
 TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
   const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
   const TemporaryFile file(made.bytes.bytes());
@@ -237,23 +159,6 @@ TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
   EXPECT_EQ(test::corrupt([&] { Reader(file.path(), snapshot, {}); }), message);
   std::vector<int64_t> counts(3);
   EXPECT_EQ(test::corrupt([&] { read_atom_counts(file.path(), snapshot, counts); }), message);
-}
-
-TEST(Reader, AnotherFileAtThePathIsStale) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  const TemporaryFile file(made.bytes.bytes());
-  const Snapshot snapshot = take_snapshot(file.path());
-  const Reader before(file.path(), snapshot, {});
-  file.replace(made.bytes.bytes());
-  try {
-    const Reader after(file.path(), snapshot, {});
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), ESTALE);
-    EXPECT_EQ(error.path(), file.path());
-    EXPECT_NE(std::string(error.what()).find("the file was replaced since it was opened"), std::string::npos);
-  }
-  before.prepare({});  // who has the old one open may keep it
 }
 
 TEST(Reader, AnotherFileUnderTheNumberOfTheFirstIsStale) {
@@ -329,14 +234,6 @@ TEST(Reader, ADamagedEntryDoesNotHideTheRecordThatBearsALargeSlot) {
   const Opened opened(made.bytes);
   EXPECT_EQ(opened.read(1).fields.size(), 1U);
   EXPECT_NE(opened.error_of(0), "nothing was thrown");
-}
-
-TEST(Reader, RefusesEveryTruncation) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  for (size_t size = kDataStart; size < made.bytes.size(); ++size) {
-    const TemporaryFile file(made.bytes.bytes().first(size));
-    ASSERT_EQ(take_snapshot(file.path()).header.generation, 0U) << size;  // back to the empty first commit
-  }
 }
 
 TEST(Reader, AHugeEmptyIndexTakesNoMemory) {

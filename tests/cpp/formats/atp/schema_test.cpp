@@ -30,20 +30,6 @@ Schema decode(const ByteString& blob, uint32_t record_format = 2, uint64_t n_mol
 
 Schema decode_entry(const EntryFields& entry) { return decode(test::schema({entry})); }
 
-TEST(Schema, ReadsEntriesSortedByScopeAndKey) {
-  const Schema schema = decode(test::schema({{kMolecule, "b", 1, 8},
-                                             {kMolecule, "", 2, 0},
-                                             {kAtom, "z", 14, 0, true},
-                                             {kBuiltin, "forces", 4, 12, true},
-                                             {kBuiltin, "energy", 0, 8},
-                                             {kMolecule, "a", 4, 36}}));
-  EXPECT_TRUE(schema.is_stored);
-  EXPECT_EQ(schema.positions, DType::float32);
-  std::string order;
-  for (const SchemaEntry& entry : schema.entries) order += cat(int(entry.scope), entry.key, ':', int{entry.tag}, ' ');
-  EXPECT_EQ(order, "0energy:0 0forces:4 1z:14 2:2 2a:4 2b:1 ");
-}
-
 TEST(Schema, SlotBytesMatterForSizedMoleculeFieldsOnly) {
   EXPECT_EQ(decode_entry({kMolecule, "a", 4, 36}).entries[0].slot_bytes, 36U);
   EXPECT_EQ(decode_entry({kMolecule, "a", 3, 0}).entries[0].slot_bytes, 0U);
@@ -55,25 +41,6 @@ TEST(Schema, SlotBytesMatterForSizedMoleculeFieldsOnly) {
   EXPECT_EQ(decode_entry({kMolecule, "a", 15, 0}).entries[0].slot_bytes, std::nullopt);
 }
 
-TEST(Schema, TheSameKeyMayStandInEachScope) {
-  EXPECT_EQ(
-      decode(test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "energy", 0, 8}, {kAtom, "energy", 3, 8, true}}))
-          .entries.size(),
-      3U);
-}
-
-TEST(Schema, TypeOfPositions) {
-  EXPECT_EQ(decode(test::schema({}, 4), 3).positions, DType::float32);
-  EXPECT_EQ(decode(test::schema({}, 7), 3).positions, DType::float64);
-  EXPECT_EQ(decode(test::schema({}, 7), 2).positions, DType::float32);  // format 2 is not asked
-  EXPECT_EQ(decode(test::schema({}, 255), 2).positions, DType::float32);
-  EXPECT_NO_THROW(decode(test::schema({}, 255), 3, 0));
-  EXPECT_EQ(corrupt([] { decode(test::schema({}, 255), 3); }),
-            "schema positions type: expected 4 or 7 in record format 3, got 255 (offset 9004)");
-  EXPECT_EQ(corrupt([] { decode(test::schema({}, 5)); }),
-            "schema positions type: expected 4, 7 or 255, got 5 (offset 9004)");
-}
-
 TEST(Schema, MayBeAbsentFromFormat2) {
   const Schema schema = decode(ByteString());
   EXPECT_FALSE(schema.is_stored);
@@ -82,12 +49,6 @@ TEST(Schema, MayBeAbsentFromFormat2) {
   EXPECT_NO_THROW(decode(ByteString(), 3, 0));
   EXPECT_EQ(corrupt([] { decode(ByteString(), 3); }),
             "schema: expected one that gives the type of positions in record format 3, got none");
-}
-
-TEST(Schema, OtherVersionsAreNotRead) {
-  ByteString blob = test::schema({});
-  EXPECT_EQ(test::unsupported([&] { decode(blob.patch<uint32_t>(0, 2)); }),
-            "schema version: expected 1, got 2 (offset 9000)");
 }
 
 TEST(Schema, RefusesImpossibleEntries) {
@@ -111,14 +72,6 @@ TEST(Schema, RefusesImpossibleEntries) {
   EXPECT_EQ(said({kAtom, "k", 4, 16, true}), slot(16));
 }
 
-TEST(Schema, RefusesWrongFlagAndElementBytes) {
-  ByteString blob = test::schema({{kMolecule, "k", 0, 8}});
-  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).patch<uint8_t>(11, 2)); }),
-            "schema per-atom flag: expected 0 or 1, got 2 (field 'k', offset 9009)");
-  EXPECT_EQ(corrupt([&] { decode(ByteString(blob).patch<uint32_t>(14, 4)); }),
-            "schema element bytes: expected 8, got 4 (field 'k', offset 9009)");
-}
-
 TEST(Schema, PassesOverWhatNoReaderShows) {
   ByteString unknown_kind = test::schema({{kMolecule, "k", 0, 8}, {kMolecule, "b", 0, 8}});
   unknown_kind.patch<uint8_t>(9, 3);
@@ -138,12 +91,6 @@ TEST(Schema, RefusesTheSameKeyTwice) {
       "schema: duplicate key (field 'k')");
 }
 
-TEST(Schema, KeysAreUtf8) {
-  EXPECT_NO_THROW(decode_entry({kMolecule, "\xC3\xA9", 0, 8}));
-  EXPECT_EQ(corrupt([] { decode_entry({kMolecule, "\xFF", 0, 8}); }),
-            "schema key: expected UTF-8, got other bytes (offset 9009)");
-}
-
 TEST(Schema, RefusesATruncatedBlobAtEveryByte) {
   const ByteString blob = test::schema({{kBuiltin, "energy", 0, 8}, {kMolecule, "", 2, 0}, {kMolecule, "key", 3, 16}});
   EXPECT_EQ(decode(blob).entries.size(), 3U);
@@ -158,11 +105,6 @@ TEST(Schema, AClaimedCountTakesNoMemory) {
   ByteString blob = test::schema({});
   blob.patch<uint32_t>(5, 0xFFFFFFFF);
   EXPECT_EQ(corrupt([&] { decode(blob); }), "schema kind: expected 1 bytes, got 0 (offset 9009)");
-}
-
-TEST(Schema, RefusesBytesAfterTheLastEntry) {
-  EXPECT_EQ(corrupt([] { decode(test::schema({}).put<uint8_t>(0)); }),
-            "schema: 1 bytes after the last entry (offset 9009)");
 }
 
 TEST(Schema, EncodesWhatItDecodes) {
@@ -240,71 +182,6 @@ TEST(FieldType, UnknownTagsAreNowhereLegal) {
       ASSERT_EQ(legal(scope, "energy", tag), '.') << tag;
     }
   }
-}
-
-TEST(FieldType, KindAndElementType) {
-  const auto of = [](uint8_t tag) { return *field_type(Scope::molecule_property, "k", tag); };
-  EXPECT_EQ(of(0), (FieldType{Level::molecule, ValueKind::numeric, DType::float64}));
-  EXPECT_EQ(of(1), (FieldType{Level::molecule, ValueKind::numeric, DType::int64}));
-  EXPECT_EQ(of(2).kind, ValueKind::string);
-  EXPECT_EQ(of(13).kind, ValueKind::none);
-  EXPECT_EQ(of(16), (FieldType{Level::molecule, ValueKind::numeric, DType::int32}));
-  EXPECT_EQ(field_type(Scope::builtin, "pbc", 9)->dtype, DType::boolean);
-  EXPECT_EQ(field_type(Scope::builtin, "energy", 11)->dtype, DType::float32);
-}
-
-TEST(IsBuiltin, KnowsTheEightNames) {
-  for (const char* name : {"energy", "forces", "charges", "velocities", "cell", "stress", "pbc", "name"}) {
-    EXPECT_TRUE(is_builtin(name)) << name;
-  }
-  for (const char* name : {"", "positions", "Energy", "energy ", "force"}) EXPECT_FALSE(is_builtin(name)) << name;
-}
-
-TEST(Traits, ElementBytesAreTheSchemasNumbers) {
-  for (uint8_t tag = 0; tag < kTagCount; ++tag)
-    EXPECT_EQ(traits_of(tag).element_bytes, test::kElementBytes[tag]) << int{tag};
-}
-
-std::optional<Shape> molecule_row(uint8_t tag, uint64_t bytes) {
-  return row_shape(traits_of(tag), Level::molecule, bytes, 0);
-}
-std::optional<Shape> atom_row(uint8_t tag, uint64_t bytes, uint64_t n) {
-  return row_shape(traits_of(tag), Level::atom, bytes, n);
-}
-
-TEST(RowShape, FixedSizes) {
-  EXPECT_EQ(molecule_row(0, 8), Shape{});
-  EXPECT_EQ(molecule_row(0, 7), std::nullopt);
-  EXPECT_EQ(molecule_row(11, 4), Shape{});
-  EXPECT_EQ(molecule_row(9, 3), Shape{3});
-  EXPECT_EQ(molecule_row(9, 4), std::nullopt);
-  EXPECT_EQ(molecule_row(10, 72), (Shape{3, 3}));
-  EXPECT_EQ(molecule_row(12, 72), std::nullopt);
-  EXPECT_EQ(molecule_row(13, 0), Shape{});
-  EXPECT_EQ(molecule_row(13, 1), std::nullopt);
-}
-
-TEST(RowShape, ArraysOfAMolecule) {
-  EXPECT_EQ(molecule_row(3, 0), Shape{0});
-  EXPECT_EQ(molecule_row(3, 24), Shape{3});
-  EXPECT_EQ(molecule_row(8, 12), Shape{3});
-  EXPECT_EQ(molecule_row(4, 24), (Shape{2, 3}));
-  EXPECT_EQ(molecule_row(7, 0), (Shape{0, 3}));
-  EXPECT_EQ(molecule_row(4, 25), std::nullopt);
-  EXPECT_EQ(molecule_row(8, 0xFFFFFFFC), Shape{0x3FFFFFFF});
-}
-
-TEST(RowShape, RowsOfAtoms) {
-  EXPECT_EQ(atom_row(3, 16, 2), Shape{});
-  EXPECT_EQ(atom_row(3, 16, 3), std::nullopt);
-  EXPECT_EQ(atom_row(7, 48, 2), Shape{3});
-  EXPECT_EQ(atom_row(7, 0, 0), Shape{3});
-  EXPECT_EQ(atom_row(7, 24, 0), std::nullopt);
-}
-
-TEST(RowShape, TextHasAnyLengthAndTensorsSpeakForThemselves) {
-  EXPECT_EQ(molecule_row(2, 12345), Shape{});
-  EXPECT_EQ(molecule_row(14, 4), std::nullopt);
 }
 
 }  // namespace

@@ -39,20 +39,6 @@ std::string describe(const Atoms& atoms) {
   return text;
 }
 
-TEST(AtomLines, Structure) {
-  const Atoms atoms = read("2\nLattice=\"1 2 3 4 5 6 7 8 9\" Properties=pos:R:3:species:S:1\n1 2 3 H\n4 5 6 he\n");
-  EXPECT_EQ(atoms.positions, (std::vector<double>{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(atoms.numbers, (std::vector<uint8_t>{1, 2}));
-  EXPECT_EQ(describe(atoms), "");
-  EXPECT_EQ(read(one_atom("", "FE 7 8 9")).numbers, (std::vector<uint8_t>{26}));
-}
-
-TEST(AtomLines, ColumnsOfEveryType) {
-  const std::string properties = "Properties=species:S:1:pos:R:3:r:R:2:i:I:1:l:L:1:s:S:1";
-  EXPECT_EQ(describe(read(one_atom(properties, "H 0 0 0 1.5 +2 3 T abc"))),
-            "real(2) 1.5 2\ninteger 3\nflag T\ntext 'abc'\n");
-}
-
 TEST(AtomLines, NumbersGoBeforeSymbols) {
   const std::string columns = "Properties=species:S:1:pos:R:3:Z:I:1";
   const Atoms atoms = read("2\n" + columns + "\nfe 0 0 0 26\nX 0 0 0 255\n");

@@ -25,28 +25,6 @@ std::string refused_head(const std::string& text) {
   return corrupt([&] { head_of(text); });
 }
 
-TEST(FrameHead, SaysHowManyAtomsInWhichColumns) {
-  const FrameHead head = head_of("\n 2 \na=1 Properties=Z:I:1:pos:R:3 b=2\nxxxxxxxxxxxxxxxxxxxx");
-  EXPECT_EQ(head.n_atoms, 2);
-  EXPECT_EQ(head.layout.columns[0].role, Role::numbers);
-  ASSERT_EQ(head.entries.size(), 2U);
-  EXPECT_EQ(head.entries[1].key, "b");
-  EXPECT_EQ(head.comment_offset, 5U);
-  EXPECT_FALSE(head.comment_is_plain);
-}
-
-TEST(FrameHead, EachFrameHasItsOwnColumns) {
-  const std::string text = "0\nProperties=Z:I:1:pos:R:3\n0\nplain words\n0\nProperties=Z:I:1:pos:R:3:a:R:1\n0\n\n";
-  const test::TemporaryFile file(test::ByteString(text).bytes());
-  LineReader lines(file.path());
-  FrameHeadReader heads;
-  std::string words;
-  while (const FrameHead* const head = heads.next(lines)) {
-    words += cat(head->layout.n_words, head->layout.declared ? "+" : "", head->comment_is_plain ? "p " : " ");
-  }
-  EXPECT_EQ(words, "4+ 4p 5+ 4 ");
-}
-
 TEST(FrameHead, Lattice) {
   const FrameHead head = commented("Lattice=\"1 2 3 4 5 6 7 8 9.5\"");
   EXPECT_EQ(head.lattice, (std::array<double, 9>{1, 2, 3, 4, 5, 6, 7, 8, 9.5}));

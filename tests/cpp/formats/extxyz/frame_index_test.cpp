@@ -5,22 +5,23 @@
 #include "base/error.h"
 #include "byte_string.h"
 #include "io/temporary_file.h"
+#include "message_of.h"
 
 namespace atompack::extxyz {
 namespace {
 
-FrameScan scan_of(const std::string& text, unsigned n_threads = 1) {
+parsed::Index scan_of(const std::string& text, unsigned n_threads = 1) {
   const test::TemporaryFile file(test::ByteString(text).bytes());
   FrameScanner scanner(file.path(), n_threads);
   while (scanner.advance()) continue;
   EXPECT_LE(scanner.bytes_read(), scanner.file_bytes());
-  return scanner.take();
+  return scanner.finish("x", false);
 }
 
 std::string survey_of(const std::string& text) {
-  const FrameScan found = scan_of(text);
-  std::string shown = cat(found.index.entries.size(), " frames");
-  for (const parsed::SurveyedField& field : found.index.survey.fields()) {
+  const parsed::Index found = scan_of(text);
+  std::string shown = cat(found.entries.size(), " frames");
+  for (const parsed::SurveyedField& field : found.survey.fields()) {
     shown += cat(", ", field.level == Level::atom ? "atom " : "", field.key, ' ', name_of(field.kind));
     shown += !field.shape ? " of shapes" : field.shape->empty() ? "" : cat(" of ", field.shape->size(), "-d");
   }
@@ -46,51 +47,48 @@ TEST(FrameScanner, EndsAtDamage) {
 }
 
 TEST(FrameScanner, FindsFrames) {
-  const FrameScan found = scan_of("\n2\na=1\nH 0 0 0\nH 0 0 1\n\n0\n\n1\nLattice=\"1 0 0 0 1 0 0 0 1\"\nH 0 0 0");
-  ASSERT_EQ(found.damage, nullptr);
-  ASSERT_EQ(found.index.entries.size(), 3U);
-  EXPECT_EQ(found.index.entries[0].place, 1U);
-  EXPECT_EQ(found.index.entries[1].place, 24U);
-  EXPECT_EQ(found.index.entries[0].n_atoms, 2U);
-  EXPECT_EQ(found.index.entries[1].n_atoms, 0U);
-  EXPECT_TRUE(found.index.survey.has_cells());
-  EXPECT_TRUE(found.index.ends_open);
-  EXPECT_EQ(found.index.entries[0].bytes, 23U);
-  EXPECT_EQ(found.index.entries[2].place + found.index.entries[2].bytes, found.index.stamp.bytes);
+  const parsed::Index found = scan_of("\n2\na=1\nH 0 0 0\nH 0 0 1\n\n0\n\n1\nLattice=\"1 0 0 0 1 0 0 0 1\"\nH 0 0 0");
+  ASSERT_EQ(found.entries.size(), 3U);
+  EXPECT_EQ(found.entries[0].place, 1U);
+  EXPECT_EQ(found.entries[1].place, 24U);
+  EXPECT_EQ(found.entries[0].n_atoms, 2U);
+  EXPECT_EQ(found.entries[1].n_atoms, 0U);
+  EXPECT_TRUE(found.survey.has_cells());
+  EXPECT_TRUE(found.ends_open);
+  EXPECT_EQ(found.entries[0].bytes, 23U);
+  EXPECT_EQ(found.entries[2].place + found.entries[2].bytes, found.stamp.bytes);
 }
 
 TEST(FrameScanner, RecordsAreNoLargerThanTheTextJustifies) {
-  const FrameScan found = scan_of("1\nProperties=species:S:1:pos:R:3:x:R:1048572\nH 0 0 0\n");
-  ASSERT_EQ(found.index.entries.size(), 1U);
-  EXPECT_EQ(found.index.entries[0].record_bytes, parsed::max_record_bytes(found.index.entries[0].bytes, 1));
+  const parsed::Index found = scan_of("1\nProperties=species:S:1:pos:R:3:x:R:1048572\nH 0 0 0\n");
+  ASSERT_EQ(found.entries.size(), 1U);
+  EXPECT_EQ(found.entries[0].record_bytes, parsed::max_record_bytes(found.entries[0].bytes, 1));
 }
 
 TEST(FrameScanner, ReportsDamage) {
   const auto message = [](const std::string& text) {
-    const FrameScan found = scan_of(text);
-    try {
-      std::rethrow_exception(found.damage);
-    } catch (const CorruptFileError& error) {
-      return std::string(error.what());
-    }
+    const test::TemporaryFile file(test::ByteString(text).bytes());
+    FrameScanner scanner(file.path(), 1);
+    while (scanner.advance()) continue;
+    return test::corrupt([&] { scanner.finish("x", true); });
   };
-  EXPECT_EQ(message("0\na=1\nx\n"), "frame: expected the number of atoms, got 'x' (offset 6)");
-  EXPECT_EQ(message("2\na=1\nH 0 0 0\n"), "frame: expected 2 atom lines, got 8 more bytes (offset 6)");
+  EXPECT_EQ(message("0\na=1\nx\n"), "x: frame: expected the number of atoms, got 'x' (molecule 1, offset 6)");
+  EXPECT_EQ(message("2\na=1\nH 0 0 0\n"), "x: frame: expected 2 atom lines, got 8 more bytes (molecule 0, offset 6)");
   EXPECT_EQ(message("9000000000000000000\na=1\nH 0 0 0\n"),
-            "frame: expected 9000000000000000000 atom lines, got 8 more bytes (offset 24)");
-  EXPECT_EQ(message("1\n"), "frame: expected a comment line, got the end of the file (offset 2)");
+            "x: frame: expected 9000000000000000000 atom lines, got 8 more bytes (molecule 0, offset 24)");
+  EXPECT_EQ(message("1\n"), "x: frame: expected a comment line, got the end of the file (molecule 0, offset 2)");
 }
 
 TEST(FrameScanner, ManyFramesOnThreads) {
   std::string text;
   for (int i = 0; i < 10000; ++i) text += cat("1\nn=", i, i == 9000 ? ".5" : "", "\nH 0 0 ", i, "\n");
-  const FrameScan one = scan_of(text), four = scan_of(text, 4);
-  ASSERT_EQ(one.index.entries.size(), 10000U);
-  ASSERT_EQ(one.index.survey.fields().size(), 1U);
-  EXPECT_EQ(one.index.survey.fields()[0].kind, parsed::Kind::real);
-  FrameScan same = scan_of(text, 4);
-  same.index.stamp = one.index.stamp;
-  EXPECT_EQ(encode_index(same.index), encode_index(one.index));
+  const parsed::Index one = scan_of(text), four = scan_of(text, 4);
+  ASSERT_EQ(one.entries.size(), 10000U);
+  ASSERT_EQ(one.survey.fields().size(), 1U);
+  EXPECT_EQ(one.survey.fields()[0].kind, parsed::Kind::real);
+  parsed::Index same = scan_of(text, 4);
+  same.stamp = one.stamp;
+  EXPECT_EQ(encode_index(same), encode_index(one));
 }
 
 TEST(FrameScanner, ContinuesAfterFaultyCommentLines) {

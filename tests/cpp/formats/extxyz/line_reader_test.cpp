@@ -95,10 +95,5 @@ TEST(LineReader, AFileThatShrinks) {
             "the file shrank while it was open: expected 3145728 bytes, got 1048576");
 }
 
-TEST(LineReader, WhatIsNoFile) {
-  EXPECT_THROW(LineReader("/nowhere/x"), IoError);
-  EXPECT_THROW(LineReader("/tmp"), IoError);
-}
-
 }  // namespace
 }  // namespace atompack::extxyz

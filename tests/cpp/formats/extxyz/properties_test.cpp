@@ -13,33 +13,6 @@ std::string refused_columns(std::string_view text) {
   return corrupt([&] { parse_properties(text); });
 }
 
-TEST(Properties, ColumnsInTheirOrder) {
-  const Layout layout = parse_properties("pos:R:3:tag:I:1:species:S:1:on:L:2");
-  ASSERT_EQ(layout.columns.size(), 4U);
-  EXPECT_EQ(layout.columns[0].role, Role::positions);
-  EXPECT_EQ(layout.columns[1].role, Role::field);
-  EXPECT_EQ(layout.columns[1].kind, Kind::integer);
-  EXPECT_TRUE(layout.columns[1].shape().empty());
-  EXPECT_EQ(layout.columns[2].role, Role::symbols);
-  EXPECT_EQ(layout.columns[3].kind, Kind::flag);
-  EXPECT_EQ(layout.columns[3].shape(), std::vector<int64_t>{2});
-  EXPECT_EQ(layout.n_words, 7);
-  EXPECT_TRUE(layout.declared);
-}
-
-TEST(Properties, OtherNamesOfTheStructure) {
-  const Layout layout = parse_properties("symbols:S:1:positions:R:3:numbers:I:1");
-  EXPECT_EQ(layout.columns[0].role, Role::symbols);
-  EXPECT_EQ(layout.columns[1].role, Role::positions);
-  EXPECT_EQ(layout.columns[2].role, Role::numbers);
-}
-
-TEST(Properties, PlainFilesHaveSymbolAndPosition) {
-  const Layout layout = plain_layout();
-  EXPECT_FALSE(layout.declared);
-  EXPECT_EQ(layout.n_words, 4);
-}
-
 TEST(Properties, Refused) {
   EXPECT_EQ(refused_columns(""), "Properties: expected name:type:width for each column, got 1 parts");
   EXPECT_EQ(refused_columns("species:S:1:pos:R:3:"),

@@ -70,29 +70,9 @@ void read_all(const std::string& path) {
   try {
     const Cache cache(path);
     for (int64_t i = 0; i < cache.n_entries(); ++i) read_entry(cache, i);
-    cache.labels(0, cache.n_entries());
   } catch (const DataError&) {
   } catch (const IoError&) {
   }
-}
-
-TEST(Cache, OfBothSections) {
-  const Cache cache(fixture("v2_both_f32_three"));
-  EXPECT_EQ(cache.n_entries(), 11);
-  EXPECT_EQ(cache.storage_dtype(), DType::float32);
-  EXPECT_EQ(cache.feature_dtype(), DType::float32);
-  EXPECT_EQ(cache.derivative_dtype(Column::radial_dG_drij), DType::float32);
-  EXPECT_EQ(cache.derivative_dtype(Column::radial_center_idx), DType::int64);
-  const auto features = cache.features(0);
-  ASSERT_TRUE(features);
-  EXPECT_EQ(features->n_atoms, cache.n_atoms(0));
-  EXPECT_EQ(features->values.bytes.size(), static_cast<size_t>(features->n_atoms * cache.n_features()) * 4);
-  const auto sizes = cache.derivative_sizes(0);
-  const auto row = cache.derivatives(0);
-  ASSERT_TRUE(sizes && row);
-  EXPECT_EQ((*row)[Column::angular_center_idx].bytes.size(), static_cast<size_t>(sizes->n_triplets) * 8);
-  EXPECT_EQ((*row)[Column::angular_grads_k].bytes.size(),
-            static_cast<size_t>(sizes->n_triplets * cache.derivative_schema().n_angular) * 3 * 4);
 }
 
 TEST(Cache, ViewsLieInTheMappingAndStayTheSame) {
@@ -121,8 +101,6 @@ TEST(Cache, AnotherFileAtThePathIsStale) {
   } catch (const IoError& error) {
     EXPECT_EQ(error.code(), ESTALE);
   }
-  EXPECT_EQ(test::message_of<IoError>([&] { before.labels(0, 1); }),
-            file.path() + ": the file was replaced while it was being opened");
   before.prepare();  // who has the old one open may keep it
   EXPECT_TRUE(before.features(0));
 }
@@ -133,14 +111,6 @@ TEST(Cache, AFileThatShrankIsNoticed) {
   file.resize(4096);
   EXPECT_EQ(test::corrupt([&] { cache.prepare(); }),
             cat(file.path(), ": the file shrank while it was open: expected 81000 bytes, got 4096"));
-}
-
-TEST(Cache, RefusesTruncations) {
-  const Buffer whole = contents(fixture("v2_features_f32_two"));
-  for (size_t size = 0; size < whole.size(); size += size < 700 ? 13 : 809) {
-    const TemporaryFile file(Bytes(whole).first(size));
-    EXPECT_THROW(Cache(file.path()), CorruptFileError) << size;
-  }
 }
 
 TEST(Cache, DamagedBytesDoNoHarm) {
@@ -190,20 +160,7 @@ using test::ByteString;
 using test::corrupt;
 using Rows = std::vector<int64_t>;
 
-TEST(RowsByEntry, EntriesWithoutARow) {
-  EXPECT_EQ(rows_by_entry("s", Rows{0, 1}, Rows{3, 1}, 5), (Rows{-1, 1, -1, 0, -1}));
-  EXPECT_EQ(rows_by_entry("s", {}, {}, 2), (Rows{-1, -1}));
-}
-
 TEST(RowsByEntry, TheLastOfSeveralCounts) { EXPECT_EQ(rows_by_entry("s", Rows{0, 1}, Rows{0, 0}, 1), Rows{1}); }
-
-TEST(RowsByEntry, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(corrupt([] { rows_by_entry("s", Rows{1}, Rows{0}, 1); }), "s/index: cache_row: expected 0, got 1");
-  EXPECT_EQ(corrupt([] { rows_by_entry("s", Rows{0}, Rows{1}, 1); }),
-            "s/index: entry_idx: expected less than 1, got 1");
-  EXPECT_EQ(corrupt([] { rows_by_entry("s", Rows{0}, Rows{-1}, 1); }),
-            "s/index: entry_idx: expected less than 1, got -1");
-}
 
 TEST(CheckLength, HoldsTheProductAgainstTheRow) {
   const VlenColumn column("c", DType::float32, test::reference(6, 0, 1).bytes());

@@ -9,7 +9,6 @@ namespace atompack::torch_cache {
 namespace {
 
 using test::corrupt;
-using test::unsupported;
 
 // The example of FORMAT.md#descriptor, with its hash.
 constexpr const char* kCompat =
@@ -68,25 +67,6 @@ Info info(const Attributes& cache, std::optional<Attributes> manifest = std::nul
   return {{}, std::move(manifest), cache, std::nullopt};
 }
 
-TEST(Schema, OfAWholeFile) {
-  Schema schema = check_schema(info(cache(true, true), manifest()));
-  EXPECT_TRUE(schema.has_features);
-  EXPECT_EQ(schema.storage_dtype, DType::float32);
-  ASSERT_TRUE(schema.descriptor);
-  EXPECT_EQ(schema.descriptor->sha256, kCompatHash);
-  EXPECT_EQ(schema.descriptor->n_features, 10);
-  ASSERT_TRUE(schema.derivatives);
-  check_derivatives(derivatives(), schema);
-  EXPECT_EQ(schema.derivatives->n_radial, 3);
-  EXPECT_EQ(schema.derivatives->n_angular, 2);
-  EXPECT_TRUE(schema.derivatives->multi);
-}
-
-TEST(Schema, OfAFileWithoutACache) {
-  const Schema schema = check_schema({});
-  EXPECT_FALSE(schema.has_features || schema.descriptor || schema.derivatives || schema.storage_dtype);
-}
-
 TEST(Schema, OfAnotherDescriptorTheNumberOfFeaturesIsNotKnown) {
   const Schema schema = check_schema(info(with_compat(cache(), R"({"descriptor_class":"mine"})")));
   ASSERT_TRUE(schema.descriptor);
@@ -119,28 +99,6 @@ TEST(Schema, OfVersion2SomeMayBeMissing) {
     Schema schema = check_schema(info(cache(true, true)));
     EXPECT_NO_THROW(check_derivatives(without(derivatives(), name), schema)) << name;
   }
-}
-
-TEST(Schema, HashesAreRecomputed) {
-  const std::string other(64, '0');
-  const auto refuses = [](const std::string& message) { return message.find("which is that of") != std::string::npos; };
-  EXPECT_TRUE(refuses(corrupt([&] { check_schema(info(with(cache(), "descriptor_compat_sha256", other))); })));
-  EXPECT_TRUE(refuses(corrupt([&] { check_schema(info(cache(), with(manifest(), "config_sha256", other))); })));
-  Schema schema = check_schema(info(cache(true, true)));
-  EXPECT_TRUE(
-      refuses(corrupt([&] { check_derivatives(with(derivatives(), "descriptor_compat_sha256", other), schema); })));
-}
-
-TEST(Schema, VersionsAndFormatsThatAreNotKnown) {
-  EXPECT_EQ(unsupported([] { check_schema(info(with(cache(), "schema_version", int64_t{3}))); }),
-            "torch_cache: attribute 'schema_version': expected 2, got 3");
-  EXPECT_EQ(unsupported([] { check_schema(info(with(cache(), "cache_format", "x"))); }),
-            "torch_cache: attribute 'cache_format': expected aenet.torch_training.cache.v2, got x");
-  EXPECT_EQ(unsupported([] { check_schema(info(cache(), with(manifest(), "manifest_format", "x"))); }),
-            "descriptor_manifest: attribute 'manifest_format': expected "
-            "aenet.torch_training.descriptor_manifest.v1, got x");
-  EXPECT_EQ(corrupt([] { check_schema(info(with(cache(), "storage_dtype", "float16"))); }),
-            "torch_cache: attribute 'storage_dtype': expected float32 or float64, got float16");
 }
 
 TEST(Schema, JsonThatSaysNothing) {

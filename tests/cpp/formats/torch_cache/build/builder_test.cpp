@@ -10,7 +10,6 @@
 #include "codec/checksums.h"
 #include "formats/torch_cache/entries.h"
 #include "formats/torch_cache/reader.h"
-#include "formats/torch_cache/structure.h"
 #include "io/faulty_file.h"
 #include "message_of.h"
 
@@ -36,9 +35,6 @@ class Folder {
   std::string file(const std::string& name = "cache.h5") const { return path_ + "/" + name; }
   std::string payload() const { return file(".cache.h5.new"); }
   std::string journal() const { return file(".cache.h5.journal.new"); }
-  size_t n_files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
 
  private:
   std::string path_;
@@ -73,28 +69,6 @@ std::string undisturbed() {
   for (size_t batch = 0; batch < kBatches.size(); ++batch) append(builder, batch);
   builder.finish();
   return bytes_of(folder.file());
-}
-
-TEST(Builder, WhatItWritesIsRead) {
-  const Folder folder;
-  {
-    Builder builder(folder.file(), header(), "what");
-    for (size_t batch = 0; batch < kBatches.size(); ++batch) append(builder, batch);
-    EXPECT_EQ(builder.n_entries(), kTotal);
-    EXPECT_FALSE(fs::exists(folder.file()));
-    builder.finish();
-  }
-  EXPECT_EQ(folder.n_files(), 1U);
-  const Cache cache(folder.file());
-  ASSERT_EQ(cache.n_entries(), kTotal);
-  EXPECT_EQ(cache.n_features(), test::kFeatures);
-  EXPECT_EQ(cache.n_atoms(3), 4);
-  EXPECT_FALSE(cache.derivatives(1));
-  EXPECT_EQ(cache.derivative_sizes(3)->n_edges, 4);
-  EXPECT_EQ(cache.labels(0, 1).front().name, "m0");
-  const auto gradients = (*cache.derivatives(3))[Column::radial_dG_drij].bytes;
-  EXPECT_EQ(load_le<double>(gradients.data()), 0.3);
-  EXPECT_EQ(decode_structure(cache.structure(6)).n_atoms(), 5U);
 }
 
 TEST(Builder, OfNoEntries) {
@@ -143,20 +117,6 @@ TEST(Builder, WhatStandsBehindTheJournalIsTakenForNothing) {
   EXPECT_TRUE(bytes_of(folder.file()) == undisturbed());
 }
 
-TEST(Builder, OfSomethingElseStartsAnew) {
-  const Folder folder;
-  {
-    Builder builder(folder.file(), header(), "what");
-    append(builder, 2);
-    builder.checkpoint();
-  }
-  Builder builder(folder.file(), header(), "something else");
-  EXPECT_EQ(builder.n_entries(), 0);
-  append(builder, 0);
-  builder.finish();
-  EXPECT_EQ(Cache(folder.file()).n_entries(), 3);
-}
-
 TEST(Builder, APayloadThatWasCutIsAnError) {
   const Folder folder;
   {
@@ -195,57 +155,6 @@ TEST(Builder, AnOccupiedNameIsAnErrorAndCanBeTriedAgain) {
   EXPECT_EQ(builder.n_entries(), kTotal);
   builder.finish();
   EXPECT_TRUE(bytes_of(folder.file()) == whole);
-}
-
-TEST(Builder, OneAtATime) {
-  const Folder folder;
-  Builder builder(folder.file(), header(), "what");
-  append(builder, 0);
-  EXPECT_THROW(Builder(folder.file(), header(), "what"), LockedError);
-  EXPECT_THROW(Builder(folder.file(), header(), "something else"), LockedError);
-  EXPECT_EQ(builder.n_entries(), 3);
-  builder.finish();
-  EXPECT_EQ(Cache(folder.file()).n_entries(), 3);
-}
-
-TEST(Builder, DiscardsAll) {
-  const Folder folder;
-  {
-    Builder builder(folder.file(), header(), "what");
-    append(builder, 0);
-    builder.checkpoint();
-    builder.discard();
-  }
-  EXPECT_EQ(folder.n_files(), 0U);
-}
-
-TEST(Builder, AbsorbsPartsInOrder) {
-  const Folder folder;
-  for (size_t part = 0; part < kBatches.size(); ++part) {
-    Builder builder(folder.file(cat("part", part)), header(), "what");
-    append(builder, part);
-    builder.checkpoint();
-  }
-  Builder whole(folder.file(), header(), "what");
-  for (size_t part = 0; part < kBatches.size(); ++part) whole.absorb(folder.file(cat("part", part)), "what");
-  EXPECT_EQ(whole.n_entries(), kTotal);
-  whole.finish();
-  EXPECT_TRUE(bytes_of(folder.file()) == undisturbed());
-}
-
-TEST(Builder, AbsorbsTheRestOfAPart) {
-  const Folder folder;
-  {
-    Builder builder(folder.file("part"), header(), "what");
-    for (size_t batch = 0; batch < kBatches.size(); ++batch) append(builder, batch);
-    builder.checkpoint();
-  }
-  Builder whole(folder.file(), header(), "what");
-  append(whole, 0);
-  whole.absorb(folder.file("part"), "what", static_cast<size_t>(whole.n_entries()));
-  EXPECT_EQ(whole.n_entries(), kTotal);
-  whole.finish();
-  EXPECT_TRUE(bytes_of(folder.file()) == undisturbed());
 }
 
 TEST(Builder, AbsorbsNothingOfAnotherBuild) {
@@ -302,20 +211,6 @@ Image whole() {
   journal.append(run(3, 4));
   journal.append(run(4, 9));
   return file.image();
-}
-
-TEST(Journal, RecordsComeBack) {
-  EntryRecord record = numbered(5);
-  record.energy = std::nan("");
-  std::vector<std::byte> bytes;
-  append_record(record, bytes);
-  ByteCursor cursor(bytes);
-  const EntryRecord found = read_record(cursor);
-  EXPECT_EQ(cursor.remaining(), 0U);
-  EXPECT_TRUE(std::isnan(found.energy));
-  std::vector<std::byte> again;
-  append_record(found, again);
-  EXPECT_EQ(again, bytes);
 }
 
 TEST(Journal, GoesOnWhereItWasLeft) {

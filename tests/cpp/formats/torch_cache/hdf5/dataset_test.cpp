@@ -44,28 +44,27 @@ constexpr ChunkLayout kShuffled{4, 5, 0, std::nullopt};
 constexpr ChunkLayout kDeflated{4, 5, std::nullopt, 0};
 constexpr ChunkLayout kBoth{4, 5, 0, 1};
 
-std::string unpacked(const ChunkLayout& layout, const ByteString& stored, uint32_t mask, RowRange rows = {1, 2}) {
+std::string unpacked(const ChunkLayout& layout, const ByteString& stored, uint32_t mask, uint64_t n_rows = 3) {
   const ByteRange ranges[] = {{3, 2}, {0, 1}};
-  Buffer out(rows.count * total_length(ranges));
+  Buffer out(n_rows * total_length(ranges));
   Buffer kept;
-  unpack_chunk(layout, {stored.bytes(), mask}, rows, ranges, out, kept);
+  unpack_chunk(layout, {stored.bytes(), mask}, n_rows, ranges, out, kept);
   std::string text;
   for (const std::byte byte : out) text += cat(static_cast<int>(byte), ' ');
   return text;
 }
 
 TEST(Chunk, FiltersAreUndone) {
-  const std::string expected = "13 14 10 23 24 20 ";
+  const std::string expected = "3 4 0 13 14 10 23 24 20 ";
   EXPECT_EQ(unpacked(kPlain, plain(), 0), expected);
   EXPECT_EQ(unpacked(kShuffled, shuffled(), 0), expected);
   EXPECT_EQ(unpacked(kDeflated, deflated(plain()), 0), expected);
   EXPECT_EQ(unpacked(kBoth, deflated(shuffled()), 0), expected);
-  EXPECT_EQ(unpacked(kPlain, plain(), 0, {0, 0}), "");
-  EXPECT_EQ(unpacked(kBoth, deflated(shuffled()), 0, {3, 1}), "33 34 30 ");
+  EXPECT_EQ(unpacked(kPlain, plain(), 0, 0), "");
 }
 
 TEST(Chunk, AFilterMayHaveBeenLeftOut) {
-  const std::string expected = "13 14 10 23 24 20 ";
+  const std::string expected = "3 4 0 13 14 10 23 24 20 ";
   EXPECT_EQ(unpacked(kBoth, deflated(plain()), 1), expected);
   EXPECT_EQ(unpacked(kBoth, shuffled(), 2), expected);
   EXPECT_EQ(unpacked(kBoth, plain(), 3), expected);

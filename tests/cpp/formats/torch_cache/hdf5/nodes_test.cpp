@@ -119,34 +119,23 @@ TEST(ObjectHeader, PlacesOutsideTheFileAreRefused) {
             "object header: expected version 1 or 2, got 3 (offset 96)");
 }
 
-ByteString old_layout(uint8_t version = 3, uint8_t rank = 2, uint32_t rows = 50, uint32_t bytes = 16) {
+ByteString layout_message(uint8_t version = 3, uint8_t rank = 2, uint32_t rows = 50, uint32_t bytes = 16) {
   ByteString layout{version, 2, rank};
   return layout.put(uint64_t{0}).put(rows).put(bytes).zeros(5);
 }
 
-ByteString new_layout(uint16_t rows = 50, uint8_t width = 2) {
-  return ByteString{4, 2, 0, 2}.put(width).put(rows).put(uint16_t{16}).put(uint8_t{1}).put(uint64_t{0});
-}
-
 ChunkedLayout layout_of(const ByteString& message) { return read_layout({message.bytes(), 0, "layout"}); }
-
-TEST(Layout, OfChunksIsRead) {
-  EXPECT_EQ(layout_of(old_layout()).shape.bytes, 800);
-  EXPECT_EQ(layout_of(new_layout()).shape.n_rows, 50);
-}
 
 TEST(Layout, ChunksOfNoBytesAreRefused) {
   const std::string message = "layout: expected chunks of at least one byte, got none (offset 11)";
-  EXPECT_EQ(corrupt([] { layout_of(old_layout(3, 2, 0)); }), message);
-  EXPECT_EQ(corrupt([] { layout_of(old_layout(3, 2, 50, 0)); }), message);
-  EXPECT_EQ(corrupt([] { layout_of(new_layout(0)); }),
-            "layout: expected chunks of at least one byte, got none (offset 5)");
+  EXPECT_EQ(corrupt([] { layout_of(layout_message(3, 2, 0)); }), message);
+  EXPECT_EQ(corrupt([] { layout_of(layout_message(3, 2, 50, 0)); }), message);
 }
 
 TEST(Layout, OthersAreRefused) {
-  EXPECT_EQ(unsupported([] { layout_of(old_layout(2)); }), "layout: expected version 3 or 4, got 2 (offset 0)");
-  EXPECT_EQ(corrupt([] { layout_of(old_layout(3, 3)); }), "layout: expected chunks of one dimension, got 2 (offset 3)");
-  EXPECT_EQ(corrupt([] { layout_of(new_layout(50, 9)); }), "layout: expected a width up to 8, got 9 (offset 5)");
+  EXPECT_THROW(layout_of(layout_message(4)), UnsupportedFormatError);
+  EXPECT_EQ(corrupt([] { layout_of(layout_message(3, 3)); }),
+            "layout: expected chunks of one dimension, got 2 (offset 3)");
 }
 
 }  // namespace
