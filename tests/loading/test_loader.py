@@ -107,7 +107,7 @@ def test_options(dataset: apt.AtpDataset) -> None:
         {"batch_sampler": [[1]], "batch_size": 2},
         {"batch_sampler": [[1]], "drop_last": True},
     ):
-        with pytest.raises(ValueError, match=r"excludes|positive"):
+        with pytest.raises(ValueError, match=r"excludes|at least 1"):
             apt.Loader(dataset, **wrong)
 
 

@@ -238,9 +238,9 @@ def test_what_it_takes() -> None:
     for wrong in (0, -5, np.nan, np.inf):
         with pytest.raises(ValueError, match="max_atoms: expected a positive number"):
             AtomBudgetBatchSampler(sizes, wrong)
-    with pytest.raises(ValueError, match="max_molecules: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match="max_molecules: expected at least 1, got 0"):
         AtomBudgetBatchSampler(sizes, 600, max_molecules=0)
-    with pytest.raises(ValueError, match="oversized: expected 'alone' or 'error', got 'drop'"):
+    with pytest.raises(ValueError, match="oversized: expected one of alone, error, got 'drop'"):
         AtomBudgetBatchSampler(sizes, 600, oversized="drop")  # type: ignore[arg-type]
 
 

@@ -179,7 +179,7 @@ def test_batches_are_padded_to_their_shapes(tmp_path: Path, kind: str) -> None:
     ("make", "kind", "message"),
     [
         (lambda: BucketBatchSampler(10, 40), TypeError, "a count alone does not tell"),
-        (lambda: BucketBatchSampler(SIZES, 0), ValueError, "max_atoms: expected a positive"),
+        (lambda: BucketBatchSampler(SIZES, 0), ValueError, "max_atoms: expected at least 1"),
         (
             lambda: BucketBatchSampler(SIZES, 30),
             ValueError,

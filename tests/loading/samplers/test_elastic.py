@@ -353,7 +353,7 @@ def test_ranks_that_make_no_sense(make: Make) -> None:
         make(10, num_replicas=2, rank=2)
     with pytest.raises(ValueError, match="rank: "):
         make(10, num_replicas=2, rank=-1)
-    with pytest.raises(ValueError, match="num_replicas: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match="num_replicas: expected at least 1, got 0"):
         make(10, num_replicas=0, rank=0)
     with pytest.raises(ValueError, match="exclude one another"):
         make(10, drop_last=True, pad=True)

@@ -153,8 +153,8 @@ def test_in_loaders(tmp_path: Path) -> None:
     ("given_", "error", "message"),
     [
         (lambda: EqualSizeBatchSampler(10, 4), TypeError, "a count alone does not tell"),
-        (lambda: EqualSizeBatchSampler(SIZES, 0), ValueError, "batch_size: expected a positive"),
-        (lambda: EqualSizeBatchSampler(SIZES, 2.5), TypeError, "batch_size: expected an integer"),
+        (lambda: EqualSizeBatchSampler(SIZES, 0), ValueError, "batch_size: expected at least 1"),
+        (lambda: EqualSizeBatchSampler(SIZES, 2.5), TypeError, "batch_size: expected an int"),
         (lambda: EqualSizeBatchSampler(SIZES, 4, rank=3, num_replicas=2), ValueError, "rank"),
     ],
 )
