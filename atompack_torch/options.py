@@ -74,9 +74,7 @@ def checked_integer(option: str, value: object, minimum: int | None = None) -> i
     return number
 
 
-def checked_number(
-    option: str, value: Any, minimum: float = 0.0, below: float = math.inf
-) -> float:
+def checked_number(option: str, value: Any, minimum: float = 0.0, below: float = math.inf) -> float:
     """Returns an option that is a real number.
 
     Args:

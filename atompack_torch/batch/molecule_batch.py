@@ -341,14 +341,10 @@ class Molecule(FieldMapping[Tensor | str]):
         return f"Molecule({len(self)} atoms, {short_list(labels, len(labels)) or 'no labels'})"
 
 
-_set_batch, _set_faults, _set_row = (
-    getattr(Molecule, slot).__set__ for slot in Molecule.__slots__
-)
+_set_batch, _set_faults, _set_row = (getattr(Molecule, slot).__set__ for slot in Molecule.__slots__)
 
 
-def set_row(
-    molecule: Molecule, batch: MoleculeBatch, row: int, faults: Mapping[str, str]
-) -> None:
+def set_row(molecule: Molecule, batch: MoleculeBatch, row: int, faults: Mapping[str, str]) -> None:
     """Makes a molecule a view of a row of a batch.
 
     Args:
@@ -771,7 +767,9 @@ def with_fields(
     table = [] if old.masks is None else [*old.masks]
     rows |= {name: len(table) + row for row, name in enumerate(masks)}
     table += masks.values()
-    return MoleculeBatch(fields | dict(made), infos, torch.stack(table) if masks else old.masks, rows, old.arena)
+    return MoleculeBatch(
+        fields | dict(made), infos, torch.stack(table) if masks else old.masks, rows, old.arena
+    )
 
 
 def restore_batch(

@@ -84,14 +84,12 @@ class NeighborList:
 
     def __post_init__(self) -> None:
         checked_number("cutoff", self.cutoff, _MIN_CUTOFF)
-        check_flags(
-            full=self.full, vectors=self.vectors, self_interaction=self.self_interaction
-        )
-        if not isinstance(self.triplets, bool):
-            if checked_number("triplets", self.triplets, _MIN_CUTOFF) > self.cutoff:
-                raise ValueError(
-                    f"triplets: expected at most the cutoff, {self.cutoff}, got {self.triplets}"
-                )
+        check_flags(full=self.full, vectors=self.vectors, self_interaction=self.self_interaction)
+        is_cutoff = not isinstance(self.triplets, bool)
+        if is_cutoff and checked_number("triplets", self.triplets, _MIN_CUTOFF) > self.cutoff:
+            raise ValueError(
+                f"triplets: expected at most the cutoff, {self.cutoff}, got {self.triplets}"
+            )
         if self.triplets is not False and not self.full:
             raise ValueError("triplets: expected full=True, got full=False")
         if self.max_neighbors is not None:

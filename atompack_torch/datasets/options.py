@@ -116,7 +116,6 @@ class MoleculeOptions:
         ValueError: an option does not have one of its values.
     """
 
-
     path: Any
     _: KW_ONLY
     fields: Sequence[str] | None = None

@@ -102,9 +102,11 @@ def computing(sources: Sources, keep: Any = "none", **options: Any) -> list[Any]
 
 @pytest.mark.parametrize("numbers", [range(N), [5, 0, 5, 23, -1, 2], [0], [3, 6, 9], [1, 2], []])
 def test_computed_is_what_is_stored(sources: Sources, numbers: Any) -> None:
-    stored = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING).batch(numbers)
+    stored = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING)
     for dataset in computing(sources):
-        assert_same(dataset.batch(numbers), stored)
+        assert_same(dataset.batch(numbers), stored.batch(numbers))
+        for name in ("features", *DERIVATIVES):
+            assert dataset.schema[name] == stored.schema[name]
 
 
 def test_stored_rows_are_used_where_they_fit(sources: Sources) -> None:
@@ -248,14 +250,6 @@ def test_dtypes_that_do_not_fit(sources: Sources, name: str, dtype: torch.dtype)
 
 def stored(sources: Sources, dtype: Any) -> apt.TorchCacheDataset:
     return apt.TorchCacheDataset(sources.stored, fields=EVERYTHING, dtype=dtype)
-
-
-def test_schema(sources: Sources) -> None:
-    stored = apt.TorchCacheDataset(sources.stored, fields=EVERYTHING).schema
-    for dataset in computing(sources):
-        assert {name: dataset.schema[name] for name in ["features", *DERIVATIVES]} == {
-            name: stored[name] for name in ["features", *DERIVATIVES]
-        }
 
 
 def test_missing(sources: Sources) -> None:
@@ -403,24 +397,15 @@ def test_a_transform_sees_features(sources: Sources) -> None:
         ({"max_bytes": 1.5}, TypeError, "max_bytes: expected an int, got 1.5"),
         ({"descriptor": 3}, TypeError, "expected a ChebyshevDescriptor, got int"),
         ({"cache": 3}, TypeError, "expected a TorchCache, got int"),
-    ],
-)
-def test_wrong_options_on_features(options: Any, error: Any, message: str) -> None:
-    with pytest.raises(error, match=message):
-        apt.Features(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
         ({"fraction": 1.5}, ValueError, "expected a number from 0 to 1, got 1.5"),
         ({"fraction": float("nan")}, ValueError, "fraction: expected a finite number.*got nan"),
         ({"fraction": 0.5, "seed": -1}, ValueError, "seed: expected at least 0, got -1"),
     ],
 )
-def test_wrong_options_on_forces(options: Any, error: Any, message: str) -> None:
+def test_wrong_options_on_features_and_forces(options: Any, error: Any, message: str) -> None:
+    made = apt.ForceSubset if "fraction" in options else apt.Features
     with pytest.raises(error, match=message):
-        apt.ForceSubset(**options)
+        made(**options)
 
 
 @pytest.mark.parametrize(

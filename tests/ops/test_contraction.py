@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import gradients
 from reference.contraction import by_index_add
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils import _pytree as pytree
@@ -47,15 +46,6 @@ def random_like(features: torch.Tensor, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
-def test_equals_dense_gradients(species: list[str]) -> None:
-    batch = batch_of(species)
-    weights = random_like(batch.features)
-    rows = {n: batch[n].numpy() if n in batch else None for n in DERIVATIVES}
-    expected = gradients.forces(weights.numpy(), gradients.dense(rows, len(batch.positions)))
-    np.testing.assert_allclose(apt.contract_forces(batch, weights), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_equals_index_add_with_both_gradients(species: list[str], dtype: str) -> None:
     """Torch's own operators are the same map, and so are its gradients."""
@@ -87,31 +77,6 @@ def test_gradients_of_both_orders(species: list[str]) -> None:
     assert gradgradcheck(lambda w: contract(w.sin()), weights)
 
 
-def test_training_on_forces() -> None:
-    """Features need gradients, weights come from autograd, the loss of forces goes back to them."""
-    batch = batch_of(MANY)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(batch.features.shape[1], 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)
-    ).double()
-    batch.features.requires_grad_()
-    energy = model(batch.features).sum()
-    (weights,) = torch.autograd.grad(energy, batch.features, create_graph=True)
-    apt.contract_forces(batch, weights).pow(2).sum().backward()
-    gradient = model[0].weight.grad
-    step = 1e-6
-    with torch.no_grad():
-        model[0].weight[3, 2] += step
-    losses = []
-    for change in (0.0, -2 * step):
-        with torch.no_grad():
-            model[0].weight[3, 2] += change
-        energy = model(batch.features).sum()
-        (weights,) = torch.autograd.grad(energy, batch.features)
-        losses.append(float(apt.contract_forces(batch, weights).pow(2).sum()))
-    assert gradient is not None
-    assert float(gradient[3, 2]) == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=1e-5)
-
-
 class Contraction(torch.nn.Module):
     """Forces of an energy that is linear in the features."""
 
@@ -121,19 +86,7 @@ class Contraction(torch.nn.Module):
 
 @pytest.mark.parametrize("species", [["O"], ["O", "H"]])
 def test_an_exported_program_accepts_other_sizes(species: list[str]) -> None:
-    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6)
-    numbers = {"O": 8, "H": 1}
-    batches = []
-    for sizes in ((5, 7, 4), (6, 3, 9, 8)):
-        rng = np.random.default_rng(sizes[0])
-        molecules = [
-            apt.Molecule(
-                rng.uniform(0, 3, (n, 3)), [numbers[species[k % len(species)]] for k in range(n)]
-            )
-            for n in sizes
-        ]
-        batch = apt.MoleculeBatch.from_molecules(molecules)
-        batches.append(descriptor.compute(batch, derivatives=True))
+    batches = [batch_of(species, sizes) for sizes in ((5, 7, 4), (6, 3, 9, 8))]
     automatic = [
         dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO)
         for leaf in pytree.tree_leaves(batches[0])

@@ -6,7 +6,6 @@ import copy
 import itertools
 import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,36 +30,24 @@ def features(molecule: apt.Molecule, descriptor: apt.ChebyshevDescriptor = DESCR
     return descriptor.compute(apt.collate([molecule])).features.numpy()
 
 
-def moved(molecule: apt.Molecule, step: Callable[[Any], Any], cell: Any = None) -> apt.Molecule:
-    positions = step(molecule.positions.numpy())
-    pbc = molecule["pbc"]
-    return apt.Molecule(positions, molecule.atomic_numbers, cell=cell, pbc=pbc)
-
-
 def assert_close(got: Any, want: Any, limit: float = 1e-11) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=limit)
 
 
 @pytest.mark.parametrize("cell", [None, CELL], ids=["open", "periodic"])
-def test_rotation_changes_nothing(cell: Any) -> None:
-    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
+def test_motions_change_nothing(cell: Any) -> None:
+    """Turned, shifted, and with each atom in any cell."""
+    rng = np.random.default_rng(1)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     whole = molecule(cell=cell)
-    turned = moved(whole, lambda x: x @ rotation, None if cell is None else cell @ rotation)
-    assert_close(features(turned), features(whole))
-
-
-@pytest.mark.parametrize("cell", [None, CELL], ids=["open", "periodic"])
-def test_translation_changes_nothing(cell: Any) -> None:
-    whole = molecule(cell=cell)
-    assert_close(
-        features(moved(whole, lambda x: x + np.array([3.3, -7.1, 0.4]), cell)), features(whole)
-    )
-
-
-def test_each_atom_may_lie_in_any_cell() -> None:
-    whole = molecule(cell=CELL)
-    cells = np.random.default_rng(2).integers(-3, 4, (7, 3))
-    assert_close(features(moved(whole, lambda x: x + cells @ CELL, CELL)), features(whole))
+    positions = whole.positions.numpy()
+    turned = None if cell is None else cell @ rotation
+    moved = [(positions @ rotation, turned), (positions + np.array([3.3, -7.1, 0.4]), cell)]
+    if cell is not None:
+        moved.append((positions + rng.integers(-3, 4, (7, 3)) @ cell, cell))
+    for there, its_cell in moved:
+        other = apt.Molecule(there, whole.atomic_numbers, cell=its_cell)
+        assert_close(features(other), features(whole))
 
 
 def test_open_directions_of_a_cell_are_open() -> None:
@@ -213,13 +200,6 @@ def test_no_forces_are_made_up() -> None:
     forces[both.mask("radial_center_idx")[both.batch]].sum().backward()
     assert weights.grad is not None
     assert not weights.grad.isnan().any()
-
-
-def test_pyg_slices_rows_by_molecule() -> None:
-    whole = DESCRIPTOR.compute(apt.collate([molecule(), molecule(n=5)]), derivatives=True)
-    last = whole.to_pyg()[1]
-    for name in ("features", *DERIVATIVES):
-        assert torch.equal(last[name], whole[1][name]), name
 
 
 def test_files_hold_no_features(tmp_path: Path) -> None:

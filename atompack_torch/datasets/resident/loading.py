@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +17,6 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.base import MoleculeDataset
-
 from atompack_torch.datasets.request import Request, shown_place
 from atompack_torch.datasets.resident.device import (
     DeviceFields,

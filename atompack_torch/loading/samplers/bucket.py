@@ -89,9 +89,7 @@ class BucketBatchSampler(PlannedSampler):
         super().__init__(n_atoms, drop_last=False, pad=False, **options)
         counts = atoms_of_each(n_atoms)
         self.max_atoms = checked_integer("max_atoms", max_atoms, 1)
-        self.max_edges = (
-            None if max_edges is None else checked_integer("max_edges", max_edges, 1)
-        )
+        self.max_edges = None if max_edges is None else checked_integer("max_edges", max_edges, 1)
         self.buckets = checked_integer("buckets", buckets, 1)
         self._plan_sizes(_sizes(counts, edges))
 
