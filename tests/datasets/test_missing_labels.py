@@ -210,7 +210,7 @@ def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
         apt.MixtureDataset(halves)
     both = apt.MixtureDataset([halves[0], halves[0]], epoch="max")
     assert int(both[:].mask("energy").sum()) == 4
-    with pytest.raises(TypeError, match="nan_is_missing: expected True or False, got str"):
+    with pytest.raises(TypeError, match="nan_is_missing: expected True or False, got 'energy'"):
         apt.AtpDataset(path, nan_is_missing="energy")  # type: ignore[arg-type]
 
 

@@ -140,20 +140,16 @@ def test_finite_differences() -> None:
         assert_close(-(energies[0] - energies[1]) / (2 * step), forces[atom, axis], 1e-7)
 
 
-def test_threads_change_no_bit() -> None:
+def test_threads_change_no_bit(threads: Any) -> None:
     kinds = [molecule(n=n, seed=n, cell=CELL * (n / 8 + 1)) for n in (3, 60, 9, 1, 30, 12)]
     batch = apt.collate(kinds)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        serial = DESCRIPTOR.compute(batch, derivatives=True)
-        torch.set_num_threads(2)
-        for _ in range(4):  # the first may run on one thread, to know its pace
-            parallel = DESCRIPTOR.compute(batch, derivatives=True)
-            for name in ("features", *DERIVATIVES):
-                assert torch.equal(parallel[name], serial[name]), name
-    finally:
-        torch.set_num_threads(threads)
+    threads(1)
+    serial = DESCRIPTOR.compute(batch, derivatives=True)
+    threads(2)
+    for _ in range(4):  # the first may run on one thread, to know its pace
+        parallel = DESCRIPTOR.compute(batch, derivatives=True)
+        for name in ("features", *DERIVATIVES):
+            assert torch.equal(parallel[name], serial[name]), name
 
 
 def test_the_old_batch_stays_as_it_was() -> None:

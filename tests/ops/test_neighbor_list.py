@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ def batch_of(sizes: tuple[int, ...]) -> apt.MoleculeBatch:
         positions = 2 * length * rng.random((n, 3)) - length
         molecules.append(apt.Molecule(positions, np.full(n, 6), cell=cell, pbc=pbc))
     return apt.collate(molecules)
-
-
-@pytest.fixture
-def threads() -> Iterator[Any]:
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 def of_both(path: Path, molecules: list[apt.Molecule], cutoff: float, options: Any) -> Any:
