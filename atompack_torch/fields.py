@@ -196,6 +196,11 @@ RESERVED = CANONICAL | ATTRIBUTES
 ALIASES = {"pos": "positions", "z": "atomic_numbers", "natoms": "n_atoms"}
 
 
+def level_of_derived(name: str) -> Level:
+    """Returns the level of a field that datasets and descriptors make."""
+    return NEIGHBORS.get(name) or DERIVATIVES.get(name, "atom")
+
+
 def centers_of(name: str) -> str:
     """Returns the field with the center atom of each row of an edge or triplet field."""
     if name in EDGES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import os
 import re
@@ -71,6 +72,50 @@ def checked_integer(option: str, value: object, minimum: int | None = None) -> i
     if minimum is not None and number < minimum:
         raise ValueError(f"{option}: expected at least {minimum}, got {number}")
     return number
+
+
+def checked_number(option: str, value: Any, minimum: float = 0.0, below: float = math.inf) -> float:
+    """Returns an option that is a real number.
+
+    Args:
+        option: name of the option.
+        value: value given by the caller.
+        minimum: the smallest valid value.
+        below: the smallest number above that is not valid.
+
+    Returns:
+        The value.
+
+    Raises:
+        TypeError: it is not a number; booleans do not count as numbers.
+        ValueError: it is out of range, or NaN.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(f"{option}: expected a number, got {value!r}")
+    if not minimum <= value < below:
+        limit = "" if below == math.inf else f" and less than {below:.3g}"
+        raise ValueError(
+            f"{option}: expected a finite number, at least {minimum}{limit}, got {value}"
+        )
+    return float(value)
+
+
+def check_type(option: str, value: object, kind: type, hint: str = "") -> None:
+    """Raises unless an option is None or an object of a class.
+
+    Args:
+        option: name of the option.
+        value: value given by the caller.
+        kind: the class.
+        hint: end of the message.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, kind | None):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        got = type(value).__name__
+        raise TypeError(f"{option}: expected {article} {kind.__name__}, got {got}{hint}")
 
 
 def check_flags(**flags: object) -> None:

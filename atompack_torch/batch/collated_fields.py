@@ -275,16 +275,6 @@ class CollatedFields(FieldMapping[Value]):
             return torch.ones(len(self), dtype=torch.bool, device=self.ptr.device)
         return self._masks[row]
 
-    def _first_targets(self, name: str) -> Tensor | None:
-        """Returns what the numbers in a field start from, for each molecule: (B,) int64.
-
-        That is the first atom for atom indices and the first edge for numbers of edges; None for
-        fields of other values.
-        """
-        if name == "triplet_edges":
-            return first_rows(self, "edge_index")[:-1]
-        return self.ptr[:-1] if name in ATOM_INDICES else None
-
     def __setattr__(self, name: str, value: Tensor | Sequence[Entry]) -> None:
         self[name] = value
 
@@ -472,6 +462,17 @@ def first_rows(batch: CollatedFields, name: str) -> Tensor:
     assert isinstance(centers, Tensor)
     centers = centers[0] if centers_name in COLUMNS else centers
     return torch.searchsorted(batch.batch[centers], numbers)
+
+
+def first_targets(batch: CollatedFields, name: str) -> Tensor | None:
+    """Returns what the numbers in a field start from, for each molecule: (B,) int64.
+
+    That is the first atom for atom indices and the first edge for numbers of edges; None for fields
+    of other values.
+    """
+    if name == "triplet_edges":
+        return first_rows(batch, "edge_index")[:-1]
+    return batch.ptr[:-1] if name in ATOM_INDICES else None
 
 
 _set_fields, set_infos, _set_masks, _set_mask_rows, _set_arena = (

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import CollatedFields
 from atompack_torch.batch.elements import symbol
-from atompack_torch.batch.molecule_view import MoleculeView
 from atompack_torch.display.charts import meter
 from atompack_torch.display.fragments import chips, field_table, fragment, size_histogram
 from atompack_torch.display.markup import Markup, percent, short
 from atompack_torch.fields import STRUCTURE
+
+if TYPE_CHECKING:
+    from atompack_torch.batch.molecule_batch import Molecule
 
 _MOST_VALUES = 6
 _LONGEST_STRING = 60
@@ -40,7 +42,7 @@ def batch_html(batch: CollatedFields) -> str:
     )
 
 
-def molecule_html(molecule: MoleculeView) -> str:
+def molecule_html(molecule: Molecule) -> str:
     """Returns a table of the fields of a molecule, and its elements."""
     rows = []
     for name in molecule.keys():

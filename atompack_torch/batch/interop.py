@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.collated_fields import CollatedFields, first_rows
+from atompack_torch.batch.collated_fields import CollatedFields, first_rows, first_targets
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
@@ -148,9 +148,9 @@ def to_pyg(batch: CollatedFields) -> Any:
     data._slice_dict, data._inc_dict = {}, {}
     for name, listed in zip(fields, (n for n in batch.keys() if n not in structure), strict=True):
         data._slice_dict[name] = first_rows(batch, listed)
-        first_targets = batch._first_targets(listed)
+        targets = first_targets(batch, listed)
         none = torch.zeros(len(batch), dtype=torch.int64)
-        data._inc_dict[name] = none if first_targets is None else first_targets
+        data._inc_dict[name] = none if targets is None else targets
     return data
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from atompack_torch.batch.collated_fields import CollatedFields, Contents
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, EDGES, MASKS, STRUCTURE, FieldInfo, Level
+from atompack_torch.fields import BUILTIN, COLUMNS, EDGES, MASKS, STRUCTURE, FieldInfo, Level
+from atompack_torch.options import checked_integer
 
 # The dummy molecule needs two atoms, so that an edge between them has a length.
 _MIN_ATOMS = 2
@@ -83,12 +84,12 @@ class _Padding:
             "atom": int(batch.ptr[-1]) if batch.ptr.device.type == "cpu" else len(batch.positions),
         }
         self._wanted: dict[Level, int] = {
-            "molecule": _count("molecules", molecules),
-            "atom": _count("atoms", atoms),
+            "molecule": checked_integer("molecules", molecules),
+            "atom": checked_integer("atoms", atoms),
         }
         if edges is not None:
             self._sizes["edge"] = int(batch.edge_index.shape[1])
-            self._wanted["edge"] = _count("edges", edges)
+            self._wanted["edge"] = checked_integer("edges", edges)
         self._check()
 
     def _more(self, level: Level) -> int:
@@ -120,18 +121,15 @@ class _Padding:
             name: FieldInfo(BUILTIN, name, level) for level, name in MASKS.items() if name in masks
         }
         molecules = masks[MASKS["molecule"]]
+        absent = molecules.new_zeros(self._more("molecule"))
         labels = [n for n in fields if n not in STRUCTURE and n not in masks and n not in EDGES]
-        rows = [self._pad(self._batch.mask(name), False) for name in labels]
+        rows = [torch.cat([self._batch.mask(name), absent]) for name in labels]
         table = torch.stack(rows) if rows else molecules.new_zeros((0, len(molecules)))
         return fields, infos, table, {name: row for row, name in enumerate(labels)}, None
 
     def _present(self, level: Level) -> Tensor:
         device = self._batch.ptr.device
         return torch.arange(self._wanted[level], device=device) < self._sizes[level]
-
-    def _pad(self, rows: Tensor, value: Any, level: Level = "molecule") -> Tensor:
-        more = rows.new_full((self._more(level), *rows.shape[1:]), value)
-        return torch.cat([rows, more])
 
     def _field(self, name: str, value: Value) -> Value:
         level = self._batch._infos[name].level
@@ -140,64 +138,30 @@ class _Padding:
                 f"padded_to: expected molecules, atoms and edges, got the {level} field {name!r}: "
                 "leave it out"
             )
-        if not isinstance(value, Tensor):
-            if any(isinstance(entry, Tensor) for entry in value):
-                raise FieldError(
-                    f"padded_to: expected fields of one shape, got {name!r}, whose shape differs "
-                    "between molecules: leave it out"
-                )
-            return [*value, *[None] * self._more("molecule")]
-        special = getattr(self, f"_pad_{name}", None)
-        padded: Tensor = special(value) if special else self._pad(value, 0, level)
-        return padded
+        if isinstance(value, Tensor):
+            return torch.cat([value, self._padding_of(name, value, level)], int(name in COLUMNS))
+        if any(isinstance(entry, Tensor) for entry in value):
+            raise FieldError(
+                f"padded_to: expected fields of one shape, got {name!r}, whose shape differs "
+                "between molecules: leave it out"
+            )
+        return [*value, *[None] * self._more("molecule")]
 
-    # Values of the dummy molecule.
-
-    def _pad_positions(self, positions: Tensor) -> Tensor:
-        """Atoms of the dummy molecule lie on a line, 1 apart."""
-        more = positions.new_zeros((self._more("atom"), 3))
-        more[:, 0] = torch.arange(len(more), device=more.device)
-        return torch.cat([positions, more])
-
-    def _pad_atomic_numbers(self, numbers: Tensor) -> Tensor:
-        """Models know the element of the first atom."""
-        first = numbers[:1] if len(numbers) else numbers.new_ones(1)
-        return torch.cat([numbers, first.expand(self._more("atom"))])
-
-    def _pad_batch(self, batch: Tensor) -> Tensor:
-        return self._pad(batch, self._sizes["molecule"], "atom")
-
-    def _pad_ptr(self, ptr: Tensor) -> Tensor:
-        return self._pad(ptr, self._wanted["atom"])
-
-    def _pad_n_atoms(self, n_atoms: Tensor) -> Tensor:
-        padded = self._pad(n_atoms, 0)
-        if self._more("molecule"):
-            padded[self._sizes["molecule"]] = self._more("atom")
-        return padded
-
-    def _pad_index(self, index: Tensor) -> Tensor:
-        return self._pad(index, -1)
-
-    def _pad_cell(self, cell: Tensor) -> Tensor:
-        more = torch.eye(3, dtype=cell.dtype, device=cell.device)
-        return torch.cat([cell, more.expand(self._more("molecule"), 3, 3)])
-
-    # Edges of the dummy molecule lead from its first atom to its second.
-
-    def _pad_edge_index(self, edge_index: Tensor) -> Tensor:
-        first = self._sizes["atom"]
-        pair = edge_index.new_tensor([[first], [first + 1]])
-        return torch.cat([edge_index, pair.expand(2, self._more("edge"))], 1)
-
-    def _pad_edge_vector(self, edge_vector: Tensor) -> Tensor:
-        more = edge_vector.new_zeros((self._more("edge"), 3))
-        more[:, 0] = 1
-        return torch.cat([edge_vector, more])
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"padded_to: {name}: expected an integer, got {type(value).__name__}")
-    count: int = value.__index__()
-    return count
+    def _padding_of(self, name: str, value: Tensor, level: Level) -> Tensor:
+        """Returns the values of the dummy molecule, and of the empty ones after it."""
+        more, first = self._more(level), self._sizes["atom"]
+        if name == "atomic_numbers":  # models know the element of the first atom
+            return (value[:1] if len(value) else value.new_ones(1)).expand(more)
+        if name == "cell":
+            return torch.eye(3, dtype=value.dtype, device=value.device).expand(more, 3, 3)
+        if name == "edge_index":
+            return value.new_tensor([[first], [first + 1]]).expand(2, more)
+        fills = {"batch": self._sizes["molecule"], "ptr": self._wanted["atom"], "index": -1}
+        padding = value.new_full((more, *value.shape[1:]), fills.get(name, 0))
+        if name == "positions":
+            padding[:, 0] = torch.arange(more, device=value.device)
+        elif name == "edge_vector":
+            padding[:, 0] = 1
+        elif name == "n_atoms":
+            padding[:1] = self._more("atom")
+        return padding

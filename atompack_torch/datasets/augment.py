@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, DERIVED, STRUCTURE, FieldId, FieldSpec
-from atompack_torch.options import check_choice, checked_integer
+from atompack_torch.options import check_choice, check_flags, checked_integer, checked_number
 
 NOISE = FieldId(ATOM_PROPERTY, "noise")  # field of `keep_noise`
 
@@ -71,16 +70,9 @@ class Augment:
     def __post_init__(self) -> None:
         if self.rotate is not False:
             check_choice("rotate", self.rotate, ("proper", "all"))
-        for name, end in (("noise", math.inf), ("strain", _MAX_STRAIN)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not hasattr(value, "__float__"):
-                raise TypeError(f"{name}: expected a number, got {value!r}")
-            if not 0 <= value < end:
-                raise ValueError(
-                    f"{name}: expected at least 0 and less than {end:.3g}, got {value}"
-                )
-        if not isinstance(self.keep_noise, bool):
-            raise TypeError(f"keep_noise: expected True or False, got {self.keep_noise!r}")
+        checked_number("noise", self.noise)
+        checked_number("strain", self.strain, below=_MAX_STRAIN)
+        check_flags(keep_noise=self.keep_noise)
         for name in ("vectors", "tensors"):
             names = getattr(self, name)
             if isinstance(names, str) or not all(isinstance(each, str) for each in names):
@@ -112,7 +104,7 @@ def native_of(
         augment.rotate or "none",
         float(augment.noise),
         float(augment.strain),
-        augment.keep_noise,
+        bool(augment.keep_noise),
         list(vectors),
         list(tensors),
         augment.seed & word,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
@@ -23,7 +23,6 @@ from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.columns import Column, read_column, to_pandas
 from atompack_torch.datasets.computed_features import (
     FeatureComputer,
-    FeatureKeeper,
     plan_features,
 )
 from atompack_torch.datasets.digest import samples_of
@@ -51,6 +50,7 @@ from atompack_torch.datasets.transforms import transformed
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     BUILTIN,
+    GEOMETRY,
     NEIGHBOR_INFO,
     RESERVED,
     STRUCTURE,
@@ -80,7 +80,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     _native: MoleculeBatcher | None = None
     _needs_process: int | None = None  # that opened remote files: a fork lacks their threads
     _table: FieldTable | None = None  # kept alive for the names stored in it
-    _computer: FeatureComputer | FeatureKeeper | None = None
+    _computer: FeatureComputer | None = None
     _keeps_features: bool = False  # computed features stay in memory
     _forces: ForceSubset | None = None
     _clock: SharedEpoch | None = None  # None: nothing depends on the epoch
@@ -106,9 +106,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         augment = self._request.augment
         if augment is None or augment.rotate is False:
             return
-        stored = copy.copy(self)
-        stored._request, stored._computer = self._request.of_stored_values(), None
-        stored._native = stored._batcher_over(self.batcher().source)
+        source = self.batcher().source
+        stored = self.with_request(self._request.of_stored_values(), computes_features=False)
+        stored._native = stored._batcher_over(source)
         first = contents_of(stored._make(range(min(len(self), 1))))
         warn_of_fields(augment, place_of(self), self.schema, first.fields)
 
@@ -167,15 +167,13 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         Returns:
             The copy, which reads files without mapping them.
         """
-        part = copy.copy(self.without_mapping())
-        part._request = self._request.of_stored_values()
-        part._computer, part._native, part._table = None, None, None
-        return part
+        request = self._request.of_stored_values()
+        return self.without_mapping().with_request(request, computes_features=False)
 
     def _contents(self, n: int) -> list[object]:
-        part = self.stored_values()
         derived = ("features", FORCE_DERIVATIVES)
-        part._request = replace(part._request, fields=None, exclude=derived, nan_is_missing=False)
+        request = self._request.plain(None, exclude=derived, nan_is_missing=False)
+        part = self.without_mapping().with_request(request, computes_features=False)
         part._forces = None
         n_atoms = part.n_atoms[:n]
         try:
@@ -654,8 +652,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _geometries(self) -> MoleculeDataset:
         """Returns a copy with positions and cells as stored, and nothing else."""
         part = self._on_host()
-        request = replace(part.request.of_stored_values(), fields=(), optional=True)
-        return part.with_request(request.with_geometry(), computes_features=False)
+        request = part.request.plain(sorted(GEOMETRY), optional=True)
+        return part.with_request(request, computes_features=False)
 
     def _on_host(self) -> MoleculeDataset:
         """Returns a dataset of the same molecules whose batches are in host memory."""

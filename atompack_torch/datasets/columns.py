@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -96,24 +94,13 @@ def column_blocks(dataset: MoleculeDataset, key: str) -> Iterator[tuple[Molecule
     """
     computer = dataset._computer
     is_computed = computer is not None and key in computer.names()
-    part = copy.copy(dataset)
-    part._request = replace(
-        dataset._request,
-        fields=() if key in STRUCTURE else (key,),
-        exclude=(),
-        missing="nan",
-        neighbors=None,
-        transform=None,
-        outputs=(),
-        augment=None,
+    request = dataset.request.plain(
+        () if is_computed or key in STRUCTURE else (key,),
+        dtype=dataset.request.dtype,
         structure=is_computed or key in ("positions", "atomic_numbers"),
     )
+    part = dataset.with_request(request, computes_features=is_computed)
     part._forces = None
-    part._native = part._table = part._structures = None
-    if is_computed:
-        part._request = replace(part._request, fields=())
-    else:
-        part._computer = None
     if key in ("batch", "ptr"):
         raise FieldError(f"{key}: expected a field of molecules or atoms, got one of batches")
     try:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from atompack_torch.batch.collated_fields import contents_of
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch, with_fields
 from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.options import DTypes
 from atompack_torch.datasets.request import FORCE_DERIVATIVES, Request
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_INDICES, BUILTIN, DERIVATIVES, FieldInfo, FieldSpec
+from atompack_torch.fields import ATOM_INDICES, DERIVATIVES, FieldSpec
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
 
 # Input of the descriptor, and the label that decides where derivatives are needed.
@@ -65,180 +64,142 @@ class FeatureStore:
 
 
 class FeatureComputer:
-    """Computes features, derivatives or both for each batch."""
+    """Adds features, derivatives or both to each batch; features may be kept in memory.
+
+    Args:
+        options: the user's options; the descriptor may be None if all features are stored.
+        dtype: dtypes of the dataset.
+        features: features are computed.
+        derivatives: derivatives are computed.
+        is_stored: features are read; the descriptor, if any, computes those of entries without.
+    """
 
     def __init__(
-        self, options: Features, features: bool, derivatives: bool, dtype: DTypes | None
+        self,
+        options: Features,
+        dtype: DTypes | None,
+        *,
+        features: bool = False,
+        derivatives: bool = False,
+        is_stored: bool = False,
     ) -> None:
-        assert options.descriptor is not None
         self.descriptor = options.descriptor
         self.keeps_all = options.keep == "all"
         self.features, self.derivatives = features, derivatives
         self.kept = FeatureStore(options.max_bytes)
-        self._dtype = dtype
+        self._dtype, self._is_stored = dtype, is_stored
 
     def input_request(self, request: Request) -> Request:
-        """Returns the request for the input of the descriptor."""
-        return structure_request(request)
+        """Returns the request for the stored features, and for what others are computed from."""
+        if not self._is_stored:
+            return structure_request(request)
+        fields = ("features",) if self.descriptor is None else ("features", "cell", "pbc")
+        wanted = self._given_dtype("features")
+        dtype = None if wanted is None else {"features": wanted}
+        return request.plain(fields, dtype=dtype, augment=request.augment)
 
     def names(self) -> list[str]:
-        """Returns the names of the fields that are added to a batch."""
-        derivatives = [
-            name for name in DERIVATIVES if self.descriptor.multi or not name.endswith("typespin")
-        ]
-        return ["features"] * self.features + derivatives * self.derivatives
+        """Returns the names of the computed fields that are added to a batch."""
+        derivatives = _derivatives_of(self.descriptor) if self.derivatives else []
+        return ["features"] * self.features + derivatives
 
     def specs(self, inputs: Callable[[], Mapping[str, FieldSpec]]) -> dict[str, FieldSpec]:
         """Returns the entries of these fields in a schema; ``inputs`` returns that of the input."""
         descriptor = self.descriptor
+        if self._is_stored or descriptor is None:
+            return {"features": inputs()["features"]}
         shapes = {"features": (descriptor.n_features,), "radial_dG_drij": (descriptor.n_radial, 3)}
         shapes |= {name: (descriptor.n_angular, 3) for name in DERIVATIVES if "grads" in name}
         return {
             name: FieldSpec(
-                torch.int64 if name in ATOM_INDICES else self._dtype_of(name),
+                torch.int64 if name in ATOM_INDICES else self._dtype_of(name, descriptor),
                 DERIVATIVES.get(name, "atom"),
                 shapes.get(name, ()),
             )
             for name in self.names()
         }
 
-    def _dtype_of(self, name: str) -> torch.dtype:
-        computed = _dtype_of(self.descriptor)
-        if not isinstance(self._dtype, Mapping):
-            return self._dtype or computed
-        return self._dtype.get(name, computed)
+    def _given_dtype(self, name: str) -> torch.dtype | None:
+        return self._dtype.get(name) if isinstance(self._dtype, Mapping) else self._dtype
+
+    def _dtype_of(self, name: str, descriptor: ChebyshevDescriptor) -> torch.dtype:
+        return self._given_dtype(name) or _dtype_of(descriptor)
 
     def add_to(self, batch: MoleculeBatch, structures: Structures, keep: bool) -> MoleculeBatch:
-        """Returns the batch with computed fields for the molecules in its ``index``."""
+        """Returns the batch with these fields for the molecules in its ``index``."""
         made: dict[str, Tensor] = {}
         masks: dict[str, Tensor] = {}
         rows: list[Tensor | None] = [None] * len(batch)
         if self.derivatives:
             labelled = batch if "forces" in batch else structures(batch.index)
             has = labelled.mask("forces")
-            found = self.descriptor.compute(structures(batch.index[has]), derivatives=True)
+            found = self._compute(structures(batch.index[has]), derivatives=True)
             # Atoms of molecules with forces → atoms of the batch.
             atoms = torch.nonzero(has[batch.batch]).flatten()
-            for name in DERIVATIVES:
-                if name in found:
-                    value = found[name]
-                    made[name] = atoms[value] if name in ATOM_INDICES else self._cast(name, value)
-                    masks[name] = has
-            for place, row in zip(has.nonzero().flatten().tolist(), self._rows(found), strict=True):
+            for name in _derivatives_of(self.descriptor):
+                made[name] = atoms[found[name]] if name in ATOM_INDICES else found[name]
+                masks[name] = has
+            parts = torch.split(found.features, found.n_atoms.tolist()) if len(found) else ()
+            for place, row in zip(has.nonzero().flatten().tolist(), parts, strict=True):
                 rows[place] = row
-        if self.features:
-            self._fill(rows, batch.index, structures, keep)
-            made["features"] = torch.cat(rows)  # type: ignore[arg-type]
-            masks["features"] = torch.ones(len(batch), dtype=torch.bool)
-        return _add_fields(batch, {name: made[name] for name in self.names()}, masks)
+        if self.features or self._is_stored:
+            features, masks["features"] = self._features(rows, batch.index, structures, keep)
+            made = {"features": features, **made}
+        return with_fields(batch, made, masks)
 
-    def _fill(
+    def _features(
         self, rows: list[Tensor | None], numbers: Tensor, structures: Structures, keep: bool
-    ) -> None:
-        """Fills in the features of the molecules that have none yet."""
+    ) -> tuple[Tensor, Tensor]:
+        """Returns features, of which some are known already, and which molecules have some."""
         for place, number in enumerate(numbers.tolist()):
             if rows[place] is None:
                 rows[place] = self.kept.get(number)
-        absent = [place for place, row in enumerate(rows) if row is None]
-        if rows and not absent:
-            return
-        found = self.descriptor.compute(structures(numbers[absent]))
-        for place, row in zip(absent, self._rows(found), strict=True):
-            rows[place] = row
-            if keep:
-                self.kept.put(int(numbers[place]), row)
-        if not rows:
-            rows.append(self._cast("features", found.features))
-
-    def _rows(self, found: MoleculeBatch) -> list[Tensor]:
-        features = self._cast("features", found.features)
-        return list(torch.split(features, found.n_atoms.tolist())) if len(found) else []
-
-    def _cast(self, name: str, value: Tensor) -> Tensor:
-        return value.to(self._dtype_of(name))
-
-
-class FeatureKeeper:
-    """Adds stored features, and keeps them in memory, each from the first batch that has it.
-
-    Args:
-        options: the user's options.
-        dtype: dtypes of the dataset.
-        descriptor: computes the features of entries without a row; None: they are missing.
-    """
-
-    def __init__(
-        self, options: Features, dtype: DTypes | None, descriptor: ChebyshevDescriptor | None
-    ) -> None:
-        self.keeps_all = options.keep == "all"
-        self.kept = FeatureStore(options.max_bytes)
-        self._descriptor = descriptor
-        wanted = dtype.get("features") if isinstance(dtype, Mapping) else dtype
-        self._dtype = None if wanted is None else {"features": wanted}
-
-    def input_request(self, request: Request) -> Request:
-        """Returns the request for the stored features, and for what others are computed from."""
-        plain: dict[str, Any] = {"neighbors": None, "transform": None, "exclude": ()}
-        fields = ("features",) if self._descriptor is None else ("features", "cell", "pbc")
-        return replace(request, fields=fields, dtype=self._dtype, missing="nan", **plain)
-
-    def names(self) -> list[str]:
-        """Returns the names of the fields that are computed: none."""
-        return []
-
-    def specs(self, inputs: Callable[[], Mapping[str, FieldSpec]]) -> dict[str, FieldSpec]:
-        """Returns the entry of the features in a schema; ``inputs`` returns that of the file."""
-        return {"features": inputs()["features"]}
-
-    def add_to(self, batch: MoleculeBatch, stored: Structures, keep: bool) -> MoleculeBatch:
-        """Returns the batch with the features of the molecules in its ``index``."""
-        numbers = batch.index.tolist()
-        rows = [self.kept.get(number) for number in numbers]
         has = torch.ones(len(rows), dtype=torch.bool)
         absent = [place for place, row in enumerate(rows) if row is None]
         if absent or not rows:
-            found = stored(batch.index[absent])
-            has[absent] = self._complete(found, stored)
-            parts = torch.split(found.features, found.n_atoms.tolist()) if rows else ()
+            found = structures(numbers[absent])
+            if self._is_stored:
+                has[absent] = self._complete(found, structures)
+            else:
+                found = self._compute(found)
+            if not rows:
+                return found.features, has
+            parts = torch.split(found.features, found.n_atoms.tolist())
             for place, row in zip(absent, parts, strict=True):
                 rows[place] = row
                 if keep and has[place]:
-                    self.kept.put(numbers[place], row)
-            if not rows:
-                rows.append(found.features)
-        features = torch.cat(rows)  # type: ignore[arg-type]
-        return _add_fields(batch, {"features": features}, {"features": has})
+                    self.kept.put(int(numbers[place]), row)
+        return torch.cat(rows), has  # type: ignore[arg-type]
+
+    def _compute(self, batch: MoleculeBatch, *, derivatives: bool = False) -> MoleculeBatch:
+        """Computes features and derivatives, in the dtypes of the dataset."""
+        assert self.descriptor is not None
+        made = self.descriptor.compute(batch, derivatives)
+        fields = contents_of(made).fields
+        for name in ["features", *(_derivatives_of(self.descriptor) if derivatives else ())]:
+            if name not in ATOM_INDICES:
+                fields[name] = made[name].to(self._dtype_of(name, self.descriptor))
+        return made
 
     def _complete(self, found: MoleculeBatch, stored: Structures) -> Tensor:
         """Computes the features that are not stored; returns which molecules have some."""
         has = found.mask("features")
-        if self._descriptor is None or bool(has.all()):
+        if self.descriptor is None or bool(has.all()):
             return has
-        made = self._descriptor.compute(stored(found.index[~has]))
+        made = self.descriptor.compute(stored(found.index[~has]))
         found.features[~has[found.batch]] = made.features.to(found.features.dtype)
         return torch.ones_like(has)
 
 
-def _add_fields(
-    batch: MoleculeBatch, made: dict[str, Tensor], masks: dict[str, Tensor]
-) -> MoleculeBatch:
-    """Returns the batch with additional fields at the end."""
-    infos = {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
-    fields, old_infos, old_masks, mask_rows, arena = contents_of(batch)
-    old = [] if old_masks is None else list(old_masks)
-    places = {name: len(old) + place for place, name in enumerate(made)}
-    return MoleculeBatch(
-        {**fields, **made},
-        {**old_infos, **infos},
-        torch.stack([*old, *(masks[name] for name in made)]),
-        {**mask_rows, **places},
-        arena,
-    )
+def _derivatives_of(descriptor: ChebyshevDescriptor | None) -> list[str]:
+    """Returns the names of the derivatives; with a single species there are no typespins."""
+    is_multi = descriptor is not None and descriptor.multi
+    return [name for name in DERIVATIVES if is_multi or not name.endswith("typespin")]
 
 
 def plan_features(
     request: Request, stored: Stored, options: Features
-) -> tuple[Request, FeatureComputer | FeatureKeeper | None]:
+) -> tuple[Request, FeatureComputer | None]:
     """Splits a request into fields that are read and fields that are computed.
 
     Stored rows are read if they belong to the requested descriptor.
@@ -268,35 +229,34 @@ def plan_features(
     reads_derivatives = (
         stored.derivatives and usable and not (is_given and stored.lacks_derivatives)
     )
-    takes_all = request.fields is None
-    wanted = Stored(
-        "features" in named
-        or (takes_all and (keeps or is_given) and "features" not in request.exclude),
-        FORCE_DERIVATIVES in named
-        or (
-            takes_all
-            and is_same
-            and stored.derivatives
-            and FORCE_DERIVATIVES not in request.exclude
-        ),
+    by_default = {
+        "features": keeps or is_given,
+        FORCE_DERIVATIVES: is_same and stored.derivatives,
+    }
+    wants_features, wants_derivatives = (
+        name in named or (request.fields is None and is_default and name not in request.exclude)
+        for name, is_default in by_default.items()
     )
-    features = wanted.features and not reads_features
-    derivatives = wanted.derivatives and not reads_derivatives
+    features = wants_features and not reads_features
+    derivatives = wants_derivatives and not reads_derivatives
     if keeps and features and descriptor is None:
         raise FieldError("keep: expected a descriptor, got none (field 'features')")
     if options.descriptor is not None:
         request = _in_dtype_of(options.descriptor, request, reads_features, reads_derivatives)
     completes = is_given and stored.lacks_features
-    if wanted.features and reads_features and (keeps or (completes and not derivatives)):
+    if wants_features and reads_features and (keeps or (completes and not derivatives)):
         return _keep_stored(request, options, completes, derivatives)
-    features |= wanted.features and completes
+    features |= wants_features and completes
     others = ("features",) * (stored.features and (features or not reads_features))
     others += (FORCE_DERIVATIVES,) * (stored.derivatives and not reads_derivatives)
     request = replace(request, exclude=request.exclude + others)
     if descriptor is None or not (features or derivatives):
         return request, None
     computer = FeatureComputer(
-        replace(options, descriptor=descriptor), features, derivatives, request.dtype
+        replace(options, descriptor=descriptor),
+        request.dtype,
+        features=features,
+        derivatives=derivatives,
     )
     return _stored_request(request, computer), computer
 
@@ -329,9 +289,8 @@ def _in_dtype_of(
     if isinstance(request.dtype, torch.dtype):
         return request  # of every field
     names = ["features"] * features
-    for name in DERIVATIVES if derivatives else ():
-        if name not in ATOM_INDICES and (descriptor.multi or not name.endswith("typespin")):
-            names.append(name)
+    if derivatives:
+        names += [name for name in _derivatives_of(descriptor) if name not in ATOM_INDICES]
     if not names:
         return request
     return replace(
@@ -341,7 +300,7 @@ def _in_dtype_of(
 
 def _keep_stored(
     request: Request, options: Features, completes: bool, computes_derivatives: bool
-) -> tuple[Request, FeatureKeeper]:
+) -> tuple[Request, FeatureComputer]:
     """Returns the request without the stored features, and what adds and keeps them."""
     reason = (
         "the derivatives that the file does not store are computed together with features"
@@ -362,7 +321,8 @@ def _keep_stored(
         dtype = {name: wanted for name, wanted in dtype.items() if name != "features"}
     exclude = request.exclude if fields is not None else (*request.exclude, "features")
     kept = replace(request, fields=fields, dtype=dtype, exclude=exclude)
-    return kept, FeatureKeeper(options, request.dtype, options.descriptor if completes else None)
+    options = replace(options, descriptor=options.descriptor if completes else None)
+    return kept, FeatureComputer(options, request.dtype, is_stored=True)
 
 
 def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:
@@ -392,5 +352,4 @@ def _stored_request(request: Request, computer: FeatureComputer) -> Request:
 
 def structure_request(request: Request) -> Request:
     """Returns a request for the input of the descriptor, as stored."""
-    plain: dict[str, Any] = {"dtype": None, "neighbors": None, "transform": None, "exclude": ()}
-    return replace(request, fields=STRUCTURE_FIELDS, missing="nan", optional=True, **plain)
+    return request.plain(STRUCTURE_FIELDS, augment=request.augment, optional=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from atompack_torch._native import MoleculeSource
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import PathLike, check_choice
+from atompack_torch.options import PathLike, check_choice, check_type, checked_integer
 
 Keep = Literal["none", "train", "all"]
 
@@ -75,15 +75,10 @@ class Features:
     def __post_init__(self) -> None:
         if not (self.cache is None or _is_cache(self.cache)):
             raise TypeError(f"cache: expected a TorchCache, got {type(self.cache).__name__}")
-        if not isinstance(self.descriptor, ChebyshevDescriptor | None):
-            kind = type(self.descriptor).__name__
-            raise TypeError(f"descriptor: expected a ChebyshevDescriptor, got {kind}")
+        check_type("descriptor", self.descriptor, ChebyshevDescriptor)
         check_choice("keep", self.keep, ("none", "train", "all"))
-        limit = self.max_bytes
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int) or limit < 0
-        ):
-            raise ValueError(f"max_bytes: expected a number of bytes or None, got {limit!r}")
+        if self.max_bytes is not None:
+            checked_integer("max_bytes", self.max_bytes, 0)
 
 
 def features_of(given: Any) -> Features:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.options import checked_integer
+from atompack_torch.options import checked_integer, checked_number
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ForceSubset:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.fraction, bool) or not 0 <= self.fraction <= 1:
+        if checked_number("fraction", self.fraction) > 1:
             raise ValueError(f"fraction: expected a number from 0 to 1, got {self.fraction!r}")
         checked_integer("seed", self.seed, 0)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from atompack_torch._core import MoleculeBatcher
-from atompack_torch._native import BatchRequest
-from atompack_torch.datasets.sweeping import OnProgress, reporting, runs, steps
+from atompack_torch._native import BatchRequest, MoleculeSource
+from atompack_torch.datasets.sweeping import OnProgress, reporting, runs
 from atompack_torch.fields import EDGES, STRUCTURE, TRIPLETS
+from atompack_torch.options import check_flags, checked_integer, checked_number
 
 _MIN_CUTOFF = 1e-3  # atoms are never this close: a smaller cutoff must be in another unit
 _ATOMS_AT_ONCE = 4096  # takes milliseconds, and megabytes for the edges
@@ -23,12 +25,11 @@ _MOLECULES_AT_ONCE = 4096  # limits batches of very small molecules
 class _CountableDataset(Protocol):
     """Datasets whose edges can be counted."""
 
-    _selection: Tensor | None
-
-    def __len__(self) -> int: ...
+    @property
+    def selection(self) -> Tensor | None: ...
     @property
     def n_atoms(self) -> Tensor: ...
-    def batcher(self) -> MoleculeBatcher: ...
+    def source(self) -> MoleculeSource: ...
 
 
 @dataclass(frozen=True)
@@ -82,42 +83,19 @@ class NeighborList:
     max_neighbors: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.cutoff, bool) or not hasattr(self.cutoff, "__float__"):
-            raise TypeError(f"cutoff: expected a number, got {type(self.cutoff).__name__}")
-        if not math.isfinite(self.cutoff) or self.cutoff < _MIN_CUTOFF:
+        checked_number("cutoff", self.cutoff, _MIN_CUTOFF)
+        check_flags(full=self.full, vectors=self.vectors, self_interaction=self.self_interaction)
+        is_cutoff = not isinstance(self.triplets, bool)
+        if is_cutoff and checked_number("triplets", self.triplets, _MIN_CUTOFF) > self.cutoff:
             raise ValueError(
-                f"cutoff: expected a finite number, at least {_MIN_CUTOFF}, got {self.cutoff}"
+                f"triplets: expected at most the cutoff, {self.cutoff}, got {self.triplets}"
             )
-        for name in ("full", "vectors", "self_interaction"):
-            if not isinstance(getattr(self, name), bool):
-                kind = type(getattr(self, name)).__name__
-                raise TypeError(f"{name}: expected True or False, got {kind}")
-        self._check_triplets()
-        self._check_max_neighbors()
-
-    def _check_triplets(self) -> None:
-        if not isinstance(self.triplets, bool):
-            if not hasattr(self.triplets, "__float__"):
-                kind = type(self.triplets).__name__
-                raise TypeError(f"triplets: expected True, False or a number, got {kind}")
-            if not _MIN_CUTOFF <= self.triplets <= self.cutoff:
-                raise ValueError(
-                    f"triplets: expected a number from {_MIN_CUTOFF} to the cutoff, "
-                    f"{self.cutoff}, got {self.triplets}"
-                )
         if self.triplets is not False and not self.full:
             raise ValueError("triplets: expected full=True, got full=False")
-
-    def _check_max_neighbors(self) -> None:
-        if self.max_neighbors is None:
-            return
-        if isinstance(self.max_neighbors, bool) or not isinstance(self.max_neighbors, int):
-            kind = type(self.max_neighbors).__name__
-            raise TypeError(f"max_neighbors: expected an integer or None, got {kind}")
-        if self.max_neighbors < 1:
-            raise ValueError(f"max_neighbors: expected at least 1, got {self.max_neighbors}")
-        if not self.full or self.self_interaction:
-            raise ValueError("max_neighbors: needs full=True and self_interaction=False")
+        if self.max_neighbors is not None:
+            checked_integer("max_neighbors", self.max_neighbors, 1)
+            if not self.full or self.self_interaction:
+                raise ValueError("max_neighbors: needs full=True and self_interaction=False")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -136,7 +114,8 @@ class NeighborList:
         angular = None if self.triplets is False else float(self.triplets)
         if self.triplets is True:
             angular = cutoff
-        return cutoff, self.full, self.vectors, self.self_interaction, angular, self.max_neighbors
+        flags = bool(self.full), bool(self.vectors), bool(self.self_interaction)
+        return cutoff, *flags, angular, self.max_neighbors
 
     def count(self, dataset: _CountableDataset, *, progress: bool | OnProgress = False) -> Tensor:
         """Counts the edges of each molecule, as ``costs=`` of a sampler.
@@ -164,33 +143,48 @@ class NeighborList:
         """
         if not hasattr(dataset, "_open_source"):
             raise TypeError(f"dataset: expected an AtpDataset, got {type(dataset).__name__}")
-        counting = _Counting(replace(self, vectors=False, triplets=False), dataset)
-        with reporting(progress, len(counting), "neighbors") as report:
-            for _ in steps(counting, report):
-                pass
-        return torch.from_numpy(counting.found)
-
-
-class _Counting:
-    """A pass over a dataset in batches that consist only of edges."""
-
-    def __init__(self, neighbors: NeighborList, dataset: _CountableDataset) -> None:
-        self._selection = dataset._selection
+        neighbors = replace(self, vectors=False, triplets=False)
         request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
-        self._batcher = MoleculeBatcher(dataset.batcher().source, request)
-        n_atoms = dataset.n_atoms.numpy()
-        self._parts = runs(n_atoms, _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE)
-        self.found = np.zeros(len(n_atoms), np.int64)
+        source, selection, n_atoms = dataset.source(), dataset.selection, dataset.n_atoms
+        found = np.zeros(len(n_atoms), np.int64)
+        with reporting(progress, len(n_atoms), "neighbors") as report:
+            for part, made in edge_batches(
+                source, request, neighbors.fields, selection, n_atoms, report
+            ):
+                found[part] = rows_by_molecule(made, "edge_index")
+        return torch.from_numpy(found)
 
-    def __len__(self) -> int:
-        return len(self.found)
 
-    def advance(self) -> int:
-        """Makes one batch; returns the number of molecules that are done."""
-        part = next(self._parts)
-        values = self._batcher.collate(part, self._selection, False)[2]
-        made = dict(zip((*STRUCTURE, *EDGES[:2]), values, strict=True))
-        # NumPy, because torch's parallel regions would hang in a forked child.
-        begins = np.searchsorted(made["edge_index"][0].numpy(), made["ptr"].numpy())
-        self.found[part.start : part.stop] = np.diff(begins)
-        return part.stop
+def edge_batches(
+    source: MoleculeSource,
+    request: BatchRequest,
+    fields: Sequence[str],
+    selection: Tensor | None,
+    n_atoms: Tensor,
+    report: OnProgress | None,
+) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+    """Reads all molecules in batches that consist of edges only.
+
+    Args:
+        source: the molecules.
+        request: with neighbors, and no fields.
+        fields: those that the neighbors add.
+        selection: (n,) int64, of the molecules to read; None: all.
+        n_atoms: (n,) int64, atoms of each of them.
+        report: called with the number of further molecules that are done.
+
+    Yields:
+        Consecutive molecules, and the tensors of their batch by name.
+    """
+    batcher = MoleculeBatcher(source, request)
+    for part in runs(n_atoms.numpy(), _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE):
+        values = batcher.collate(part, selection, False)[2]
+        yield slice(part.start, part.stop), dict(zip((*STRUCTURE, *fields), values, strict=True))
+        if report is not None:
+            report(len(part))
+
+
+def rows_by_molecule(made: Mapping[str, Tensor], name: str) -> NDArray[np.int64]:
+    """Returns the number of edges or triplets of each molecule, whose centers ascend."""
+    # NumPy, because torch's parallel regions would hang in a forked child.
+    return np.diff(np.searchsorted(made[name][0].numpy(), made["ptr"].numpy()))

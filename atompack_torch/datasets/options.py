@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from dataclasses import fields as fields_of
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 
@@ -16,7 +16,14 @@ from atompack_torch.datasets.force_subset import ForceSubset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.fields import BUILTINS
 from atompack_torch.ops.chebyshev import ChebyshevDescriptor
-from atompack_torch.options import ChangeOptions, PathLike, check_choice, check_threads
+from atompack_torch.options import (
+    ChangeOptions,
+    PathLike,
+    check_choice,
+    check_flags,
+    check_threads,
+    check_type,
+)
 
 DTypes = torch.dtype | Mapping[str, torch.dtype]
 Missing = Literal["nan", "error", "drop"]
@@ -109,19 +116,6 @@ class MoleculeOptions:
         ValueError: an option does not have one of its values.
     """
 
-    former: ClassVar[Mapping[str, str]] = {
-        "cache": "features=cache",
-        "descriptor": "features=descriptor",
-        "cache_features": "features=Features(..., keep=...)",
-        "cache_bytes": "features=Features(..., max_bytes=...)",
-        "force_fraction": "force_subset=ForceSubset(fraction)",
-        "resample_forces": "force_subset=ForceSubset(fraction, resample=True)",
-        "seed": "force_subset=ForceSubset(fraction, seed=...)",
-        "populate": "access='populate'",
-        "block_cache": "storage_options={'cache': ...}",
-        "block_cache_bytes": "storage_options={'cache_bytes': ...}",
-    }
-
     path: Any
     _: KW_ONLY
     fields: Sequence[str] | None = None
@@ -153,9 +147,6 @@ class MoleculeOptions:
             TypeError: an option is unknown, or has the wrong type.
             ValueError: an option does not have one of its values.
         """
-        for name, now in cls.former.items():
-            if name in options:
-                raise TypeError(f"{name}: unknown option: use {now}")
         known = [option.name for option in fields_of(cls)][1:]
         for name in options:
             if name not in known:
@@ -172,19 +163,10 @@ class MoleculeOptions:
             num_threads=self.num_threads,
         )
         check_choice("access", self.access, get_args(Access))
-        if not isinstance(self.nan_is_missing, bool):
-            kind = type(self.nan_is_missing).__name__
-            raise TypeError(f"nan_is_missing: expected True or False, got {kind}")
-        if not isinstance(self.neighbors, NeighborList | None):
-            is_number = type(self.neighbors) in (int, float)
-            hint = f": pass neighbors=NeighborList({float(self.neighbors)!r})" if is_number else ""
-            kind = type(self.neighbors).__name__
-            raise TypeError(f"neighbors: expected a NeighborList, got {kind}{hint}")
-        if not isinstance(self.augment, Augment | None):
-            raise TypeError(f"augment: expected an Augment, got {type(self.augment).__name__}")
-        if not isinstance(self.force_subset, ForceSubset | None):
-            kind = type(self.force_subset).__name__
-            raise TypeError(f"force_subset: expected a ForceSubset, got {kind}")
+        check_flags(nan_is_missing=self.nan_is_missing)
+        check_type("neighbors", self.neighbors, NeighborList)
+        check_type("augment", self.augment, Augment)
+        check_type("force_subset", self.force_subset, ForceSubset)
         if self.samples_forces and self.missing != "nan":
             raise ValueError(
                 "force_subset: expected missing='nan', because molecules without forces stay, "

@@ -101,34 +101,29 @@ class Request:
         """Returns a request for edges too, and for the cell and the flags that belong to them."""
         return replace(self.with_geometry(), neighbors=neighbors)
 
+    def plain(self, fields: Iterable[str] | None, **changes: Any) -> Request:
+        """Returns a request for these fields of every molecule, as stored but for ``changes``."""
+        as_stored: dict[str, Any] = {
+            "exclude": (),
+            "dtype": None,
+            "missing": "nan",
+            "neighbors": None,
+            "transform": None,
+            "outputs": (),
+            "augment": None,
+        }
+        fields = None if fields is None else tuple(fields)
+        return replace(self, fields=fields, **(as_stored | changes))
+
     def of_edges(self) -> Request:
         """Returns a request for the edges of the stored molecules and nothing else."""
-        return replace(
-            self,
-            fields=(),
-            exclude=(),
-            missing="nan",
-            transform=None,
-            augment=None,
-            outputs=(),
-            optional=True,
-        )
+        return self.plain((), dtype=self.dtype, neighbors=self.neighbors, optional=True)
 
     def of_stored_values(self) -> Request:
         """Returns a request for the same labels as stored, without anything that is derived."""
         derived = (*DERIVED, FORCE_DERIVATIVES)
-        fields = None if self.fields is None else tuple(f for f in self.fields if f not in derived)
-        return replace(
-            self,
-            fields=fields,
-            exclude=(*self.exclude, "features", FORCE_DERIVATIVES),
-            dtype=None,
-            missing="nan",
-            neighbors=None,
-            transform=None,
-            outputs=(),
-            augment=None,
-        )
+        fields = None if self.fields is None else [f for f in self.fields if f not in derived]
+        return self.plain(fields, exclude=(*self.exclude, "features", FORCE_DERIVATIVES))
 
     @property
     def names_fields(self) -> bool:

@@ -103,23 +103,58 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
     return form
 
 
-def _reduce_to_process(batch: MoleculeBatch) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Pickles a batch for another process; in a DataLoader worker, as the number of its slot.
+Rebuild = Callable[..., Any]
+
+
+def _reduce_to_process(batch: MoleculeBatch) -> tuple[Rebuild, tuple[Any, ...]]:
+    """Pickles a batch for another process; in a DataLoader worker, as the number of its slot."""
+    rebuild, (structure, rows, arena, places, outside) = batch.__reduce__()
+    if arena is None or get_worker_info() is None:
+        return rebuild, (structure, rows, arena, places, outside)
+    return _send(arena, _restore, _dump((structure, rows)), places, outside)
+
+
+def _reduce_payload(payload: ArenaPayload) -> tuple[Rebuild, tuple[Any, ...]]:
+    if (apart := payload.disassemble()) is None:
+        return _unchanged, (payload.batch,)
+    return _send(payload.arena, assemble, *apart)
+
+
+def _reduce_dict(batch: CollatedDict) -> tuple[Rebuild, tuple[Any, ...]]:
+    if batch.arena is None:
+        return dict, (dict(batch),)
+    return _reduce_payload(ArenaPayload(batch.arena, dict(batch)))
+
+
+def _send(arena: Tensor, rebuild: Rebuild, *rest: Any) -> tuple[Rebuild, tuple[Any, ...]]:
+    """Pickles a batch that consists of an arena and others, as the number of its slot.
 
     Until the receiver has attached to the ring of the worker, each batch is sent as a separate
     memory segment, together with the address of the ring.
     """
-    rebuild, arguments = batch.__reduce__()
-    arena = arguments[2]
-    if arena is None or get_worker_info() is None:
-        return rebuild, arguments
     if (ticket := send_arena(arena)) is not None:
-        structure, rows, _, places, outside = arguments
-        context = _dump((structure, rows))
-        return _restore_from_slot, (context, ticket, arena.numel(), places, outside)
-    if (address := ring_to_attach()) is not None:
-        return _attach_and_restore, (address, arguments)
-    return rebuild, arguments
+        return _receive, (rebuild, ticket, arena.numel(), *rest)
+    return _attach, (ring_to_attach(), rebuild, arena, *rest)
+
+
+def _receive(rebuild: Rebuild, ticket: Any, n_bytes: int, *rest: Any) -> Any:
+    return rebuild(receive_arena(ticket, n_bytes), *rest)
+
+
+def _attach(address: Any, rebuild: Rebuild, arena: Tensor, *rest: Any) -> Any:
+    if address is not None:
+        attach_ring(address)  # on failure, the worker continues to send segments
+    return rebuild(arena, *rest)
+
+
+def _restore(
+    arena: Tensor, context: bytes, places: list[Place | None], outside: list[Tensor]
+) -> MoleculeBatch:
+    return restore_batch(*_load(context), arena, places, outside)
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
 
 
 # What batches consist of besides tensors hardly changes: it is pickled once, and unpickled once.
@@ -133,54 +168,7 @@ def _load(context: bytes) -> Context:
     return cast(Context, pickle.loads(context))
 
 
-def _attach_and_restore(address: Any, arguments: tuple[Any, ...]) -> MoleculeBatch:
-    attach_ring(address)  # on failure, the worker continues to send segments
-    return restore_batch(*arguments)
-
-
-def _restore_from_slot(
-    context: bytes,
-    ticket: Any,
-    n_bytes: int,
-    places: list[Place | None],
-    outside: list[Tensor],
-) -> MoleculeBatch:
-    structure, rows = _load(context)
-    return restore_batch(structure, rows, receive_arena(ticket, n_bytes), places, outside)
-
-
-def _reduce_examples(payload: ArenaPayload) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    apart = payload.disassemble()
-    if apart is None:
-        return _return_batch, (payload.batch,)
-    places, form = apart
-    if (ticket := send_arena(payload.arena)) is not None:
-        return _assemble_from_slot, (ticket, payload.arena.numel(), places, form)
-    if (address := ring_to_attach()) is not None:
-        return _attach_and_put_together, (address, payload.arena, places, form)
-    return assemble, (payload.arena, places, form)
-
-
-def _return_batch(batch: Any) -> Any:
-    return batch
-
-
-def _reduce_dict(batch: CollatedDict) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    if batch.arena is None:
-        return dict, (dict(batch),)
-    return _reduce_examples(ArenaPayload(batch.arena, dict(batch)))
-
-
-def _attach_and_put_together(address: Any, arena: Tensor, places: list[Place], form: Any) -> Any:
-    attach_ring(address)  # on failure, the worker continues to send segments
-    return assemble(arena, places, form)
-
-
-def _assemble_from_slot(ticket: Any, n_bytes: int, places: list[Place], form: Any) -> Any:
-    return assemble(receive_arena(ticket, n_bytes), places, form)
-
-
 # Only for queues between processes: other pickles contain the data.
 ForkingPickler.register(MoleculeBatch, _reduce_to_process)
-ForkingPickler.register(ArenaPayload, _reduce_examples)
+ForkingPickler.register(ArenaPayload, _reduce_payload)
 ForkingPickler.register(CollatedDict, _reduce_dict)

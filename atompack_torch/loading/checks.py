@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -18,7 +17,7 @@ from atompack_torch.loading.samplers import (
 )
 from atompack_torch.loading.samplers.distributed import IndexSampler
 from atompack_torch.loading.samplers.elastic import ElasticSampler
-from atompack_torch.loading.samplers.sizes import positive
+from atompack_torch.options import open_hint
 
 # Options of torch's DataLoader that a Loader lacks, and their replacements.
 REPLACEMENTS = {
@@ -48,20 +47,11 @@ def check_dataset(dataset: Any) -> None:
     """
     if isinstance(dataset, BatchDataset):
         return
+    hint = open_hint(dataset) or "; torch.utils.data.DataLoader takes any"
+    if isinstance(getattr(dataset, "dataset", None), BatchDataset):
+        hint = "; instead of Subset(dataset, indices) give dataset.subset(indices)"
     name = type(dataset).__name__
-    hint = "torch.utils.data.DataLoader takes any"
-    inner = getattr(dataset, "dataset", None)
-    if isinstance(inner, BatchDataset) and hasattr(dataset, "indices"):
-        hint = "instead of Subset(dataset, indices) give dataset.subset(indices)"
-    elif isinstance(inner, BatchDataset):
-        hint = f"give the dataset that it is made of, {type(inner).__name__}"
-    elif isinstance(getattr(dataset, "datasets", None), list):
-        hint = "give one dataset of several files (AtpDataset takes a list), or a MixtureDataset"
-    elif isinstance(dataset, (str, os.PathLike)):
-        hint = f"open it first: AtpDataset({str(dataset)!r})"
-    elif isinstance(dataset, type) and issubclass(dataset, BatchDataset):
-        hint = f"give an object of the class, {dataset.__name__}(path)"
-    raise TypeError(f"dataset: expected a dataset of this package, got {name}; {hint}")
+    raise TypeError(f"dataset: expected a dataset of this package, got {name}{hint}")
 
 
 def check_unknown_options(options: dict[str, Any], known: Iterable[str]) -> None:
@@ -80,26 +70,6 @@ def check_unknown_options(options: dict[str, Any], known: Iterable[str]) -> None
             close = get_close_matches(name, [*known], n=1)
             hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known)}"
         raise TypeError(f"Loader has no option {name!r}: {hint}")
-
-
-def count(name: str, value: Any) -> int:
-    """Returns an option that is a positive integer.
-
-    Args:
-        name: name of the option.
-        value: its value.
-
-    Returns:
-        The value as an int.
-
-    Raises:
-        TypeError: the value is not an integer.
-        ValueError: the value is below 1.
-    """
-    if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)):
-        hint = "; samplers go to sampler or batch_sampler"
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}{hint}")
-    return positive(name, value)
 
 
 def check_sampler(sampler: Any) -> None:

@@ -28,7 +28,6 @@ from atompack_torch.loading.checks import (
     check_sampler,
     check_size,
     check_unknown_options,
-    count,
     iterate_batches,
 )
 from atompack_torch.loading.samplers._position import (
@@ -139,10 +138,10 @@ class Loader(Generic[Batch]):
         if sampler is not None and shuffle:
             raise ValueError("sampler: excludes shuffle")
         if batch_size is not None:
-            batch_size = count("batch_size", batch_size)
+            batch_size = checked_integer("batch_size", batch_size, 1)
         if num_threads is not None:
-            num_threads = count("num_threads", num_threads)
-        prefetch = count("prefetch", prefetch)
+            num_threads = checked_integer("num_threads", num_threads, 1)
+        prefetch = checked_integer("prefetch", prefetch, 1)
         self.dataset = dataset
         self.batch_size = None if batch_sampler is not None else batch_size or 1
         self.shuffle, self.seed, self.drop_last = shuffle, checked_integer("seed", seed), drop_last

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from atompack_torch.batch.collated_fields import contents_of
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch, with_fields
 from atompack_torch.datasets.batches import BatchPrefetcher
 from atompack_torch.datasets.neighbors import NeighborList
-from atompack_torch.fields import GEOMETRY, NEIGHBOR_INFO
+from atompack_torch.fields import GEOMETRY
 from atompack_torch.ops.neighbors import neighbor_list
 
 
@@ -80,14 +79,10 @@ def add_edges(batch: MoleculeBatch, neighbors: NeighborList) -> MoleculeBatch:
         self_interaction=neighbors.self_interaction,
         max_neighbors=neighbors.max_neighbors,
     )
-    made = found._asdict()
-    old = contents_of(batch)
-    fields = dict(old.fields)
-    for name in neighbors.fields:
-        value = made[name]
-        fields[name] = value if name == "edge_index" else value.to(positions.dtype)
-    infos = old.infos | {name: NEIGHBOR_INFO[name] for name in neighbors.fields}
-    return MoleculeBatch(fields, infos, old.masks, old.mask_rows, old.arena)
+    made = {name: getattr(found, name) for name in neighbors.fields}
+    index = made.pop("edge_index")
+    cast = {name: value.to(positions.dtype) for name, value in made.items()}
+    return with_fields(batch, {"edge_index": index, **cast})
 
 
 def to_device(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,15 +11,14 @@ import torch
 from torch import Tensor
 
 from atompack_torch._core import Featurizer
-from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.batch.molecule_batch import MoleculeBatch, with_fields
 from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, DERIVATIVES, FieldInfo
+from atompack_torch.fields import DERIVATIVES
 from atompack_torch.ops.features import Structures, features_by_torch
 from atompack_torch.ops.transforms import is_differentiated
-from atompack_torch.options import utf8
+from atompack_torch.options import check_choice, checked_integer, checked_number, utf8
 
 _MIN_CUTOFF = 1e-3  # minimum cutoff of the neighbor search
 _MAX_ORDER = 1000
@@ -67,12 +65,11 @@ class ChebyshevDescriptor:
     ) -> None:
         self.species = _labels(species)
         self.rad_order = _order("rad_order", rad_order)
-        self.rad_cutoff = _cutoff("rad_cutoff", rad_cutoff, _MIN_CUTOFF)
+        self.rad_cutoff = checked_number("rad_cutoff", rad_cutoff, _MIN_CUTOFF)
         self.ang_order = _order("ang_order", ang_order)
-        self.ang_cutoff = _cutoff("ang_cutoff", ang_cutoff, _MIN_CUTOFF)
-        self.min_cutoff = _cutoff("min_cutoff", min_cutoff, 0.0)
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+        self.ang_cutoff = checked_number("ang_cutoff", ang_cutoff, _MIN_CUTOFF)
+        self.min_cutoff = checked_number("min_cutoff", min_cutoff)
+        check_choice("dtype", dtype, tuple(_DTYPES))
         self.dtype = dtype
         numbers = {symbol: number for number, symbol in enumerate(SYMBOLS)}
         self._atomic_numbers = [numbers.get(label, -1) for label in self.species]
@@ -176,7 +173,7 @@ class ChebyshevDescriptor:
         names = [name for name in DERIVATIVES if self.multi or not name.endswith("typespin")]
         made: dict[str, Value] = {"features": features}
         made |= dict(zip(names, rows, strict=True)) if derivatives else {}
-        return _add_fields(batch, made, set(DERIVATIVES) if derivatives else set())
+        return with_fields(batch, made, replaced=DERIVATIVES if derivatives else ())
 
     def features(
         self,
@@ -288,21 +285,10 @@ def _labels(species: Sequence[str]) -> tuple[str, ...]:
 
 
 def _order(name: str, value: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
-    order = value.__index__()
-    if not 0 <= order <= _MAX_ORDER:
+    order = checked_integer(name, value, 0)
+    if order > _MAX_ORDER:
         raise ValueError(f"{name}: expected 0 to {_MAX_ORDER}, got {order}")
     return order
-
-
-def _cutoff(name: str, value: float, least: float) -> float:
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name}: expected a number, got {type(value).__name__}")
-    cutoff = float(value)
-    if not math.isfinite(cutoff) or cutoff < least:
-        raise ValueError(f"{name}: expected a finite number, at least {least}, got {cutoff}")
-    return cutoff
 
 
 def _periodic(batch: MoleculeBatch) -> Tensor:
@@ -315,17 +301,6 @@ def _periodic(batch: MoleculeBatch) -> Tensor:
         return has_cell.contiguous()
     pbc: Tensor = batch.pbc | ~batch.mask("pbc").unsqueeze(1)
     return has_cell & pbc
-
-
-def _add_fields(batch: MoleculeBatch, made: dict[str, Value], replaced: set[str]) -> MoleculeBatch:
-    """Adds fields to a batch; they are present for all molecules."""
-    dropped = replaced | made.keys()
-    old = contents_of(batch)
-    fields = {name: value for name, value in old.fields.items() if name not in dropped}
-    infos = {name: old.infos[name] for name in fields}
-    infos |= {name: FieldInfo(BUILTIN, name, DERIVATIVES.get(name, "atom")) for name in made}
-    rows = {name: row for name, row in old.mask_rows.items() if name not in dropped}
-    return MoleculeBatch(fields | made, infos, old.masks, rows, old.arena)
 
 
 def _features_of(given: Structures) -> Tensor:

@@ -7,6 +7,8 @@ same formula, which is written here once more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -42,10 +44,7 @@ def features_by_torch(given: Structures) -> Tensor:
     detached = (positions.detach(), None if given.cell is None else given.cell.detach())
     index, shift = _OPERATORS.neighbor_list(*detached, given.pbc, given.ptr, cutoff)
     i, j = index.unbind(0)
-    vector = positions.index_select(0, j) - positions.index_select(0, i)
-    if given.cell is not None:
-        structure = torch.searchsorted(given.ptr.contiguous(), i.contiguous(), right=True) - 1
-        vector = vector + torch.einsum("ea,eax->ex", shift, given.cell.index_select(0, structure))
+    vector = neighbors.edge_vectors_by_torch(positions, given.cell, given.ptr, index, shift)
     distance = vector.norm(dim=1)
     spin = _spins(given)
 
@@ -110,29 +109,36 @@ def _pairs(centers: Tensor) -> tuple[Tensor, Tensor]:
     return first, first + 1 + torch.arange(len(first), device=centers.device) - before
 
 
-def _second_derivatives(
-    ctx: Any, given: Structures, weights: Tensor, directions: Tensor, first_input: int
+def _gradients(
+    ctx: Any,
+    given: Structures,
+    first_input: int,
+    results: Callable[[Structures], Tensor],
+    weights: Tensor,
 ) -> list[Tensor | None]:
-    """Gradients of ``weights`` times the change of the features along ``directions``.
+    """Gradients of ``weights`` times results, for all arguments of an operator.
 
-    With respect to positions and cell, where they are needed; weights and directions are constants.
+    With respect to positions and cell, where they are needed; weights are constants.
     """
-    wanted = _needed(ctx, given, first_input)
+    wanted = _needed(ctx, first_input)
     gradients: list[Tensor | None] = [None] * len(given)
-    if not wanted:
-        return gradients
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        given = _as_variables(given)
-        features = features_by_torch(given)
-        (slope,) = torch.autograd.grad(features, given.positions, weights, create_graph=True)
-        inputs: list[Any] = [given[number] for number in wanted]
-        made = torch.autograd.grad(
-            slope, inputs, directions, create_graph=create_graph, materialize_grads=True
-        )
-    for number, gradient in zip(wanted, made, strict=True):
-        gradients[number] = gradient
+    if wanted:
+        create_graph = torch.is_grad_enabled()
+        with torch.enable_grad():
+            given = _as_variables(given)
+            inputs: list[Any] = [given[number] for number in wanted]
+            made = torch.autograd.grad(
+                results(given), inputs, weights, create_graph=create_graph, materialize_grads=True
+            )
+        for number, gradient in zip(wanted, made, strict=True):
+            gradients[number] = gradient
     return gradients
+
+
+def _slope(given: Structures, weights: Tensor) -> Tensor:
+    """Gradient of ``weights`` times the features with respect to the positions."""
+    features = features_by_torch(given)
+    return torch.autograd.grad(features, given.positions, weights, create_graph=True)[0]
 
 
 def _as_variables(given: Structures) -> Structures:
@@ -151,7 +157,7 @@ def _as_variables(given: Structures) -> Structures:
     return given._replace(positions=variable(given.positions), cell=cell)
 
 
-def _needed(ctx: Any, given: Structures, first_input: int) -> list[int]:
+def _needed(ctx: Any, first_input: int) -> list[int]:
     numbers = (0, 3)  # positions and cell, which is given if it needs a gradient
     return [number for number in numbers if ctx.needs_input_grad[first_input + number]]
 
@@ -173,40 +179,28 @@ def _kept(ctx: Any) -> list[Any]:
 
 def _backward_of_features(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
     given = Structures(*_kept(ctx))
-    wanted = _needed(ctx, given, 0)
-    gradients: list[Tensor | None] = [None] * len(given)
-    if wanted == [0]:
-        gradients[0] = _OPERATORS.chebyshev_gradient(weights, *given)
-    elif wanted:
-        create_graph = torch.is_grad_enabled()
-        with torch.enable_grad():
-            given = _as_variables(given)
-            features = features_by_torch(given)
-            inputs: list[Any] = [given[number] for number in wanted]
-            made = torch.autograd.grad(
-                features, inputs, weights, create_graph=create_graph, materialize_grads=True
-            )
-        for number, gradient in zip(wanted, made, strict=True):
-            gradients[number] = gradient
-    return tuple(gradients)
+    if _needed(ctx, 0) == [0]:
+        gradient = _OPERATORS.chebyshev_gradient(weights, *given)
+        return gradient, *(None,) * (len(given) - 1)
+    return tuple(_gradients(ctx, given, 0, features_by_torch, weights))
 
 
 def _backward_of_gradient(ctx: Any, directions: Tensor) -> tuple[Tensor | None, ...]:
     weights, *rest = _kept(ctx)
-    given = Structures(*rest)
-    of_weights = None
+    given, of_weights = Structures(*rest), None
     if ctx.needs_input_grad[0]:
         of_weights = _OPERATORS.chebyshev_changes(directions, *given)
-    return of_weights, *_second_derivatives(ctx, given, weights, directions, 1)
+    slope = partial(_slope, weights=weights)
+    return of_weights, *_gradients(ctx, given, 1, slope, directions)
 
 
 def _backward_of_changes(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
     directions, *rest = _kept(ctx)
-    given = Structures(*rest)
-    of_directions = None
+    given, of_directions = Structures(*rest), None
     if ctx.needs_input_grad[0]:
         of_directions = _OPERATORS.chebyshev_gradient(weights, *given)
-    return of_directions, *_second_derivatives(ctx, given, weights, directions, 1)
+    slope = partial(_slope, weights=weights)
+    return of_directions, *_gradients(ctx, given, 1, slope, directions)
 
 
 def _register_loop(name: str) -> None:

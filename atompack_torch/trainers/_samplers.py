@@ -16,8 +16,7 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.loading.samplers.distributed import Order, StoredOrder
 from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
-from atompack_torch.loading.samplers.sizes import positive
-from atompack_torch.options import with_options
+from atompack_torch.options import checked_integer, with_options
 from atompack_torch.random_order import RandomOrder, mix
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import Layout
@@ -310,7 +309,7 @@ class CountBatchSampler(BatchSampler):
                 too few molecules for a last batch on every rank.
         """
         super().__init__(dataset, pad=False, **options)
-        self.most = positive("batch_size", most)
+        self.most = checked_integer("batch_size", most, 1)
         self.n = len(dataset)
 
     def _start(self) -> Place:

@@ -286,11 +286,6 @@ def test_shared_memory(batch: apt.MoleculeBatch) -> None:
             assert shared[key].is_shared(), key
 
 
-def test_stream_method_exists(batch: apt.MoleculeBatch) -> None:
-    assert callable(batch.record_stream)
-    assert callable(batch.pin_memory)
-
-
 def test_pytree(batch: apt.MoleculeBatch) -> None:
     leaves, structure = pytree.tree_flatten(batch)
     assert_same_batch(pytree.tree_unflatten(leaves, structure), batch)

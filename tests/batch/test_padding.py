@@ -144,7 +144,7 @@ def test_padded_batches_are_not_written(tmp_path: Path) -> None:
         ({"molecules": 3, "atoms": 20, "edges": 50}, apt.FieldError, "room for a dummy molecule"),
         ({"molecules": 4, "atoms": 9, "edges": 50}, apt.FieldError, "room for a dummy molecule"),
         ({"molecules": 5, "atoms": 20}, apt.FieldError, "expected a number of edges"),
-        ({"molecules": 5.0, "atoms": 20, "edges": 50}, TypeError, "molecules: expected an integer"),
+        ({"molecules": 5.0, "atoms": 20, "edges": 50}, TypeError, "molecules: expected an int"),
     ],
 )
 def test_wrong_shapes(tmp_path: Path, given: Any, kind: type[Exception], message: str) -> None:

@@ -75,10 +75,7 @@ TAKEN: dict[str, tuple[Any, list[int]]] = {
     "mask in a tensor": (torch.tensor(MASK), [0, 1, 3]),
     "mask in a strided tensor": (torch.tensor([MASK, MASK]).T[:, 0], [0, 1, 3]),
     "mask of nothing": (torch.zeros(N, dtype=torch.bool), []),
-    **{
-        f"array of {t}": (np.array(WHOLE, t), WHOLE)
-        for t in ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"]
-    },
+    **{f"array of {t}": (np.array(WHOLE, t), WHOLE) for t in KINDS},
     **{
         f"tensor of {t}": (torch.tensor(WHOLE).to(t), WHOLE)
         for t in (
@@ -254,7 +251,16 @@ def only(batches: Iterator[Any] | list[Any]) -> Any:
     return batch
 
 
-def ways_of(dataset: Any, numbers: Callable[[Any], list[int]]) -> dict[str, Way]:
+def ways_of(datasets: dict[str, tuple[Any, Any]], name: str) -> dict[str, Way]:
+    if name == "elsewhere":
+        store = datasets["AtlasDataset"][0].store
+        return {
+            "TorchCache.batch": Way(apt.TorchCache(CACHE).batch, of_molecules),
+            "AtlasStore.scan": Way(
+                lambda i: store.scan("x", i), lambda scan: [int(name[1:]) for name in scan.datasets]
+            ),
+        }
+    dataset, numbers = datasets[name]
     return {
         "batch": Way(dataset.batch, numbers),
         "[...]": Way(dataset.__getitem__, numbers),
@@ -268,41 +274,16 @@ def ways_of(dataset: Any, numbers: Callable[[Any], list[int]]) -> dict[str, Way]
     }
 
 
-def other_ways(datasets: dict[str, tuple[Any, Any]]) -> dict[str, Way]:
-    store = datasets["AtlasDataset"][0].store
-    return {
-        "TorchCache.batch": Way(apt.TorchCache(CACHE).batch, of_molecules),
-        "AtlasStore.scan": Way(
-            lambda i: store.scan("x", i), lambda scan: [int(name[1:]) for name in scan.datasets]
-        ),
-    }
-
-
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", [*DATASETS, "elsewhere"])
 def test_taken(datasets: dict[str, tuple[Any, Any]], name: str) -> None:
-    dataset, numbers = datasets[name]
-    for way, (select, told) in ways_of(dataset, numbers).items():
+    for way, (select, told) in ways_of(datasets, name).items():
         for case, (indices, expected) in TAKEN.items():
             assert told(select(indices)) == expected, (way, case)
 
 
-def test_taken_elsewhere(datasets: dict[str, tuple[Any, Any]]) -> None:
-    for way, (select, told) in other_ways(datasets).items():
-        for case, (indices, expected) in TAKEN.items():
-            assert told(select(indices)) == expected, (way, case)
-
-
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", [*DATASETS, "elsewhere"])
 def test_refused(datasets: dict[str, tuple[Any, Any]], name: str) -> None:
-    for way, (select, _) in ways_of(*datasets[name]).items():
-        for case, (indices, error, message) in REFUSED.items():
-            refused = error_of(select, indices)
-            assert isinstance(refused, error), (way, case, refused)
-            assert re.search(message, str(refused)), (way, case)
-
-
-def test_refused_elsewhere(datasets: dict[str, tuple[Any, Any]]) -> None:
-    for way, (select, _) in other_ways(datasets).items():
+    for way, (select, _) in ways_of(datasets, name).items():
         for case, (indices, error, message) in REFUSED.items():
             if way == "AtlasStore.scan" and case == "string":
                 continue  # a name

@@ -210,7 +210,7 @@ def test_nan_that_is_missing_is_dropped_or_an_error(new_path: NewPath) -> None:
         apt.MixtureDataset(halves)
     both = apt.MixtureDataset([halves[0], halves[0]], epoch="max")
     assert int(both[:].mask("energy").sum()) == 4
-    with pytest.raises(TypeError, match="nan_is_missing: expected True or False, got str"):
+    with pytest.raises(TypeError, match="nan_is_missing: expected True or False, got 'energy'"):
         apt.AtpDataset(path, nan_is_missing="energy")  # type: ignore[arg-type]
 
 
@@ -306,8 +306,6 @@ def test_schema_says_what_a_batch_has(new_path: NewPath) -> None:
 
 def test_options_of_the_wrong_type_say_what_to_pass(new_path: NewPath) -> None:
     path = write(new_path(), open_and_periodic())
-    with pytest.raises(TypeError, match=r"got float: pass neighbors=NeighborList\(5.0\)"):
-        apt.AtpDataset(path, neighbors=5.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"neighbors: expected a NeighborList, got str"):
         apt.AtpDataset(path, neighbors="5")  # type: ignore[arg-type]
 

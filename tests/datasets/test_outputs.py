@@ -476,36 +476,35 @@ def test_an_element_that_the_model_lacks(path: Path, whole: apt.MoleculeBatch) -
             layout.batch(whole)
 
 
-def test_an_element_without_reference(path: Path, whole: apt.MoleculeBatch) -> None:
-    references = by_atomic_number({13: -1.0}, math.nan)
-    layout = Plain(Output("x", "value", F64, "energy", references=references))
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (Output("x", "value", F64, "chrage"), "chrage"),
+        (
+            Output("x", "value", F64, "energy", references=by_atomic_number({13: -1.0}, math.nan)),
+            "no reference energy of element 29",
+        ),
+        (
+            Output("x", "value", I64, "energy"),
+            "expected integers that int64 holds, got .*energy",
+        ),
+        (
+            Output("x", "value", torch.uint8, "charge"),
+            "expected integers that uint8 holds, got -4",
+        ),
+        (
+            Output("x", "voigt", F64, "forces", order=ORDER),
+            r"expected \(3, 3\) values of molecules.*forces",
+        ),
+    ],
+    ids=["name", "reference", "fraction", "range", "shape"],
+)
+def test_outputs_that_cannot_be_made(
+    path: Path, whole: apt.MoleculeBatch, output: Output, message: str
+) -> None:
+    layout = Plain(output)
     for make in (lambda: layout.dataset(apt.AtpDataset(path))[:], lambda: layout.batch(whole)):
-        with pytest.raises(apt.FieldError, match=r"no reference energy of element 29"):
-            make()
-
-
-def test_fractions_are_no_integers(path: Path) -> None:
-    layout = Plain(Output("x", "value", I64, "energy"))
-    with pytest.raises(apt.FieldError, match=r"expected integers that int64 holds, got .*energy"):
-        layout.dataset(apt.AtpDataset(path))[:]
-
-
-def test_numbers_that_do_not_fit(path: Path) -> None:
-    layout = Plain(Output("x", "value", torch.uint8, "charge"))
-    with pytest.raises(apt.FieldError, match=r"expected integers that uint8 holds, got -4"):
-        layout.dataset(apt.AtpDataset(path))[:]
-
-
-def test_a_field_of_another_shape(path: Path) -> None:
-    layout = Plain(Output("x", "voigt", F64, "forces", order=ORDER))
-    with pytest.raises(apt.FieldError, match=r"expected \(3, 3\) values of molecules.*forces"):
-        layout.dataset(apt.AtpDataset(path))[:]
-
-
-def test_unknown_fields_are_named(path: Path, whole: apt.MoleculeBatch) -> None:
-    layout = Plain(Output("x", "value", F64, "chrage"))
-    for make in (lambda: layout.dataset(apt.AtpDataset(path))[:], lambda: layout.batch(whole)):
-        with pytest.raises(apt.FieldError, match="chrage"):
+        with pytest.raises(apt.FieldError, match=message):
             make()
 
 

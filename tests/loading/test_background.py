@@ -356,44 +356,6 @@ def test_room_is_that_of_the_source_too() -> None:
     assert [batches.submit(k) for k in range(9)] == [True] * 7 + [False] * 2
 
 
-def test_errors_come_in_their_place(ahead: tuple[Numbers, BackgroundPrefetcher]) -> None:
-    _, batches = ahead
-    with pytest.raises(IndexError):
-        batches.submit(None)
-    assert len(batches) == 0
-    for number in (1, -2, 3, -4):
-        batches.submit(number)
-    assert batches.take() == 10
-    for wrong, right in ((-2, 30), (-4, None)):
-        n = len(batches)
-        with pytest.raises(ValueError, match=f"{wrong}"):
-            batches.take()
-        assert len(batches) == n - 1
-        if right is not None:
-            assert batches.take() == right
-
-
-def test_closing_waits_for_the_batch_in_progress() -> None:
-    source, done = Numbers(), threading.Event()
-
-    def slow(numbers: Numbers) -> int:
-        number = numbers.take()
-        time.sleep(0.05)
-        if number:
-            done.set()
-        return number
-
-    batches = BackgroundPrefetcher(source, slow, int, 2)
-    for k in range(5):
-        batches.submit(k)
-    assert batches.take() == 0
-    assert becomes(lambda: source.n_taken == 2)
-    batches.close()
-    assert done.is_set()
-    assert source.n_taken == 2
-    assert n_threads() == 0
-
-
 def test_garbage_ends_the_thread_without_what_was_not_begun() -> None:
     source, go = Numbers(), threading.Semaphore(1)
 

@@ -107,7 +107,7 @@ def test_options(dataset: apt.AtpDataset) -> None:
         {"batch_sampler": [[1]], "batch_size": 2},
         {"batch_sampler": [[1]], "drop_last": True},
     ):
-        with pytest.raises(ValueError, match=r"excludes|positive"):
+        with pytest.raises(ValueError, match=r"excludes|at least 1"):
             apt.Loader(dataset, **wrong)
 
 
@@ -158,56 +158,6 @@ def test_resuming(dataset: apt.AtpDataset, stop: int) -> None:
     assert (state["epoch"], state["batches"], state["consumed"], state["seed"]) == (2, 0, 0, 3)
     with pytest.raises(ValueError, match="expected seed 4, got 3"):
         apt.Loader(dataset, 10, seed=4).load_state_dict(state)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_resuming_with_a_budget_on_other_ranks(dataset: apt.AtpDataset, ranks: int) -> None:
-    """Twice in one epoch; every molecule comes exactly once, and the next epoch is whole."""
-
-    def loaders(n: int) -> list[apt.Loader]:
-        samplers = [
-            apt.AtomBudgetBatchSampler(dataset, 16, seed=5, num_replicas=n, rank=rank)
-            for rank in range(n)
-        ]
-        return [apt.Loader(dataset, batch_sampler=sampler) for sampler in samplers]
-
-    def take(loader: apt.Loader, n: int) -> list[int]:
-        return [k for batch in itertools.islice(loader, n) for k in batch.energy.long().tolist()]
-
-    seen = []
-    states = []
-    for n, batches in ((2, 4), (ranks, 3), (3, 2)):
-        several = loaders(n)
-        for loader in several:
-            if states:
-                loader.load_state_dict(states[-1])
-            seen += take(loader, batches)
-        found = [loader.state_dict() for loader in several]
-        assert all(state["sampler"] == found[0]["sampler"] for state in found)
-        states.append(pickle.loads(pickle.dumps(found[0])))
-    (last,) = loaders(1)
-    last.load_state_dict(states[-1])
-    assert last.state_dict() == states[-1]
-    seen += take(last, N)
-    assert sorted(seen) == list(range(N))
-    assert last.state_dict()["sampler"]["epoch"] == 1
-    assert sorted(take(last, N)) == list(range(N))
-
-
-def test_resuming_with_a_sampler_of_indices(dataset: apt.AtpDataset) -> None:
-    def loader() -> apt.Loader:
-        return apt.Loader(dataset, 10, sampler=apt.DistributedMoleculeSampler(dataset, seed=2))
-
-    whole = numbers(loader())
-    first = loader()
-    taken = [batch.energy.long().tolist() for batch in itertools.islice(first, 3)]
-    second = loader()
-    second.load_state_dict(first.state_dict())
-    rest = iter(second)
-    taken += [next(rest).energy.long().tolist() for _ in range(2)]
-    third = loader()
-    third.load_state_dict(second.state_dict())
-    assert taken + numbers(third) == whole
 
 
 def test_an_epoch_counts_when_its_last_batch_was_delivered(dataset: apt.AtpDataset) -> None:

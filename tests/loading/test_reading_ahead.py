@@ -134,26 +134,20 @@ def evicted_shards(shards: Path, to: Path) -> list[Path]:
     return [evicted_copy(shard, to / shard.name) for shard in sorted(shards.iterdir())]
 
 
-def test_shards(shards: Path, tmp_path: Path) -> None:
-    evicted_shards(shards, tmp_path / "copies")
-    loader = apt.Loader(apt.AtpDataset(tmp_path / "copies"), batch_sampler=order(), num_threads=1)
-    check(iter(loader), apt.AtpDataset(shards))
-
-
-def test_subset(shards: Path, tmp_path: Path) -> None:
-    evicted_shards(shards, tmp_path / "copies")
-    turned = torch.arange(COUNT - 1, -1, -1)
-    subset = apt.AtpDataset(tmp_path / "copies").subset(turned)
-    batches = [turned[torch.tensor(indices)] for indices in order()]
-    check(iter(apt.Loader(subset, batch_sampler=batches)), apt.AtpDataset(shards))
-
-
-def test_mixture(shards: Path, tmp_path: Path) -> None:
-    parts = evicted_shards(shards, tmp_path / "copies")
-    mixture = apt.MixtureDataset([apt.AtpDataset(part) for part in parts])
-    copies = [apt.AtpDataset(part) for part in sorted(shards.iterdir())]
-    reference = apt.MixtureDataset(copies)
-    check(iter(apt.Loader(mixture, batch_sampler=order(), num_threads=1)), reference)
+@pytest.mark.parametrize("kind", ["shards", "subset", "mixture"])
+def test_several_files(shards: Path, tmp_path: Path, kind: str) -> None:
+    parts, batches = evicted_shards(shards, tmp_path / "copies"), order()
+    dataset: Any = apt.AtpDataset(tmp_path / "copies")
+    reference: Any = apt.AtpDataset(shards)
+    if kind == "subset":
+        turned = torch.arange(COUNT - 1, -1, -1)
+        dataset, batches = dataset.subset(turned), [turned[indices].tolist() for indices in batches]
+    elif kind == "mixture":
+        dataset, reference = (
+            apt.MixtureDataset([apt.AtpDataset(part) for part in files])
+            for files in (parts, sorted(shards.iterdir()))
+        )
+    check(iter(apt.Loader(dataset, batch_sampler=batches, num_threads=1)), reference)
 
 
 class Counting:

@@ -7,33 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference import gradients
-from reference.contraction import by_index_add
+from reference.contraction import SPECIES, batch_of, by_index_add
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils import _pytree as pytree
 
 import atompack_torch as apt
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.ops.contraction import Rows
-
-ONE = ["O"]
-MANY = ["O", "H", "Si"]
-
-
-def batch_of(
-    species: list[str], sizes: tuple[int, ...] = (4, 1, 0, 5), dtype: Any = "float64"
-) -> apt.MoleculeBatch:
-    rng = np.random.default_rng(0)
-    numbers = {"O": 8, "H": 1, "Si": 14}
-    molecules = []
-    for k, n in enumerate(sizes):
-        labels = [numbers[species[i]] for i in rng.integers(len(species), size=n)]
-        cell = np.eye(3) * (n**0.33 * 2 + 1) if k % 2 else None
-        molecules.append(
-            apt.Molecule(rng.random((n, 3)) * 3, np.array(labels, dtype=int), cell=cell)
-        )
-    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6, dtype=dtype)
-    return descriptor.compute(apt.collate(molecules), derivatives=True)
 
 
 def rows_of(batch: apt.MoleculeBatch) -> Rows:
@@ -46,20 +26,11 @@ def random_like(features: torch.Tensor, seed: int = 0) -> torch.Tensor:
     )
 
 
-@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
-def test_equals_dense_gradients(species: list[str]) -> None:
-    batch = batch_of(species)
-    weights = random_like(batch.features)
-    rows = {n: batch[n].numpy() if n in batch else None for n in DERIVATIVES}
-    expected = gradients.forces(weights.numpy(), gradients.dense(rows, len(batch.positions)))
-    np.testing.assert_allclose(apt.contract_forces(batch, weights), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
+@pytest.mark.parametrize("kind", SPECIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_equals_index_add_with_both_gradients(species: list[str], dtype: str) -> None:
+def test_equals_index_add_with_both_gradients(kind: str, dtype: str) -> None:
     """Torch's own operators are the same map, and so are its gradients."""
-    batch = batch_of(species, dtype=dtype)
+    batch = batch_of(kind, dtype=dtype)
     limit = 1e-4 if dtype == "float32" else 1e-11
     found = []
     for way in (apt.contract_forces, lambda batch, w: by_index_add(w, rows_of(batch))):
@@ -74,9 +45,9 @@ def test_equals_index_add_with_both_gradients(species: list[str], dtype: str) ->
         torch.testing.assert_close(ours, theirs, rtol=limit, atol=limit)
 
 
-@pytest.mark.parametrize("species", [ONE, MANY], ids=["one", "many"])
-def test_gradients_of_both_orders(species: list[str]) -> None:
-    batch = batch_of(species, (3, 2))
+@pytest.mark.parametrize("kind", SPECIES)
+def test_gradients_of_both_orders(kind: str) -> None:
+    batch = batch_of(kind, (3, 2))
     weights = random_like(batch.features).requires_grad_()
 
     def contract(weights: torch.Tensor) -> torch.Tensor:
@@ -87,31 +58,6 @@ def test_gradients_of_both_orders(species: list[str]) -> None:
     assert gradgradcheck(lambda w: contract(w.sin()), weights)
 
 
-def test_training_on_forces() -> None:
-    """Features need gradients, weights come from autograd, the loss of forces goes back to them."""
-    batch = batch_of(MANY)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(batch.features.shape[1], 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)
-    ).double()
-    batch.features.requires_grad_()
-    energy = model(batch.features).sum()
-    (weights,) = torch.autograd.grad(energy, batch.features, create_graph=True)
-    apt.contract_forces(batch, weights).pow(2).sum().backward()
-    gradient = model[0].weight.grad
-    step = 1e-6
-    with torch.no_grad():
-        model[0].weight[3, 2] += step
-    losses = []
-    for change in (0.0, -2 * step):
-        with torch.no_grad():
-            model[0].weight[3, 2] += change
-        energy = model(batch.features).sum()
-        (weights,) = torch.autograd.grad(energy, batch.features)
-        losses.append(float(apt.contract_forces(batch, weights).pow(2).sum()))
-    assert gradient is not None
-    assert float(gradient[3, 2]) == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=1e-5)
-
-
 class Contraction(torch.nn.Module):
     """Forces of an energy that is linear in the features."""
 
@@ -119,21 +65,9 @@ class Contraction(torch.nn.Module):
         return apt.contract_forces(batch, torch.ones_like(batch.features))
 
 
-@pytest.mark.parametrize("species", [["O"], ["O", "H"]])
-def test_an_exported_program_accepts_other_sizes(species: list[str]) -> None:
-    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6)
-    numbers = {"O": 8, "H": 1}
-    batches = []
-    for sizes in ((5, 7, 4), (6, 3, 9, 8)):
-        rng = np.random.default_rng(sizes[0])
-        molecules = [
-            apt.Molecule(
-                rng.uniform(0, 3, (n, 3)), [numbers[species[k % len(species)]] for k in range(n)]
-            )
-            for n in sizes
-        ]
-        batch = apt.MoleculeBatch.from_molecules(molecules)
-        batches.append(descriptor.compute(batch, derivatives=True))
+@pytest.mark.parametrize("kind", SPECIES)
+def test_an_exported_program_accepts_other_sizes(kind: str) -> None:
+    batches = [batch_of(kind, sizes) for sizes in ((5, 7, 4), (6, 3, 9, 8))]
     automatic = [
         dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO)
         for leaf in pytree.tree_leaves(batches[0])
@@ -143,22 +77,18 @@ def test_an_exported_program_accepts_other_sizes(species: list[str]) -> None:
         assert torch.equal(program.module()(batch), Contraction()(batch))
 
 
-def test_threads_change_no_bit() -> None:
-    batch = batch_of(MANY, (30, 2, 41, 17, 1, 25))
+def test_threads_change_no_bit(threads: Any) -> None:
+    batch = batch_of("many", (30, 2, 41, 17, 1, 25))
     weights = random_like(batch.features)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        serial = apt.contract_forces(batch, weights)
-        torch.set_num_threads(2)
-        for _ in range(4):
-            assert torch.equal(apt.contract_forces(batch, weights), serial)
-    finally:
-        torch.set_num_threads(threads)
+    threads(1)
+    serial = apt.contract_forces(batch, weights)
+    threads(2)
+    for _ in range(4):
+        assert torch.equal(apt.contract_forces(batch, weights), serial)
 
 
 def test_rows_may_come_in_any_order() -> None:
-    batch = batch_of(MANY, (30, 2, 41, 17, 1, 25))
+    batch = batch_of("many", (30, 2, 41, 17, 1, 25))
     weights = random_like(batch.features)
     expected = apt.contract_forces(batch, weights)
     for level in ("edge", "triplet"):
@@ -171,15 +101,15 @@ def test_rows_may_come_in_any_order() -> None:
 
 
 def test_a_molecule_without_rows_has_no_forces() -> None:
-    batch = batch_of(MANY, (4, 1, 1))
+    batch = batch_of("many", (4, 1, 1))
     forces = apt.contract_forces(batch, torch.ones_like(batch.features))
     assert (forces[4] == 0).all()
-    empty = batch_of(MANY, (0,))
+    empty = batch_of("many", (0,))
     assert apt.contract_forces(empty, torch.ones_like(empty.features)).shape == (0, 3)
 
 
 def test_weights_need_not_be_contiguous() -> None:
-    batch = batch_of(MANY)
+    batch = batch_of("many")
     weights = random_like(batch.features)
     expected = apt.contract_forces(batch, weights)
     assert torch.equal(apt.contract_forces(batch, weights.t().contiguous().t()), expected)
@@ -191,7 +121,7 @@ def test_weights_need_not_be_contiguous() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    batch = batch_of(MANY)
+    batch = batch_of("many")
     weights = random_like(batch.features)
 
     def refused(message: str, weights: torch.Tensor = weights, **changed: torch.Tensor) -> None:

@@ -14,6 +14,7 @@ from reference.cache_fixture import READABLE
 
 import atompack_torch as apt
 from atompack_torch.batch.elements import SYMBOLS
+from atompack_torch.batch.molecule_batch import with_fields
 from atompack_torch.fields import DERIVATIVES
 
 # Those with numbers of a descriptor, of which one holds what the original gets wrong.
@@ -143,7 +144,7 @@ def test_stored_rows_give_the_stored_forces(folder: Path) -> None:
             batch = computed(stored)
             alone = apt.collate([batch[entry]])
             fields = {n: torch.from_numpy(v) for n, v in rows.items() if v is not None}
-            whole = apt.ops.chebyshev._add_fields(alone, fields, set(DERIVATIVES))
+            whole = with_fields(alone, fields, replaced=DERIVATIVES)
             dtype = fields["radial_dG_drij"].dtype
             weights = torch.from_numpy(probe(*alone.features.shape)).to(dtype)
             forces = apt.contract_forces(whole, weights)

@@ -33,15 +33,7 @@ def structures(
     return Structures(positions, numbers, ptr, cells, pbc, species, 3, 3.1, 2, 2.6, 0.55)
 
 
-@pytest.mark.parametrize("cell", ["open", "cell", "slab"])
-@pytest.mark.parametrize("kind", SPECIES)
-def test_features_equal_the_formula_and_the_descriptor(kind: str, cell: str) -> None:
-    given = structures(kind, cell)
-    found = OPERATORS.chebyshev_features(*given)
-    torch.testing.assert_close(found, features_by_torch(given), rtol=1e-11, atol=1e-11)
-    symbols = {8: "O", 1: "H", 14: "Si", 6: "C"}
-    descriptor = apt.ChebyshevDescriptor([symbols[n] for n in given.species], 3, 3.1, 2, 2.6)
-    assert torch.equal(descriptor.features(*given[:5]), found)
+def batch_of(given: Structures) -> apt.MoleculeBatch:
     molecules = [
         apt.Molecule(
             given.positions[first:last],
@@ -51,7 +43,19 @@ def test_features_equal_the_formula_and_the_descriptor(kind: str, cell: str) -> 
         )
         for k, (first, last) in enumerate(zip(given.ptr[:-1], given.ptr[1:], strict=True))
     ]
-    assert torch.equal(descriptor.compute(apt.collate(molecules)).features, found)
+    return apt.collate(molecules)
+
+
+@pytest.mark.parametrize("cell", ["open", "cell", "slab"])
+@pytest.mark.parametrize("kind", SPECIES)
+def test_features_equal_the_formula_and_the_descriptor(kind: str, cell: str) -> None:
+    given = structures(kind, cell)
+    found = OPERATORS.chebyshev_features(*given)
+    torch.testing.assert_close(found, features_by_torch(given), rtol=1e-11, atol=1e-11)
+    symbols = {8: "O", 1: "H", 14: "Si", 6: "C"}
+    descriptor = apt.ChebyshevDescriptor([symbols[n] for n in given.species], 3, 3.1, 2, 2.6)
+    assert torch.equal(descriptor.features(*given[:5]), found)
+    assert torch.equal(descriptor.compute(batch_of(given)).features, found)
 
 
 @pytest.mark.filterwarnings("error:.*non-contiguous")
@@ -122,15 +126,7 @@ def test_derivatives_of_the_products(name: str) -> None:
 def test_forces_are_those_of_the_contraction() -> None:
     given = structures("two", "slab")
     descriptor = apt.ChebyshevDescriptor(["O", "H"], 3, 3.1, 2, 2.6)
-    molecules = [
-        apt.Molecule(
-            given.positions[first:last], given.atomic_numbers[first:last], cell=cell, pbc=pbc
-        )
-        for first, last, cell, pbc in zip(
-            given.ptr[:-1], given.ptr[1:], given.cell, given.pbc, strict=True
-        )
-    ]
-    batch = descriptor.compute(apt.collate(molecules), derivatives=True)
+    batch = descriptor.compute(batch_of(given), derivatives=True)
     positions = given.positions.requires_grad_()
     energy = descriptor.features(positions, *given[1:5]).pow(2).sum()
     (gradient,) = torch.autograd.grad(energy, positions)

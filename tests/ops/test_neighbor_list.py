@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import ase.neighborlist
 import numpy as np
 import pytest
 import torch
@@ -27,35 +26,37 @@ def batch_of(sizes: tuple[int, ...]) -> apt.MoleculeBatch:
     return apt.collate(molecules)
 
 
-@pytest.fixture
-def threads() -> Iterator[Any]:
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+def of_both(path: Path, molecules: list[apt.Molecule], cutoff: float, options: Any) -> Any:
+    """The batch of a dataset with edges, and what the function finds for it."""
+    with apt.AtpWriter(path) as writer:
+        writer.write(molecules)
+    neighbors = apt.NeighborList(cutoff, vectors=True, **options)
+    read = apt.AtpDataset(path, neighbors=neighbors)[:]
+    cell = read.cell.to(read.positions.dtype)
+    return read, apt.neighbor_list(read.positions, cell, read.pbc, read.ptr, cutoff, **options)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
+every_option = pytest.mark.parametrize(
     "options",
-    [{}, {"full": False}, {"self_interaction": True}, {"max_neighbors": 5}],
-    ids=["full", "half", "self", "nearest"],
+    [
+        {},
+        {"full": False},
+        {"self_interaction": True},
+        {"full": False, "self_interaction": True},
+        {"max_neighbors": 5},
+    ],
+    ids=["full", "half", "self", "both", "nearest"],
 )
-def test_equals_the_edges_of_batches(tmp_path: Any, dtype: torch.dtype, options: Any) -> None:
-    batch = batch_of((1, 5, 40, 7))
-    with apt.AtpWriter(tmp_path / "a.atp") as writer:
-        for molecule in batch:
-            molecule = apt.Molecule(
-                molecule.positions.to(dtype),
-                molecule.atomic_numbers,
-                cell=molecule.cell,
-                pbc=molecule.pbc,
-            )
-            writer.write(molecule)
-    neighbors = apt.NeighborList(2.5, vectors=True, **options)
-    read = apt.AtpDataset(tmp_path / "a.atp", neighbors=neighbors)[:]
-    found = apt.neighbor_list(
-        read.positions, read.cell.to(dtype), read.pbc, read.ptr, 2.5, **options
-    )
+
+
+@every_option
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_the_edges_of_batches(tmp_path: Path, dtype: torch.dtype, options: Any) -> None:
+    molecules = [
+        apt.Molecule(m.positions.to(dtype), m.atomic_numbers, cell=m.cell, pbc=m.pbc)
+        for m in batch_of((1, 5, 40, 7))
+    ]
+    read, found = of_both(tmp_path / "a.atp", molecules, 2.5, options)
     assert torch.equal(found.edge_index, read.edge_index)
     assert torch.equal(found.edge_shift, read.edge_shift.to(dtype))
     if dtype == torch.float64:
@@ -65,52 +66,21 @@ def test_equals_the_edges_of_batches(tmp_path: Any, dtype: torch.dtype, options:
     )
 
 
-OPTIONS = {
-    "full": {},
-    "half": {"full": False},
-    "self": {"self_interaction": True},
-    "both": {"full": False, "self_interaction": True},
-    "nearest": {"max_neighbors": 5},
-}
-
-
+@every_option
 @pytest.mark.parametrize("lattice", ["random", "grid"])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_large_structures_have_the_same_edges(tmp_path: Any, options: Any, lattice: str) -> None:
+def test_large_structures_have_the_same_edges(tmp_path: Path, options: Any, lattice: str) -> None:
     """All threads search them together; on the grid, pairs are exactly at the cutoff."""
-    batch = batch_of((3, 4500, 2))
-    molecules = [*batch]
+    molecules = [*batch_of((3, 4500, 2))]
     if lattice == "grid":
         steps = np.stack(np.meshgrid(*[np.arange(17.0)] * 3), -1).reshape(-1, 3) * 1.5
         steps = np.random.default_rng(0).permutation(steps)
         molecules[1] = apt.Molecule(
             steps, np.full(len(steps), 6), cell=np.eye(3) * 25.5, pbc=[True, True, False]
         )
-    with apt.AtpWriter(tmp_path / "a.atp") as writer:
-        writer.write(molecules)
-    neighbors = apt.NeighborList(3.0, vectors=True, **options)
-    read = apt.AtpDataset(tmp_path / "a.atp", neighbors=neighbors)[:]
-    found = apt.neighbor_list(
-        read.positions, read.cell.to(read.positions.dtype), read.pbc, read.ptr, 3.0, **options
-    )
+    read, found = of_both(tmp_path / "a.atp", molecules, 3.0, options)
     assert torch.equal(found.edge_index, read.edge_index)
     assert torch.equal(found.edge_shift, read.edge_shift.to(found.edge_shift.dtype))
     assert torch.equal(found.edge_vector, read.edge_vector)
-
-
-def test_equals_the_list_of_ase() -> None:
-    rng = np.random.default_rng(0)
-    atoms = ase.Atoms("C60", rng.random((60, 3)) * 7, cell=np.eye(3) * 7, pbc=(True, False, True))
-    i, j, shift = ase.neighborlist.neighbor_list("ijS", atoms, 3.0)
-    found = apt.neighbor_list(
-        torch.tensor(atoms.positions),
-        torch.tensor(atoms.cell.array),
-        torch.tensor(atoms.pbc),
-        cutoff=3.0,
-    )
-    theirs = sorted(zip(i, j, *shift.T, strict=True))
-    ours = sorted(map(tuple, torch.cat([found.edge_index, found.edge_shift.T.long()]).T.tolist()))
-    assert ours == theirs
 
 
 @pytest.mark.parametrize("sizes", [(9000,), (3, 5000, 2, 2, 6000, 1), (300,) * 40, (), (0, 0)])

@@ -10,28 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reference.contraction import by_index_add
+from reference.contraction import SPECIES, batch_of, by_index_add
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import atompack_torch as apt
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.ops.contraction import Rows
 from atompack_torch.ops.library import library_path
-
-SPECIES = {"one": ["O"], "many": ["O", "H", "Si"]}
-
-
-def batch_of(kind: str, sizes: tuple[int, ...] = (4, 1, 5), seed: int = 0) -> apt.MoleculeBatch:
-    rng = np.random.default_rng(seed)
-    numbers = {"O": 8, "H": 1, "Si": 14}
-    species = SPECIES[kind]
-    molecules = []
-    for k, n in enumerate(sizes):
-        labels = np.array([numbers[species[i]] for i in rng.integers(len(species), size=n)])
-        cell = np.eye(3) * (n**0.33 * 2 + 1) if k % 2 else None
-        molecules.append(apt.Molecule(rng.random((n, 3)) * 3, labels, cell=cell))
-    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6, dtype="float64")
-    return descriptor.compute(apt.collate(molecules), derivatives=True)
 
 
 def arguments(batch: apt.MoleculeBatch, first: torch.Tensor) -> tuple[Any, ...]:
@@ -75,7 +60,9 @@ def test_neighbor_list_passes_all_checks_of_torch(cell: torch.Tensor | None) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("has_cell", [False, True])
 @pytest.mark.parametrize("sizes", [(9, 0, 1, 30), (3, 6000, 20), (0,), ()])
-def test_vectors_along_edges(sizes: tuple[int, ...], has_cell: bool, dtype: torch.dtype) -> None:
+def test_vectors_along_edges(
+    sizes: tuple[int, ...], has_cell: bool, dtype: torch.dtype, threads: Any
+) -> None:
     """The native kernels and those of other devices, on any number of threads."""
     generator = torch.Generator().manual_seed(0)
     ptr = torch.tensor([0, *np.cumsum(sizes, dtype=int).tolist()])
@@ -93,14 +80,10 @@ def test_vectors_along_edges(sizes: tuple[int, ...], has_cell: bool, dtype: torc
     torch.testing.assert_close(found, expected, **limit)
     given = (torch.randn(found.shape, generator=generator, dtype=dtype), *edges, n, has_cell)
     expected = OPERATORS.edge_vectors_transposed.default.redispatch(keys, *given)
-    before = torch.get_num_threads()
-    try:
-        made = []
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            made.append(OPERATORS.edge_vectors_transposed(*given))
-    finally:
-        torch.set_num_threads(before)
+    made = []
+    for count in (1, 2, 3):
+        threads(count)
+        made.append(OPERATORS.edge_vectors_transposed(*given))
     for ours in made:
         for k in range(2):
             torch.testing.assert_close(ours[k], expected[k], **limit)
@@ -174,7 +157,7 @@ class Potential(torch.nn.Module):
 def test_compiled_training_is_one_graph_and_equals_eager() -> None:
     """Over batches of different sizes: one graph, compiled again at most twice."""
     batches = [
-        batch_of("many", sizes, n)
+        batch_of("many", sizes, seed=n)
         for n, sizes in enumerate(((4, 3), (2, 5, 6), (7, 4), (3, 3, 3, 3)))
     ]
     model = Potential(batches[0].features.shape[1])

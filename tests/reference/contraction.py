@@ -1,10 +1,14 @@
-"""The contraction of derivatives with torch's own operators."""
+"""The contraction of derivatives with torch's own operators, and batches that have them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
+import atompack_torch as apt
 from atompack_torch.ops.contraction import Rows
 
 
@@ -34,3 +38,23 @@ def by_index_add(weights: Tensor, rows: Rows) -> Tensor:
     ):
         forces = forces.index_add(0, atoms, -torch.einsum("tn,tnx->tx", v, grads))
     return forces
+
+
+SPECIES = {"one": ["O"], "many": ["O", "H", "Si"]}
+
+
+def batch_of(
+    kind: str, sizes: tuple[int, ...] = (4, 1, 0, 5), dtype: Any = "float64", seed: int = 0
+) -> apt.MoleculeBatch:
+    """Structures of one or many species, every second one periodic, with derivatives."""
+    rng = np.random.default_rng(seed)
+    numbers = {"O": 8, "H": 1, "Si": 14}
+    species, molecules = SPECIES[kind], []
+    for k, n in enumerate(sizes):
+        labels = [numbers[species[i]] for i in rng.integers(len(species), size=n)]
+        cell = np.eye(3) * (n**0.33 * 2 + 1) if k % 2 else None
+        molecules.append(
+            apt.Molecule(rng.random((n, 3)) * 3, np.array(labels, dtype=int), cell=cell)
+        )
+    descriptor = apt.ChebyshevDescriptor(species, 3, 3.1, 2, 2.6, dtype=dtype)
+    return descriptor.compute(apt.collate(molecules), derivatives=True)

@@ -38,7 +38,7 @@ from atompack_torch.datasets.resident.loading import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
-from atompack_torch.options import open_hint
+from atompack_torch.options import checked_integer, open_hint
 
 _OF_THIS_PROCESS = ("_kept",)
 
@@ -106,11 +106,8 @@ class ResidentDataset(MoleculeDataset):
                 "dataset: expected one dataset, got a MixtureDataset: make a MixtureDataset of "
                 "resident datasets"
             )
-        if max_bytes is not None and (
-            isinstance(max_bytes, bool) or not isinstance(max_bytes, int)
-        ):
-            kind = type(max_bytes).__name__
-            raise TypeError(f"max_bytes: expected an integer or None, got {kind}")
+        if max_bytes is not None:
+            checked_integer("max_bytes", max_bytes)
         self._device = torch.device(device)
         self._max_bytes = max_bytes
         self._origin = copy.copy(dataset)  # not affected by refresh() of the original

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import BatchRequest, MoleculeSource
-from atompack_torch.batch.collated_fields import contents_of
+from atompack_torch.batch.collated_fields import contents_of, first_targets
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.neighbors import NeighborList, edge_batches, rows_by_molecule
 from atompack_torch.datasets.request import Request
 from atompack_torch.datasets.sweeping import OnProgress, runs
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
+    COLUMNS,
     GEOMETRY,
-    STRUCTURE,
+    NEIGHBORS,
     STRUCTURE_INFO,
     FieldInfo,
     Level,
+    centers_of,
 )
 
 _ATOMS_AT_ONCE = 16_384  # tens of megabytes of edges
@@ -63,6 +62,16 @@ class EdgeCounts(NamedTuple):
     triplets: Tensor
     shift: torch.dtype
     floating: torch.dtype
+
+    def rows(self, neighbors: NeighborList) -> dict[str, Form]:
+        """Returns dtype and shape of a row of each field of ``DeviceFields``."""
+        forms: dict[str, Form] = {
+            "edge_index": (torch.int32, (2,)),
+            "edge_shift": (self.shift, (3,)),
+            "edge_vector": (self.floating, (3,)),
+            "triplet_edges": (torch.int32, (2,)),
+        }
+        return {name: form for name, form in forms.items() if name in neighbors.fields}
 
     def forms(self, neighbors: NeighborList) -> dict[str, Form]:
         """Returns dtype and shape of each tensor, as ``PrecomputedEdges`` accepts them.
@@ -104,17 +113,8 @@ class EdgeReader:
         assert request.neighbors is not None
         self.neighbors = request.neighbors
         self.request: BatchRequest = request.of_edges().native(source, path)
-        self._batcher = MoleculeBatcher(source, self.request)
-        self._numbers, self._n_atoms = numbers, n_atoms
-
-    def _read(self, report: OnProgress | None) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-        """Yields consecutive molecules and the tensors of their batch."""
-        for part in parts_of(self._n_atoms):
-            values = self._batcher.collate(self._numbers[part], None, False)[2]
-            names = (*STRUCTURE, *self.neighbors.fields)
-            yield part, dict(zip(names, values, strict=True))
-            if report is not None:
-                report(part.stop - part.start)
+        self._n = len(numbers)
+        self._molecules = (source, self.request, self.neighbors.fields, numbers, n_atoms)
 
     def count(self, report: OnProgress | None) -> EdgeCounts:
         """Searches the neighbors of all molecules and counts them.
@@ -128,12 +128,12 @@ class EdgeReader:
         Raises:
             FieldError: the search fails for a molecule.
         """
-        edges, triplets = (np.zeros(len(self._numbers), np.int64) for _ in range(2))
+        edges, triplets = (np.zeros(self._n, np.int64) for _ in range(2))
         largest, floating = 0.0, torch.float32
-        for part, made in self._read(report):
-            edges[part] = _rows_of(made, "edge_index")
+        for part, made in edge_batches(*self._molecules, report):
+            edges[part] = rows_by_molecule(made, "edge_index")
             if self.neighbors.triplets is not False:
-                triplets[part] = _rows_of(made, "triplet_index")
+                triplets[part] = rows_by_molecule(made, "triplet_index")
             shift = made["edge_shift"]
             floating = shift.dtype
             if shift.numel():
@@ -157,7 +157,7 @@ class EdgeReader:
                 into[name][0] = 0
                 torch.cumsum(rows, 0, out=into[name][1:])
         starts = into["edge_ptr"].numpy()
-        for part, made in self._read(report):
+        for part, made in edge_batches(*self._molecules, report):
             first, last = int(starts[part.start]), int(starts[part.stop])
             atoms = np.repeat(made["ptr"].numpy()[:-1], counts.edges.numpy()[part])
             into["index"].numpy()[:, first:last] = made["edge_index"].numpy() - atoms
@@ -168,12 +168,6 @@ class EdgeReader:
                 begin, end = into["triplet_ptr"][[part.start, part.stop]].tolist()
                 own = np.repeat(starts[part] - first, counts.triplets.numpy()[part])
                 into["triplet_edges"].numpy()[:, begin:end] = made["triplet_edges"].numpy() - own
-
-
-def _rows_of(made: dict[str, Tensor], name: str) -> NDArray[np.int64]:
-    """Returns the number of edges or triplets of each molecule, whose centers ascend."""
-    # NumPy, because torch's parallel regions would hang in a forked child.
-    return np.diff(np.searchsorted(made[name][0].numpy(), made["ptr"].numpy()))
 
 
 class Rows(NamedTuple):
@@ -232,65 +226,21 @@ class Selected(NamedTuple):
     counts: Tensor
 
 
-class DeviceEdges(NamedTuple):
-    """Edges on a device, numbered within each molecule.
-
-    Attributes:
-        tensors: ``index``, ``shift`` and so on, as in ``EdgeCounts.forms``.
-        rows: edges of each molecule.
-        triplets: triplets of each molecule, or None.
-    """
-
-    tensors: dict[str, Tensor]
-    rows: Rows
-    triplets: Rows | None
-
-    @classmethod
-    def allocate(
-        cls, counts: EdgeCounts, forms: dict[str, Form], device: torch.device
-    ) -> DeviceEdges:
-        """Allocates the tensors, without their values."""
-        tensors = {
-            name: torch.empty(shape, dtype=dtype, device=device)
-            for name, (dtype, shape) in forms.items()
-            if not name.endswith("_ptr")  # Rows has them
-        }
-        triplets = Rows.of(counts.triplets, device) if "triplet_ptr" in forms else None
-        return cls(tensors, Rows.of(counts.edges, device), triplets)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes on the device."""
-        rows = [self.rows.n_bytes, 0 if self.triplets is None else self.triplets.n_bytes]
-        return sum(tensor.nbytes for tensor in self.tensors.values()) + sum(rows)
-
-    def append(self, part: slice, batch: MoleculeBatch) -> None:
-        """Stores the edges of consecutive molecules."""
-        counts = self.rows.counts[part]
-        first = int(self.rows.counts[: part.start].sum())
-        rows = slice(first, first + int(counts.sum()))
-        own = batch.edge_index - torch.repeat_interleave(batch.ptr[:-1], counts)
-        self.tensors["index"][:, rows].copy_(own)
-        self.tensors["shift"][rows].copy_(batch.edge_shift)
-        if "vector" in self.tensors:
-            self.tensors["vector"][rows].copy_(batch.edge_vector)
-        if self.triplets is not None:
-            n = self.triplets.counts[part]
-            begin = int(self.triplets.counts[: part.start].sum())
-            ends = torch.repeat_interleave(torch.cumsum(counts, 0) - counts, n)
-            own = batch.triplet_edges - ends
-            self.tensors["triplet_edges"][:, begin : begin + int(n.sum())].copy_(own)
+def group_of(name: str, level: Level) -> str:
+    """Returns what a field has a row of: ``"molecule"``, ``"atom"``, or its field of centers."""
+    return level if level in ("molecule", "atom") else centers_of(name)
 
 
 class DeviceFields:
     """Fields of fixed row shape on a device, as batches have them, and edges.
 
+    Indices of atoms and edges are numbered within each molecule.
+
     Args:
         order: names of all fields of a batch, including those on the host.
         infos: name → description, of all fields.
         forms: name of each field on the device → dtype and shape of a row.
-        rows: level → rows of each molecule.
-        edges: edges of all molecules, or None.
+        counts: group of fields → (n,) int64, rows of each molecule.
         numbers: (n,) int64 indices of the molecules in the dataset.
         device: of the tensors.
     """
@@ -300,34 +250,35 @@ class DeviceFields:
         order: list[str],
         infos: dict[str, FieldInfo],
         forms: dict[str, Form],
-        rows: dict[Level, Rows],
-        edges: DeviceEdges | None,
+        counts: dict[str, Tensor],
         numbers: Tensor,
         device: torch.device,
     ) -> None:
         self.order, self.infos, self.device = order, infos, device
-        self._rows, self._edges = rows, edges
+        self._rows = {group: Rows.of(each, device) for group, each in counts.items()}
         self._numbers = numbers.to(device)
         n = len(numbers)
-        self._fields = {
-            name: torch.empty((self._n_rows(infos[name].level), *shape), dtype=dtype, device=device)
-            for name, (dtype, shape) in forms.items()
-        }
-        self.mask_names = [name for name in forms if name not in STRUCTURE_INFO]
+        self._fields: dict[str, Tensor] = {}
+        for name, (dtype, shape) in forms.items():
+            rows = self._rows.get(self._group_of(name))
+            n_rows = n if rows is None else int(rows.counts.sum())
+            whole = (*shape, n_rows) if name in COLUMNS else (n_rows, *shape)
+            self._fields[name] = torch.empty(whole, dtype=dtype, device=device)
+        unmasked = (*STRUCTURE_INFO, *NEIGHBORS)
+        self.mask_names = [name for name in forms if name not in unmasked]
         self._masks = torch.zeros((len(self.mask_names), n), dtype=torch.bool, device=device)
         self.complete = torch.ones(n, dtype=torch.bool)  # on the host
         self.first_missing: tuple[int, str] | None = None
 
-    def _n_rows(self, level: Level) -> int:
-        return len(self._numbers) if level == "molecule" else int(self._rows[level].counts.sum())
+    def _group_of(self, name: str) -> str:
+        return group_of(name, self.infos[name].level)
 
     @property
     def n_bytes(self) -> int:
         """Bytes on the device."""
         tensors = [*self._fields.values(), self._masks, self._numbers]
-        edges = 0 if self._edges is None else self._edges.n_bytes
         rows = sum(each.n_bytes for each in self._rows.values())
-        return sum(tensor.nbytes for tensor in tensors) + rows + edges
+        return sum(tensor.nbytes for tensor in tensors) + rows
 
     def append(self, first: int, batch: MoleculeBatch) -> None:
         """Stores consecutive molecules.
@@ -342,21 +293,20 @@ class DeviceFields:
         part = slice(first, first + len(batch))
         for name, stored in self._fields.items():
             value = batch[name]
-            level = self.infos[name].level
-            if not isinstance(value, Tensor) or value.shape[1:] != stored.shape[1:]:
+            axis = 1 if name in COLUMNS else 0
+            if not isinstance(value, Tensor) or (not axis and value.shape[1:] != stored.shape[1:]):
                 raise FieldError(
                     "expected the row shape of the schema in all molecules, got another one: keep "
                     f"these molecules on the CPU (field {name!r})"
                 )
-            begin = first if level == "molecule" else int(self._rows[level].counts[:first].sum())
-            if name in ATOM_INDICES:
-                counts = self._rows[level].counts[part]
-                value = value - torch.repeat_interleave(batch.ptr[:-1], counts)
-            stored[begin : begin + len(value)].copy_(value)
+            begin = first
+            if (rows := self._rows.get(self._group_of(name))) is not None:
+                begin = int(rows.counts[:first].sum())
+                if (targets := first_targets(batch, name)) is not None:
+                    value = value - torch.repeat_interleave(targets, rows.counts[part])
+            stored.narrow(axis, begin, value.shape[axis]).copy_(value)
         for row, name in enumerate(self.mask_names):
             self._masks[row, part].copy_(batch.mask(name))
-        if self._edges is not None:
-            self._edges.append(part, batch)
         self._note_missing(part, batch)
 
     def _note_missing(self, part: slice, batch: MoleculeBatch) -> None:
@@ -375,86 +325,37 @@ class DeviceFields:
             molecules: (B,) int64 on the host.
 
         Returns:
-            Name → tensor, positions and elements first, then edges; and the masks (fields, B).
+            Name → tensor; and the masks (fields, B).
         """
         on_device = self._to_device(molecules)
-        selected: dict[Level, Selected] = {
-            level: rows.select(molecules, on_device) for level, rows in self._rows.items()
-        }
+        selected = {group: rows.select(molecules, on_device) for group, rows in self._rows.items()}
         atoms = selected["atom"]
-        made: dict[str, Tensor] = {}
-        for name, stored in self._fields.items():
-            level = self.infos[name].level
-            at = on_device if level == "molecule" else selected[level].rows
-            made[name] = stored.index_select(0, at)
-            if name in ATOM_INDICES:
-                made[name] += atoms.ptr.index_select(0, selected[level].owners)
-        structure = {
-            "positions": made.pop("positions"),
-            "atomic_numbers": made.pop("atomic_numbers"),
+        made = {
             "batch": atoms.owners,
             "ptr": atoms.ptr,
             "n_atoms": atoms.counts,
             "index": self._numbers.index_select(0, on_device),
         }
-        edges = self._gather_edges(molecules, on_device, structure)
-        return structure | edges | made, self._masks.index_select(1, on_device)
+        for name, stored in self._fields.items():
+            own = selected.get(self._group_of(name))
+            axis = 1 if name in COLUMNS else 0
+            value = stored.index_select(axis, on_device if own is None else own.rows)
+            targets = atoms if name in ATOM_INDICES else None
+            if name == "triplet_edges":
+                targets = selected["edge_index"]
+            if targets is not None and own is not None:
+                value = value + targets.ptr.index_select(0, own.owners)
+            made[name] = value
+        if "edge_shift" in made:
+            made["edge_shift"] = made["edge_shift"].to(made["positions"].dtype)
+        if "triplet_edges" in made:
+            j, k = made["triplet_edges"]
+            i, neighbors = made["edge_index"]
+            ends = i.index_select(0, j), neighbors.index_select(0, j), neighbors.index_select(0, k)
+            made["triplet_index"] = torch.stack(ends)
+        return made, self._masks.index_select(1, on_device)
 
     def _to_device(self, molecules: Tensor) -> Tensor:
         if self.device.type != "cuda":
             return molecules.to(self.device)
         return molecules.pin_memory().to(self.device, non_blocking=True)
-
-    def _gather_edges(
-        self, molecules: Tensor, on_device: Tensor, structure: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
-        if self._edges is None:
-            return {}
-        stored, of_edges, of_triplets = self._edges
-        edges = of_edges.select(molecules, on_device)
-        firsts = structure["ptr"].index_select(0, edges.owners)
-        index = stored["index"].index_select(1, edges.rows) + firsts
-        floating = structure["positions"].dtype
-        made = {
-            "edge_index": index,
-            "edge_shift": stored["shift"].index_select(0, edges.rows).to(floating),
-        }
-        if "vector" in stored:
-            made["edge_vector"] = stored["vector"].index_select(0, edges.rows)
-        if of_triplets is not None:
-            triplets = of_triplets.select(molecules, on_device)
-            sides = stored["triplet_edges"].index_select(1, triplets.rows)
-            sides = sides + edges.ptr.index_select(0, triplets.owners)
-            j, k = sides
-            ends = [index[0].index_select(0, j), index[1].index_select(0, j)]
-            made["triplet_index"] = torch.stack([*ends, index[1].index_select(0, k)])
-            made["triplet_edges"] = sides
-        return made
-
-
-def bytes_needed(
-    forms: dict[str, Form],
-    infos: dict[str, FieldInfo],
-    n_rows: dict[Level, int],
-    edges: dict[str, Form],
-) -> int:
-    """Returns the bytes of ``DeviceFields``, before they are allocated.
-
-    Args:
-        forms: name of each field → dtype and shape of a row.
-        infos: name → description.
-        n_rows: level → number of rows in the set.
-        edges: name → dtype and shape of the edges.
-
-    Returns:
-        The number of bytes.
-    """
-    n = n_rows["molecule"]
-    n_counted = len(n_rows) - 1 + ("edge_ptr" in edges) + ("triplet_ptr" in edges)
-    n_masks = sum(name not in STRUCTURE_INFO for name in forms)
-    total = n * (n_masks + 8 + 16 * n_counted)  # masks, numbers, counts and starts
-    for name, (dtype, shape) in forms.items():
-        total += n_rows[infos[name].level] * math.prod(shape) * dtype.itemsize
-    for name, (dtype, shape) in edges.items():
-        total += 0 if name.endswith("_ptr") else math.prod(shape) * dtype.itemsize
-    return total

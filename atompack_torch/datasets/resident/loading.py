@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,21 +17,18 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.computed_features import FeatureComputer
 from atompack_torch.datasets.request import Request, shown_place
 from atompack_torch.datasets.resident.device import (
-    DeviceEdges,
     DeviceFields,
     EdgeCounts,
     EdgeReader,
     Form,
-    Rows,
-    bytes_needed,
+    group_of,
     parts_of,
 )
 from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec, Level
+from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -230,7 +226,7 @@ def _aligned(n_bytes: int) -> int:
 
 
 _IN_STRUCTURE = ("batch", "ptr", "n_atoms", "index")  # made for each batch
-_LEVELS: tuple[Level, ...] = ("atom", "edge", "triplet")  # columns of the numbers of rows
+_GROUPS = ("atom", "radial_center_idx", "angular_center_idx")  # columns of the numbers of rows
 
 
 class HostFields(MoleculeDataset):
@@ -283,34 +279,30 @@ def load_on_device(
         CorruptFileError: a record is damaged.
     """
     _check_options(origin, device)
-    whole = copy.copy(origin)
-    whole._request = request = replace(origin._request, transform=None, missing="nan", outputs=())
-    whole._selection, whole._native, whole._table = None, None, None
+    request = replace(origin._request, transform=None, missing="nan", outputs=())
+    whole = origin.with_request(request)
+    whole._selection = None
     empty = whole.batch([])
     forms = _fixed_forms(empty, whole.schema)
-    edges: dict[str, Form] = {}
-    counts = None
-    if request.neighbors is not None:
-        reader = EdgeReader(source, request, origin._path, numbers, rows[:, 0].contiguous())
-        counts = reader.count(report)
-        edges = counts.forms(request.neighbors)
     infos = dict(contents_of(empty).infos)
-    n_rows: dict[Level, int] = {"molecule": len(numbers)}
-    used = {"atom", *(infos[name].level for name in forms)}
-    levels = [level for level in _LEVELS if level in used]
-    counted = {level: rows[:, _LEVELS.index(level)].contiguous() for level in levels}
-    n_rows |= {level: int(each.sum()) for level, each in counted.items()}
-    check_memory(bytes_needed(forms, infos, n_rows, edges), device, max_bytes)
-    rest = _load_rest(source, numbers, rows, request, list(forms), empty, origin._path, report)
-    on_device = DeviceFields(
-        list(empty.keys()),
-        infos,
-        forms,
-        {level: Rows.of(each, device) for level, each in counted.items()},
-        None if counts is None else DeviceEdges.allocate(counts, edges, device),
-        numbers,
-        device,
-    )
+    counted = {name: each.contiguous() for name, each in zip(_GROUPS, rows.T, strict=True)}
+    used = {"atom", *(group_of(name, infos[name].level) for name in forms)}
+    counted = {name: each for name, each in counted.items() if name in used}
+    labels = list(forms)
+    if request.neighbors is not None:
+        reader = EdgeReader(source, request, origin._path, numbers, counted["atom"])
+        found = reader.count(report)
+        forms |= found.rows(request.neighbors)
+        counted["edge_index"] = found.edges
+        if "triplet_edges" in forms:
+            counted["triplet_index"] = found.triplets
+
+    def fields_on(place: torch.device) -> DeviceFields:
+        return DeviceFields(list(empty.keys()), infos, forms, counted, numbers, place)
+
+    check_memory(fields_on(torch.device("meta")).n_bytes, device, max_bytes)
+    rest = _load_rest(source, numbers, counted["atom"], request, labels, origin._path, report)
+    on_device = fields_on(device)
     for part in parts_of(rows[:, 0]):
         on_device.append(part.start, whole.batch(numbers[part]))
         if report is not None and request.neighbors is not None:
@@ -333,8 +325,7 @@ def _check_options(origin: MoleculeDataset, device: torch.device) -> None:
             f"dataset: expected one without augment for {device}, got one with: use "
             "ResidentDataset(dataset) and Loader(..., device=)"
         )
-    computer = origin._computer
-    if isinstance(computer, FeatureComputer) and computer.derivatives:
+    if origin._computer is not None and origin._computer.derivatives:
         raise ValueError(
             f"dataset: expected stored derivatives for {device}, got computed ones, whose number "
             "is not known beforehand: build_cache stores them"
@@ -364,17 +355,15 @@ def _fixed_forms(empty: MoleculeBatch, schema: dict[str, FieldSpec]) -> dict[str
 def _load_rest(
     source: MoleculeSource,
     numbers: Tensor,
-    rows: Tensor,
+    n_atoms: Tensor,
     request: Request,
     on_device: list[str],
-    empty: MoleculeBatch,
     path: Any,
     report: OnProgress | None,
 ) -> HostFields | None:
     """Loads the fields that stay on the host; returns None if there are none."""
     own = tuple(name for name in on_device if name not in STRUCTURE_INFO)
     rest = replace(request, neighbors=None, exclude=(*request.exclude, *own))
-    n_atoms = rows[:, 0].contiguous()
     native = rest.native(source, path)
     block = load_block(source, numbers, n_atoms, rest, [native], path, None, report)
     kept = {field[:2] for _, _, field in block.tables[1]}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import heapq
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -405,29 +403,12 @@ def molecule_blocks(
     if fields is None:
         yield CountsBlock(n_atoms), 0
         return
-    plain = _plain(dataset, fields)
+    names = [name for name in fields if name not in STRUCTURE]
+    request = dataset.request.plain(names, optional=True)
+    plain = dataset.with_request(request, computes_features=False)
+    plain._forces = None
     try:
         for part in runs(n_atoms, _BLOCK_ATOMS, _BLOCK_MOLECULES):
             yield BatchBlock(plain.batch(part)), part.start
     finally:
         plain.close()
-
-
-def _plain(dataset: MoleculeDataset, fields: Sequence[str]) -> MoleculeDataset:
-    """Returns a copy that reads these fields alone, as stored, of every molecule."""
-    plain = copy.copy(dataset)
-    plain._request = replace(
-        dataset._request,
-        fields=tuple(name for name in fields if name not in STRUCTURE),
-        exclude=(),
-        dtype=None,
-        missing="nan",
-        neighbors=None,
-        transform=None,
-        outputs=(),
-        optional=True,
-        augment=None,
-    )
-    plain._computer = plain._forces = None
-    plain._native = plain._table = plain._structures = None
-    return plain

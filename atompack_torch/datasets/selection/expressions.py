@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,18 +37,26 @@ _OPERATORS: dict[type[ast.AST], str] = {
     **{ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="},
     **{ast.In: "in", ast.NotIn: "not in", ast.And: "and", ast.Or: "or"},
 }
-_NUMERIC: dict[str, Callable[[Any], Any]] = {
-    "abs": np.abs,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
+# Functions of values, by name.
+_FUNCTIONS: dict[str, Callable[..., v.Value]] = {
+    "norm": operations.norm,
+    "isnan": operations.is_nan,
+    **{
+        name: partial(operations.rows_by_structure, name)
+        for name in ("max", "min", "mean", "sum", "any", "all")
+    },
+    **{
+        name: partial(operations.elementwise, name, getattr(np, name))
+        for name in ("abs", "exp", "log", "sqrt")
+    },
+    **{
+        name: partial(operations.text_test, name, getattr(str, name))
+        for name in ("startswith", "endswith")
+    },
 }
-_REDUCTIONS = ("max", "min", "mean", "sum", "any", "all")
-_TEXT: dict[str, Callable[[str, str], bool]] = {
-    "startswith": str.startswith,
-    "endswith": str.endswith,
-}
-FUNCTIONS = ("has", "field", "count", "norm", "isnan", *_REDUCTIONS, *_NUMERIC, *_TEXT)
+FUNCTIONS = ("has", "field", "count", *_FUNCTIONS)
+
+Evaluator = Callable[[Structures], v.Value]
 
 
 class ExpressionError(FieldError):
@@ -73,7 +82,7 @@ class Expression:
         self._direct: dict[str, ast.AST] = {}  # the same of field(...)
         self._asked: dict[str, ast.AST] = {}  # the same of has(...)
         self._root = self._parsed()
-        self._check(self._root, 0)
+        self._evaluator = self._compiled(self._root, 0)
 
     @property
     def _needed(self) -> dict[str, ast.AST]:
@@ -123,8 +132,7 @@ class Expression:
         Raises:
             ExpressionError: an operation does not suit the type of a field.
         """
-        structures = Structures(block)
-        found = self._value(self._root, structures)
+        found = self._evaluator(Structures(block))
         n = len(block.ptr) - 1
         if not isinstance(found, v.Truth):
             raise self._error(self._root, f"expected a condition, got {found.kind}")
@@ -164,126 +172,87 @@ class Expression:
         offset = len(self._source.encode()[: getattr(node, "col_offset", 0)].decode())
         return ExpressionError(f"expression: {message} (column {self._shift + offset + 1})")
 
-    def _check(self, node: ast.AST, depth: int) -> None:
-        """Checks a node of the tree and those below it, and collects the names."""
+    def _compiled(self, node: ast.AST, depth: int) -> Evaluator:
+        """Checks a node of the tree and those below it, and returns what evaluates them."""
         if depth > _MAX_DEPTH:
             raise self._error(node, "nested too deeply")
-        below: list[ast.AST] = []
-        if isinstance(node, ast.BoolOp):
-            below = [*node.values]
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub, ast.UAdd)):
-            below = [node.operand]
-        elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            below = [node.left, node.right]
-        elif isinstance(node, ast.Compare):
-            for op in node.ops:
-                if type(op) not in _OPERATORS:
+        evaluate = self._form(node, lambda below: self._compiled(below, depth + 1))
+
+        def located(structures: Structures) -> v.Value:
+            try:
+                return evaluate(structures)
+            except v.OperandError as error:
+                raise self._error(node, str(error)) from None
+
+        return located
+
+    def _form(self, node: ast.AST, below: Callable[[ast.AST], Evaluator]) -> Evaluator:
+        match node:
+            case ast.BoolOp():
+                join = partial(operations.logical, _OPERATORS[type(node.op)])
+                return _applied(join, *map(below, node.values))
+            case ast.UnaryOp(op=ast.Not()):
+                return _applied(operations.negated, below(node.operand))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                sign = v.Number(np.array(-1.0 if isinstance(node.op, ast.USub) else 1.0))
+                return _applied(partial(operations.arithmetic, "*", sign), below(node.operand))
+            case ast.BinOp() if type(node.op) in _OPERATORS:
+                compute = partial(operations.arithmetic, _OPERATORS[type(node.op)])
+                return _applied(compute, below(node.left), below(node.right))
+            case ast.Compare():
+                if any(type(op) not in _OPERATORS for op in node.ops):
                     raise self._error(node, "expected == or !=, got is")
-            below = [node.left, *node.comparators]
-        elif isinstance(node, ast.Call):
-            below = self._check_call(node)
-        elif isinstance(node, (ast.Set, ast.Tuple, ast.List)):
-            for item in node.elts:
-                if not _is_constant(item):
-                    raise self._error(item, "expected a number or a string in a set")
-        elif isinstance(node, ast.Name):
-            self._check_name(node)
-        elif not _is_constant(node):
-            hint = ""
-            if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
-                hint = ": write and, or"
-            raise self._error(node, f"{_named(node)} is not allowed{hint}")
-        for child in below:
-            self._check(child, depth + 1)
+                names = [_OPERATORS[type(op)] for op in node.ops]
+                sides = map(below, (node.left, *node.comparators))
+                return _applied(partial(operations.compare_all, names), *sides)
+            case ast.Call():
+                return self._call(node, below)
+            case ast.Set() | ast.Tuple() | ast.List():
+                for item in node.elts:
+                    if not _is_constant(item):
+                        raise self._error(item, "expected a number or a string in a set")
+                choices = v.Choices(frozenset(map(_constant, node.elts)))
+                return lambda _: choices
+            case ast.Name(id=name):
+                if name in FUNCTIONS and name not in BUILTINS:
+                    raise self._error(node, f"{name} is a function: write {name}(...)")
+                self._names.setdefault(name, node)
+                return lambda structures: structures.value(name)
+            case _ if _is_constant(node):
+                return lambda _: _constant_value(node)
+        is_bitwise = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr))
+        hint = ": write and, or" if is_bitwise else ""
+        raise self._error(node, f"{_named(node)} is not allowed{hint}")
 
-    def _check_name(self, node: ast.Name) -> None:
-        if node.id in FUNCTIONS and node.id not in BUILTINS:
-            raise self._error(node, f"{node.id} is a function: write {node.id}(...)")
-        self._names.setdefault(node.id, node)
-
-    def _check_call(self, node: ast.Call) -> list[ast.AST]:
-        """Checks a call; returns the arguments that are values."""
+    def _call(self, node: ast.Call, below: Callable[[ast.AST], Evaluator]) -> Evaluator:
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name not in FUNCTIONS:
             expected, got = ", ".join(FUNCTIONS), name or _named(node.func)
             raise self._error(node, f"expected one of the functions {expected}, got {got}")
-        n = 2 if name in _TEXT else 1
+        n = 2 if name in ("startswith", "endswith") else 1
         if len(node.args) != n or node.keywords or isinstance(node.args[0], ast.Starred):
             raise self._error(node, f"{name}: expected {n} argument{'s' * (n > 1)}")
-        if name == "has":
-            self._asked.setdefault(self._field_name(node.args[0]), node)
-            return []
-        if name == "field":
-            self._direct.setdefault(self._field_name(node.args[0], only_string=True), node)
-            return []
+        if name in ("has", "field"):
+            field = self._field_name(node.args[0], only_string=name == "field")
+            (self._asked if name == "has" else self._direct).setdefault(field, node)
+            find = Structures.has if name == "has" else Structures.field
+            return lambda structures: find(structures, field)
         if name == "count":
             self._names.setdefault("elements", node)
-        return [*node.args]
+            item = below(node.args[0])
+            return _applied(operations.count_of, lambda found: found.value("elements"), item)
+        return _applied(_FUNCTIONS[name], *map(below, node.args))
 
-    def _field_name(self, node: ast.AST, *, only_string: bool = False) -> str:
+    def _field_name(self, node: ast.AST, *, only_string: bool) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
         if isinstance(node, ast.Name) and not only_string:
             return node.id
         raise self._error(node, "expected the name of a field as a string")
 
-    # Evaluation
 
-    def _value(self, node: ast.AST, structures: Structures) -> v.Value:
-        try:
-            return self._evaluated(node, structures)
-        except v.OperandError as error:
-            raise self._error(node, str(error)) from None
-
-    def _evaluated(self, node: ast.AST, structures: Structures) -> v.Value:
-        if isinstance(node, ast.BoolOp):
-            values = [self._value(child, structures) for child in node.values]
-            return operations.logical(_OPERATORS[type(node.op)], values)
-        if isinstance(node, ast.UnaryOp):
-            operand = self._value(node.operand, structures)
-            if isinstance(node.op, ast.Not):
-                return operations.negated(operand)
-            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
-            return operations.arithmetic("*", v.Number(np.array(sign)), operand)
-        if isinstance(node, ast.BinOp):
-            left, right = (self._value(side, structures) for side in (node.left, node.right))
-            return operations.arithmetic(_OPERATORS[type(node.op)], left, right)
-        if isinstance(node, ast.Compare):
-            sides = [self._value(side, structures) for side in (node.left, *node.comparators)]
-            pairs = zip(node.ops, sides, sides[1:], strict=False)
-            found: list[v.Value] = [
-                operations.compare(_OPERATORS[type(op)], a, b) for op, a, b in pairs
-            ]
-            return operations.logical("and", found)
-        if isinstance(node, ast.Call):
-            return self._called(node, structures)
-        if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
-            return v.Choices(frozenset(_constant(item) for item in node.elts))
-        if isinstance(node, ast.Name):
-            return structures.value(node.id)
-        return _constant_value(node)
-
-    def _called(self, node: ast.Call, structures: Structures) -> v.Value:
-        assert isinstance(node.func, ast.Name)
-        name = node.func.id
-        if name == "has":
-            return structures.has(self._field_name(node.args[0]))
-        if name == "field":
-            return structures.field(self._field_name(node.args[0]))
-        arguments = [self._value(argument, structures) for argument in node.args]
-        if name == "count":
-            elements = structures.value("elements")
-            assert isinstance(elements, v.Elements)
-            return operations.count_of(elements, arguments[0])
-        if name == "norm":
-            return operations.norm(arguments[0])
-        if name == "isnan":
-            return operations.is_nan(arguments[0])
-        if name in _NUMERIC:
-            return operations.elementwise(_NUMERIC[name], arguments[0], name)
-        if name in _TEXT:
-            return operations.text_test(_TEXT[name], arguments[0], arguments[1], name)
-        return operations.rows_by_structure(arguments[0], name)
+def _applied(operation: Callable[..., v.Value], *operands: Evaluator) -> Evaluator:
+    return lambda structures: operation(*(operand(structures) for operand in operands))
 
 
 def _spelled(name: str, known: Collection[str]) -> str:

@@ -80,7 +80,13 @@ def _all_false(operand: Missing) -> Truth:
     return Truth(np.zeros(len(operand.data), bool), is_missing=True)
 
 
-def logical(name: str, values: Sequence[Value]) -> Truth:
+def compare_all(names: Sequence[str], *sides: Value) -> Truth:
+    """Compares neighbors, as in ``2 < n_atoms <= 4``."""
+    pairs = zip(names, sides, sides[1:], strict=False)
+    return logical("and", *(compare(name, left, right) for name, left, right in pairs))
+
+
+def logical(name: str, *values: Value) -> Truth:
     """Joins conditions with ``and`` or ``or``."""
     result = _condition(values[0], name)
     for value in values[1:]:
@@ -102,12 +108,12 @@ def _condition(value: Value, name: str) -> Truth:
     return value
 
 
-def rows_by_structure(value: Value, reduce: str) -> Value:
+def rows_by_structure(reduce: str, value: Value) -> Value:
     """Reduces rows to one value per molecule; one without rows has 0, False, True or no value.
 
     Args:
-        value: rows.
         reduce: ``"max"``, ``"min"``, ``"mean"``, ``"sum"``, ``"any"`` or ``"all"``.
+        value: rows.
 
     Returns:
         Numbers or conditions (B,).
@@ -160,7 +166,7 @@ def norm(value: Value) -> Number:
     return Number(np.linalg.norm(value.data.astype(np.float64), axis=-1), value.present, value.ptr)
 
 
-def elementwise(function: Callable[[Any], Any], value: Value, name: str) -> Number:
+def elementwise(name: str, function: Callable[[Any], Any], value: Value) -> Number:
     """Applies a function to every number, in float64."""
     if not isinstance(value, Number):
         raise OperandError(f"{name}: expected numbers, got {value.kind}")
@@ -180,7 +186,7 @@ def is_nan(value: Value) -> Truth:
     return Truth(data & _rows_of(value.present, value.ptr, data), value.ptr)
 
 
-def text_test(test: Callable[[str, str], bool], value: Value, other: Value, name: str) -> Truth:
+def text_test(name: str, test: Callable[[str, str], bool], value: Value, other: Value) -> Truth:
     """Tests every string with a constant one."""
     if isinstance(value, Missing):
         return _all_false(value)
@@ -250,8 +256,9 @@ def _atomic_number(item: Value) -> int:
     raise OperandError(f"expected the symbol of an element such as 'Fe', got {item.kind}")
 
 
-def count_of(elements: Elements, item: Value) -> Number:
+def count_of(elements: Value, item: Value) -> Number:
     """Returns the number of atoms of one element."""
+    assert isinstance(elements, Elements)
     return Number(elements.counts[:, _atomic_number(item)])
 
 

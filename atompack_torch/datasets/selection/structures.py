@@ -87,11 +87,11 @@ class Structures:
             return forces
         lengths = operations.norm(forces)
         if name == "max_force":
-            return operations.rows_by_structure(lengths, "max")
+            return operations.rows_by_structure("max", lengths)
         squares = operations.arithmetic("*", lengths, lengths)
-        mean = operations.rows_by_structure(squares, "mean")
+        mean = operations.rows_by_structure("mean", squares)
         thirds = operations.arithmetic("/", mean, v.Number(np.array(3.0)))
-        return operations.elementwise(np.sqrt, thirds, name)
+        return operations.elementwise(name, np.sqrt, thirds)
 
 
 def _any_axis(pbc: Field, n: int) -> Array:

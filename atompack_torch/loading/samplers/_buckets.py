@@ -186,6 +186,7 @@ def _evened_out(slots: Integers, atoms: Integers, most: int) -> Integers:
 
 def in_order(parts: list[NDArray[Any]]) -> tuple[Integers, Integers]:
     """Joins batches of several buckets; returns the molecules and the length of each batch."""
-    lengths = np.concatenate([(part >= 0).sum(1) for part in parts])
-    molecules = np.concatenate([part[part >= 0] for part in parts])
+    none = np.zeros(0, np.int64)
+    lengths = np.concatenate([none, *((part >= 0).sum(1) for part in parts)])
+    molecules = np.concatenate([none, *(part[part >= 0] for part in parts)])
     return molecules, lengths

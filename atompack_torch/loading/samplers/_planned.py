@@ -5,26 +5,43 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from atompack_torch.loading.samplers.elastic import Place
-from atompack_torch.random_order import Integers
+from atompack_torch.loading.samplers._windows import Batches
+from atompack_torch.loading.samplers.elastic import BatchSampler, Place
+from atompack_torch.random_order import Integers, mix, permutation
 
 _CHUNK = 1024  # batches at a time
 
 
-class PlannedBatches(NamedTuple):
-    """The batches of an epoch.
+class PlannedSampler(BatchSampler):
+    """Base of samplers that plan all batches of an epoch at its start."""
 
-    Attributes:
-        molecules: (n,) int64, the molecules in the order of the batches.
-        ptr: (number of batches + 1,) int64, where each batch begins.
-    """
+    def _start(self) -> Place:
+        return {"position": 0, "offset": 0}
 
-    molecules: Integers
-    ptr: Integers
+    def _share(
+        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
+    ) -> PlannedShare:
+        plan = self._plan(mix(seed, epoch))
+        return PlannedShare(plan, start, ranks, n_ranks, self.drop_last)
+
+    def _plan(self, key: int) -> Batches:
+        """Returns the batches of an epoch, whose order is that of the key."""
+        raise NotImplementedError
+
+    def _ordered(self, molecules: Integers, lengths: Integers, key: int) -> Batches:
+        """Puts batches in random order; without ``shuffle``, in that of their first molecules."""
+        starts = np.cumsum(lengths) - lengths
+        if self.shuffle:
+            batches = permutation(key, len(lengths))
+        else:
+            batches = np.argsort(np.minimum.reduceat(molecules, starts), kind="stable")
+        lengths = lengths[batches]
+        ptr = np.concatenate([[0], np.cumsum(lengths)])
+        within = np.arange(len(molecules)) - np.repeat(ptr[:-1], lengths)
+        return Batches(molecules[np.repeat(starts[batches], lengths) + within], ptr)
 
 
 class PlannedShare:
@@ -35,7 +52,7 @@ class PlannedShare:
     """
 
     def __init__(
-        self, plan: PlannedBatches, start: Place, ranks: range, n_ranks: int, drop_last: bool
+        self, plan: Batches, start: Place, ranks: range, n_ranks: int, drop_last: bool
     ) -> None:
         self._plan, self._start, self._ranks, self._n_ranks = plan, start, ranks, n_ranks
         n_batches = len(plan.ptr) - 1

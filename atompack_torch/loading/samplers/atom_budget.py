@@ -17,14 +17,11 @@ from atompack_torch.loading.samplers.elastic import (
 )
 from atompack_torch.loading.samplers.sizes import (
     atoms_of_each,
-    digest,
     n_molecules,
     no_other_molecules,
     numbers,
-    optional_positive,
-    real,
 )
-from atompack_torch.options import with_options
+from atompack_torch.options import check_choice, checked_integer, checked_number, with_options
 from atompack_torch.random_order import Integers, mix
 
 if TYPE_CHECKING:
@@ -83,12 +80,11 @@ class AtomBudgetBatchSampler(BatchSampler):
                 iterating: there are too few molecules to split the last batches for all ranks.
         """
         super().__init__(n_atoms, **options)
-        max_atoms = real("max_atoms", max_atoms)
-        if not 0 < max_atoms < float("inf"):
+        if not checked_number("max_atoms", max_atoms):
             raise ValueError(f"max_atoms: expected a positive number, got {max_atoms}")
-        max_molecules = optional_positive("max_molecules", max_molecules)
-        if oversized not in ("alone", "error"):
-            raise ValueError(f"oversized: expected 'alone' or 'error', got {oversized!r}")
+        if max_molecules is not None:
+            max_molecules = checked_integer("max_molecules", max_molecules, 1)
+        check_choice("oversized", oversized, ("alone", "error"))
         self.max_atoms = max_atoms
         self.max_molecules = max_molecules
         self._has_costs = costs is not None
@@ -98,8 +94,7 @@ class AtomBudgetBatchSampler(BatchSampler):
         self._plan_costs(of_each)
 
     def _plan_costs(self, costs: np.ndarray[Any, Any]) -> None:
-        self._of_each = costs
-        self._digest: str | None = None
+        self._of_each, self._digest = costs, None
         self._plan_windows(costs)
 
     def _plan_windows(self, costs: np.ndarray[Any, Any]) -> None:
@@ -145,23 +140,16 @@ class AtomBudgetBatchSampler(BatchSampler):
         plan = Plan(self._windows, mix(seed, epoch))
         return BatchShare(plan, start, ranks, n_ranks, self.drop_last, self.pad)
 
-    def __len__(self) -> int:
-        """Number of batches of this rank in a whole pass of this epoch."""
-        self._plan_for(self.seed, self.epoch)
+    def _n_batches(self) -> int:
         if self._counted is None or self._counted[:2] != (self.seed, self.epoch):
             n_batches = Plan(self._windows, mix(self.seed, self.epoch)).n_batches()
             self._counted = self.seed, self.epoch, n_batches
-        ranks, n_ranks = self._ranks_of_pass()
-        n_batches = self._counted[2]
-        n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
-        return n_steps * len(ranks)
+        return self._counted[2]
 
     def _plan_settings(self) -> dict[str, object]:
-        if self._digest is None and not self._draws_change:
-            self._digest = digest(self._of_each)
         return {
             "molecules": len(self._of_each),
-            "costs": self._digest,
+            "costs": self._digest_of(self._of_each),
             "max_atoms": self.max_atoms,
             "max_molecules": self.max_molecules,
             "shuffle": self.shuffle,

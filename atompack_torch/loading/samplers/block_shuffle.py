@@ -12,14 +12,11 @@ from atompack_torch.loading.samplers.distributed import IndexSampler, Order, Sto
 from atompack_torch.loading.samplers.elastic import ElasticSampler, SamplerOptions
 from atompack_torch.loading.samplers.sizes import (
     digest,
-    integer,
     is_array,
     n_molecules,
     numbers,
-    optional_positive,
-    positive,
 )
-from atompack_torch.options import with_options
+from atompack_torch.options import checked_integer, with_options
 from atompack_torch.random_order import Integers
 
 if TYPE_CHECKING:
@@ -81,11 +78,11 @@ class BlockShuffleSampler(IndexSampler):
             ValueError: an option is out of range, or does not divide another.
         """
         super().__init__(n_or_block_sizes, **options)
-        window = positive("window", window)
-        workers = integer("workers", workers)
-        lanes = None if lanes is None else integer("lanes", lanes)
-        batch_size = optional_positive("batch_size", batch_size)
-        block = optional_positive("block", block)
+        window = checked_integer("window", window, 1)
+        workers = checked_integer("workers", workers)
+        lanes = None if lanes is None else checked_integer("lanes", lanes)
+        batch_size = None if batch_size is None else checked_integer("batch_size", batch_size, 1)
+        block = None if block is None else checked_integer("block", block, 1)
         if workers < 0 or window % max(workers, 1):
             raise ValueError(f"workers: expected a number that divides {window}, got {workers}")
         self.workers = max(workers, 1)

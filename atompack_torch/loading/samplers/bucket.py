@@ -8,17 +8,16 @@ import numpy as np
 
 from atompack_torch.loading.samplers import _buckets
 from atompack_torch.loading.samplers._buckets import Limits, Sizes
-from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
-from atompack_torch.loading.samplers.elastic import BatchSampler, ElasticSampler, Place, RankOptions
+from atompack_torch.loading.samplers._planned import PlannedSampler
+from atompack_torch.loading.samplers._windows import Batches
+from atompack_torch.loading.samplers.elastic import ElasticSampler, RankOptions
 from atompack_torch.loading.samplers.sizes import (
     atoms_of_each,
-    digest,
     no_other_molecules,
     numbers,
-    positive,
 )
-from atompack_torch.options import with_options
-from atompack_torch.random_order import Integers, mix, permutation
+from atompack_torch.options import checked_integer, with_options
+from atompack_torch.random_order import Integers, mix
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -38,7 +37,7 @@ class BatchShape(NamedTuple):
     edges: int | None
 
 
-class BucketBatchSampler(BatchSampler):
+class BucketBatchSampler(PlannedSampler):
     """Yields batches, as lists of molecule numbers, that fit a few shapes closely.
 
         sampler = BucketBatchSampler(dataset, max_atoms=4096, edges=n_edges, max_edges=200_000)
@@ -89,9 +88,9 @@ class BucketBatchSampler(BatchSampler):
         """
         super().__init__(n_atoms, drop_last=False, pad=False, **options)
         counts = atoms_of_each(n_atoms)
-        self.max_atoms = positive("max_atoms", max_atoms)
-        self.max_edges = None if max_edges is None else positive("max_edges", max_edges)
-        self.buckets = positive("buckets", buckets)
+        self.max_atoms = checked_integer("max_atoms", max_atoms, 1)
+        self.max_edges = None if max_edges is None else checked_integer("max_edges", max_edges, 1)
+        self.buckets = checked_integer("buckets", buckets, 1)
         self._plan_sizes(_sizes(counts, edges))
 
     def _plan_sizes(self, sizes: Sizes) -> None:
@@ -100,8 +99,7 @@ class BucketBatchSampler(BatchSampler):
         self._buckets = _buckets.divide(sizes, limits, self.buckets)
         if self._draws is not None:
             self._buckets = [_buckets.for_any(b, sizes, limits) for b in self._buckets]
-        self._dealt = self._buckets
-        self._digest: str | None = None
+        self._dealt, self._digest = self._buckets, None
 
     def _plan_drawn(self, drawn: Integers) -> None:
         self._sizes = self._of_each.at(drawn)
@@ -186,47 +184,21 @@ class BucketBatchSampler(BatchSampler):
             for name, count in slots.items()
         }
 
-    def _start(self) -> Place:
-        return {"position": 0, "offset": 0}
-
-    def _share(
-        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
-    ) -> PlannedShare:
-        return PlannedShare(self._plan(mix(seed, epoch)), start, ranks, n_ranks, False)
-
-    def _plan(self, key: int) -> PlannedBatches:
-        if not self._dealt:
-            return PlannedBatches(np.zeros(0, np.int64), np.zeros(1, np.int64))
-        keys = [mix(key, k) if self.shuffle else None for k in range(len(self._dealt))]
+    def _plan(self, key: int) -> Batches:
         parts = [
-            _buckets.batches_of(bucket, self._sizes, key)
-            for bucket, key in zip(self._dealt, keys, strict=True)
+            _buckets.batches_of(bucket, self._sizes, mix(key, k) if self.shuffle else None)
+            for k, bucket in enumerate(self._dealt)
         ]
-        molecules, lengths = _buckets.in_order(parts)
-        starts = np.cumsum(lengths) - lengths
-        if self.shuffle:
-            batches = permutation(mix(key, len(parts)), len(lengths))
-        else:
-            batches = np.argsort(np.minimum.reduceat(molecules, starts), kind="stable")
-        ptr = np.concatenate([[0], np.cumsum(lengths[batches])])
-        within = np.arange(len(molecules)) - np.repeat(ptr[:-1], lengths[batches])
-        return PlannedBatches(molecules[np.repeat(starts[batches], lengths[batches]) + within], ptr)
+        return self._ordered(*_buckets.in_order(parts), mix(key, len(parts)))
 
-    def __len__(self) -> int:
-        """Number of batches of this rank in a whole pass."""
-        self._plan_for(self.seed, self.epoch)
-        ranks, n_ranks = self._ranks_of_pass()
-        n_batches = sum(bucket.n_batches for bucket in self._dealt)
-        return -(-n_batches // n_ranks) * len(ranks)
+    def _n_batches(self) -> int:
+        return sum(bucket.n_batches for bucket in self._dealt)
 
     def _plan_settings(self) -> dict[str, object]:
-        if self._digest is None and not self._draws_change:
-            atoms, edges = self._of_each
-            parts = [atoms] if edges is None else [atoms, edges]
-            self._digest = digest(np.concatenate(parts))
+        sizes = [part for part in self._of_each if part is not None]
         return {
             "molecules": len(self._of_each.atoms),
-            "sizes": self._digest,
+            "sizes": self._digest_of(*sizes),
             "max_atoms": self.max_atoms,
             "max_edges": self.max_edges,
             "buckets": self.buckets,

@@ -27,12 +27,7 @@ from atompack_torch.loading.samplers._wrappers import (
     is_overfitting,
     refuse_dispatching,
 )
-from atompack_torch.loading.samplers.sizes import (
-    integer,
-    no_other_molecules,
-    numbers,
-    optional_positive,
-)
+from atompack_torch.loading.samplers.sizes import digest, no_other_molecules, numbers
 from atompack_torch.options import check_flags, checked_integer, epoch_number
 from atompack_torch.random_order import Integers
 
@@ -97,6 +92,7 @@ class ElasticSampler(Sampler[Item]):
     """
 
     _repr_options: tuple[str, ...] = ()  # options of the subclass, for repr
+    _digest: str | None = None  # of the sizes that were planned, once it is known
 
     def __init__(
         self,
@@ -135,8 +131,9 @@ class ElasticSampler(Sampler[Item]):
                 are not as many weights as molecules.
             FieldError: a molecule lacks the value of ``balance`` or ``weights``.
         """
-        num_replicas = optional_positive("num_replicas", num_replicas)
-        rank = None if rank is None else integer("rank", rank)
+        if num_replicas is not None:
+            num_replicas = checked_integer("num_replicas", num_replicas, 1)
+        rank = None if rank is None else checked_integer("rank", rank)
         if rank is not None and (rank < 0 or (num_replicas is not None and rank >= num_replicas)):
             last = "" if num_replicas is None else f" and below {num_replicas}"
             raise ValueError(f"rank: expected at least 0{last}, got {rank}")
@@ -144,7 +141,7 @@ class ElasticSampler(Sampler[Item]):
         if drop_last and pad:
             raise ValueError("drop_last and pad exclude one another")
         self.shuffle = shuffle
-        self.seed = integer("seed", seed)
+        self.seed = checked_integer("seed", seed)
         self.drop_last = drop_last
         self.num_replicas = num_replicas
         self.rank = rank
@@ -176,6 +173,12 @@ class ElasticSampler(Sampler[Item]):
     @abstractmethod
     def _plan_settings(self) -> dict[str, object]:
         """Returns everything that the sequence depends on except seed and epoch."""
+
+    def _digest_of(self, *sizes: np.ndarray[Any, Any]) -> str | None:
+        """Returns the digest of the sizes that were planned; None if they change."""
+        if self._digest is None and not self._draws_change:
+            self._digest = digest(np.concatenate(sizes))
+        return self._digest
 
     def _settings(self, epoch: int) -> dict[str, object]:
         """Returns what a state of this epoch is compared by."""
@@ -377,7 +380,7 @@ class ElasticSampler(Sampler[Item]):
         """Returns a state with valid numbers."""
         check_form(state, ("seed", "epoch", *self._start()))
         refuse(self._differences(state))
-        loaded = {"seed": integer("state: seed", state["seed"])}
+        loaded = {"seed": checked_integer("state: seed", state["seed"])}
         for key in ("epoch", *self._start()):
             loaded[key] = checked_integer(f"state: {key}", state[key], 0)
         return {**state, **loaded, "planned": dict(state["planned"])}
@@ -417,6 +420,18 @@ class BatchSampler(ElasticSampler[list[int]]):
     def sampler(self) -> EpochSetter:
         """The object on which Lightning and accelerate call ``set_epoch`` for this sampler."""
         return EpochSetter(self)
+
+    def _n_batches(self) -> int:
+        """Returns the number of batches that are planned for an epoch of all ranks."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Number of batches of this rank in a whole pass of this epoch."""
+        ranks, n_ranks = self._ranks_of_pass()
+        self._plan_for(self.seed, self.epoch)
+        n_batches = self._n_batches()
+        n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
+        return n_steps * len(ranks)
 
 
 class Pass(Iterator[Item]):

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atompack_torch.loading.samplers._planned import PlannedBatches, PlannedShare
-from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
-from atompack_torch.loading.samplers.sizes import atoms_of_each, digest, positive
-from atompack_torch.options import with_options
+from atompack_torch.loading.samplers._planned import PlannedSampler
+from atompack_torch.loading.samplers._windows import Batches
+from atompack_torch.loading.samplers.elastic import DropOptions, ElasticSampler
+from atompack_torch.loading.samplers.sizes import atoms_of_each
+from atompack_torch.options import checked_integer, with_options
 from atompack_torch.random_order import Integers, mix, permutation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class EqualSizeBatchSampler(BatchSampler):
+class EqualSizeBatchSampler(PlannedSampler):
     """Yields batches, as lists of molecule numbers, whose molecules have equally many atoms.
 
         sampler = EqualSizeBatchSampler(dataset, batch_size=32)
@@ -54,37 +55,22 @@ class EqualSizeBatchSampler(BatchSampler):
         """
         super().__init__(n_atoms, pad=False, **options)
         counts = atoms_of_each(n_atoms)
-        self.batch_size = positive("batch_size", batch_size)
+        self.batch_size = checked_integer("batch_size", batch_size, 1)
         self._replan(counts)
 
     def _replan(self, n_atoms: np.ndarray[Any, Any]) -> None:
         self._of_each = self._sizes = n_atoms
-        self._digest: str | None = None
+        self._digest = None
 
     def _plan_drawn(self, drawn: Integers) -> None:
         self._sizes = self._of_each[drawn]
 
-    def _start(self) -> Place:
-        return {"position": 0, "offset": 0}
-
-    def _share(
-        self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int
-    ) -> PlannedShare:
-        return PlannedShare(self._plan(mix(seed, epoch)), start, ranks, n_ranks, self.drop_last)
-
-    def _plan(self, key: int) -> PlannedBatches:
+    def _plan(self, key: int) -> Batches:
         n = len(self._sizes)
         order = permutation(mix(key, 0), n) if self.shuffle else np.arange(n)
         molecules = order[np.argsort(self._sizes[order], kind="stable")]
         starts = self._cuts(self._sizes[molecules])
-        lengths = np.diff(np.append(starts, n))
-        if self.shuffle:
-            batches = permutation(mix(key, 1), len(starts))
-        else:
-            batches = np.argsort(molecules[starts], kind="stable")
-        ptr = np.concatenate([[0], np.cumsum(lengths[batches])])
-        within = np.arange(n) - np.repeat(ptr[:-1], lengths[batches])
-        return PlannedBatches(molecules[np.repeat(starts[batches], lengths[batches]) + within], ptr)
+        return self._ordered(molecules, np.diff(np.append(starts, n)), mix(key, 1))
 
     def _cuts(self, sizes: np.ndarray[Any, Any]) -> Integers:
         """Returns the first positions of the batches of molecules that are sorted by size."""
@@ -96,20 +82,13 @@ class EqualSizeBatchSampler(BatchSampler):
         cuts: Integers = np.repeat(firsts, n_batches) + number * self.batch_size
         return cuts
 
-    def __len__(self) -> int:
-        """Number of batches of this rank in a whole pass."""
-        ranks, n_ranks = self._ranks_of_pass()
-        self._plan_for(self.seed, self.epoch)
-        n_batches = len(self._cuts(np.sort(self._sizes)))
-        n_steps = n_batches // n_ranks if self.drop_last else -(-n_batches // n_ranks)
-        return n_steps * len(ranks)
+    def _n_batches(self) -> int:
+        return len(self._cuts(np.sort(self._sizes)))
 
     def _plan_settings(self) -> dict[str, object]:
-        if self._digest is None and not self._draws_change:
-            self._digest = digest(self._of_each)
         return {
             "molecules": len(self._sizes),
-            "n_atoms": self._digest,
+            "n_atoms": self._digest_of(self._of_each),
             "batch_size": self.batch_size,
             "shuffle": self.shuffle,
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 import os
 from typing import Any
 
@@ -12,79 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 _CHUNK = 1 << 16  # numbers per step
-
-
-def integer(what: str, value: Any) -> int:
-    """Returns an option that is an integer.
-
-    Args:
-        what: name of the option.
-        value: its value.
-
-    Returns:
-        The value as an int.
-
-    Raises:
-        TypeError: the value is not an integer.
-    """
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what}: expected an integer, got {value!r}")
-    return operator.index(value)
-
-
-def positive(what: str, value: Any) -> int:
-    """Returns an option that is a positive integer.
-
-    Args:
-        what: name of the option.
-        value: its value.
-
-    Returns:
-        The value as an int.
-
-    Raises:
-        TypeError: the value is not an integer.
-        ValueError: the value is below 1.
-    """
-    number = integer(what, value)
-    if number < 1:
-        raise ValueError(f"{what}: expected a positive number, got {number}")
-    return number
-
-
-def optional_positive(what: str, value: Any) -> int | None:
-    """Returns an option that is a positive integer or None.
-
-    Args:
-        what: name of the option.
-        value: its value.
-
-    Returns:
-        The value as an int, or None.
-
-    Raises:
-        TypeError: the value is not an integer.
-        ValueError: the value is below 1.
-    """
-    return None if value is None else positive(what, value)
-
-
-def real(what: str, value: Any) -> Any:
-    """Returns an option that is a real number.
-
-    Args:
-        what: name of the option.
-        value: its value.
-
-    Returns:
-        The value.
-
-    Raises:
-        TypeError: the value is not a number.
-    """
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{what}: expected a number, got {value!r}")
-    return value
 
 
 def is_array(source: Any) -> bool:

@@ -198,9 +198,9 @@ def test_states_of_other_blocks_are_refused() -> None:
 
 
 def test_options_that_make_no_sense() -> None:
-    with pytest.raises(ValueError, match="window: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match="window: expected at least 1, got 0"):
         BlockShuffleSampler(10, block=2, window=0)
-    with pytest.raises(ValueError, match="block: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match="block: expected at least 1, got 0"):
         BlockShuffleSampler(10, block=0, window=2)
     with pytest.raises(ValueError, match="lanes: expected a number that divides 6, got 4"):
         BlockShuffleSampler(10, block=2, window=6, lanes=4)
@@ -211,7 +211,7 @@ def test_options_that_make_no_sense() -> None:
             BlockShuffleSampler(10, block=2, window=6, workers=workers, batch_size=4)
     with pytest.raises(ValueError, match="batch_size: expected the molecules of a batch, as"):
         BlockShuffleSampler(10, block=2, window=6, workers=2)
-    with pytest.raises(ValueError, match="batch_size: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match="batch_size: expected at least 1, got 0"):
         BlockShuffleSampler(10, block=2, window=6, batch_size=0)
     with pytest.raises(TypeError, match="block: expected molecules in a block, or the sizes"):
         BlockShuffleSampler(10, window=2)

@@ -19,7 +19,9 @@ from sampling import process_group
 from atompack_torch import (
     AtomBudgetBatchSampler,
     BlockShuffleSampler,
+    BucketBatchSampler,
     DistributedMoleculeSampler,
+    EqualSizeBatchSampler,
 )
 from atompack_torch.loading.samplers import _windows
 
@@ -42,13 +44,27 @@ def workers(n: int, **options: Any) -> BlockShuffleSampler:
     return BlockShuffleSampler(n, block=3, window=4, workers=2, batch_size=5, **options)
 
 
+def buckets(n: int, **options: Any) -> BucketBatchSampler:
+    return BucketBatchSampler(sizes_of(n), 64, **options)
+
+
+def equal(n: int, **options: Any) -> EqualSizeBatchSampler:
+    return EqualSizeBatchSampler(sizes_of(n), 4, **options)
+
+
 MAKERS: dict[str, Make] = {
     "single": DistributedMoleculeSampler,
     "blocks": blocks,
     "workers": workers,
     "budget": budget,
+    "buckets": buckets,
+    "equal": equal,
 }
+BATCHES = (budget, buckets, equal)
 every_sampler = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+with_endings = pytest.mark.parametrize(
+    "make", [DistributedMoleculeSampler, blocks, workers, budget]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +90,12 @@ def in_turn(ranks: list[list[Any]]) -> list[Any]:
 @every_sampler
 @given(n=st.integers(0, 90), n_ranks=st.integers(1, 7), shuffle=st.booleans())
 def test_every_molecule_comes_once(make: Make, n: int, n_ranks: int, shuffle: bool) -> None:
-    if make is budget and n < 10 * n_ranks:
+    if make in BATCHES and n < 10 * n_ranks:
         return  # too few to split: test_atom_budget.py
     ranks = all_ranks(make, n, n_ranks, shuffle=shuffle)
     assert sorted(molecules(in_turn(ranks))) == list(range(n))
     lengths = {len(items) for items in ranks}
-    assert max(lengths) - min(lengths) <= (0 if make is budget else 1)
+    assert max(lengths) - min(lengths) <= (0 if make in BATCHES else 1)
     for rank, items in enumerate(ranks):
         assert len(make(n, num_replicas=n_ranks, rank=rank, shuffle=shuffle)) == len(items)
 
@@ -93,7 +109,7 @@ def test_the_order_is_the_same_for_any_number_of_ranks(make: Make, n_ranks: int)
     assert many[:n_same] == one[:n_same]
 
 
-@every_sampler
+@with_endings
 @pytest.mark.parametrize("n_ranks", [1, 3, 8])
 @pytest.mark.parametrize("n", [1, 5, 123, 500])
 def test_drop_last_and_pad(make: Make, n: int, n_ranks: int) -> None:
@@ -150,7 +166,7 @@ def test_resumed_again_and_again_on_any_number_of_ranks(
         try:
             taken = [list(islice(iter(sampler), n_steps)) for sampler in samplers]
         except ValueError:
-            assert make is budget  # with too few molecules left for all these ranks
+            assert make in BATCHES  # with too few molecules left for all these ranks
             assert n - len(used) < n_ranks * n_steps
             continue
         used += molecules(in_turn(taken))
@@ -161,7 +177,7 @@ def test_resumed_again_and_again_on_any_number_of_ranks(
     assert Counter(used) == Counter(range(n))
 
 
-@every_sampler
+@with_endings
 @pytest.mark.parametrize("option", ["drop_last", "pad"])
 def test_resumed_with_other_endings(make: Make, option: str) -> None:
     one = list(make(300))
@@ -343,7 +359,7 @@ def test_ranks_of_torch_distributed(make: Make) -> None:
     assert sampler.ranks() == (0, 1)
 
 
-@every_sampler
+@with_endings
 def test_ranks_that_make_no_sense(make: Make) -> None:
     for options in ({"rank": 0}, {"num_replicas": 2}):
         with pytest.raises(ValueError, match="rank and num_replicas: expected both"):
@@ -353,7 +369,7 @@ def test_ranks_that_make_no_sense(make: Make) -> None:
         make(10, num_replicas=2, rank=2)
     with pytest.raises(ValueError, match="rank: "):
         make(10, num_replicas=2, rank=-1)
-    with pytest.raises(ValueError, match="num_replicas: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match="num_replicas: expected at least 1, got 0"):
         make(10, num_replicas=0, rank=0)
     with pytest.raises(ValueError, match="exclude one another"):
         make(10, drop_last=True, pad=True)

@@ -68,23 +68,6 @@ def test_every_molecule_once(make: Any, num_workers: int) -> None:
 
 @every_sampler
 @workers
-def test_resumed_in_a_plain_loader(make: Any, num_workers: int) -> None:
-    """Who counts what was used need not care how far the workers have read ahead."""
-    expected = lists(DataLoader(Numbers(N), **make()))
-    options = make()
-    loader = iter(DataLoader(Numbers(N), num_workers=num_workers, **options))
-    first = lists(islice(loader, 4))
-    used = 4 if make is budget else 4 * 7
-    state = sampler_of(options).state_dict(consumed=used)
-    del loader
-    options = make()
-    sampler_of(options).load_state_dict(state)
-    rest = lists(DataLoader(Numbers(N), num_workers=num_workers, **options))
-    assert first + rest == expected
-
-
-@every_sampler
-@workers
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_resumed_twice_in_an_epoch(make: Any, num_workers: int, epoch: int) -> None:
     def begin() -> tuple[Any, Any]:
@@ -176,22 +159,6 @@ def test_resumed_with_another_batch_size(make: Any, num_workers: int, batch_size
         sampler_of(options).load_state_dict(state)
         loader = loader_of(Numbers(N), num_workers=num_workers, **options)
         assert found + list(chain.from_iterable(lists(loader))) == expected
-
-
-def test_on_other_ranks_in_a_stateful_loader() -> None:
-    """The sampler's own part of a loader's state holds for any number of ranks."""
-    used, states = [], []
-    for rank in range(4):
-        sampler = AtomBudgetBatchSampler(SIZES, 60, num_replicas=4, rank=rank)
-        loader = StatefulDataLoader(Numbers(N), batch_sampler=sampler, num_workers=0)
-        used += chain.from_iterable(lists(islice(iter(loader), 5)))
-        states.append(sampler.state_dict())
-    assert all(state == states[0] for state in states)
-    for rank in range(3):
-        sampler = AtomBudgetBatchSampler(SIZES, 60, num_replicas=3, rank=rank)
-        sampler.load_state_dict(states[0])
-        used += chain.from_iterable(lists(DataLoader(Numbers(N), batch_sampler=sampler)))
-    assert sorted(used) == list(range(N))
 
 
 def test_states_are_plain() -> None:

@@ -204,16 +204,6 @@ def test_samplers_of_molecules_are_distributed_samplers(make: Make) -> None:
     assert DataLoader(Numbers(N), BATCH, sampler=make()).sampler.num_replicas is None
 
 
-def test_epochs_reach_a_batch_sampler() -> None:
-    """Frameworks call ``set_epoch`` on ``loader.batch_sampler.sampler``."""
-    loader = DataLoader(Numbers(N), batch_sampler=budget())
-    first = [batch.tolist() for batch in loader]
-    loader.batch_sampler.sampler.set_epoch(1)  # type: ignore[union-attr]
-    assert [batch.tolist() for batch in loader] != first
-    loader.batch_sampler.sampler.set_epoch(0)  # type: ignore[union-attr]
-    assert [batch.tolist() for batch in loader] == first
-
-
 @pytest.mark.parametrize("overfit_batches", [0.0, 2, 0.5])
 def test_overfitting_keeps_its_batches(
     monkeypatch: pytest.MonkeyPatch, overfit_batches: float
