@@ -88,8 +88,8 @@ class Convert(Command):
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
         with writing_errors("--overwrite replaces it, --append adds to it"):
-            if _is_store(options):
-                report = _copied(options)
+            if _is_export(options):
+                report = _exported(options)
             else:
                 report = _stored(options) if _are_datasets(options) else _report(options)
         show_report(options, report)
@@ -121,7 +121,7 @@ def _are_datasets(options: argparse.Namespace) -> bool:
     return not other and any(map(datasets_at, options.source))
 
 
-def _is_store(options: argparse.Namespace) -> bool:
+def _is_export(options: argparse.Namespace) -> bool:
     from atompack_torch.formats import recognize
     from atompack_torch.options import is_url
 
@@ -133,16 +133,25 @@ def _is_store(options: argparse.Namespace) -> bool:
     return found is not None and found.name == "atlas-store"
 
 
+def _exported(options: argparse.Namespace) -> Any:
+    from atompack_torch.conversion import export_datasets
+
+    is_copy = options.target_format or Path(options.target).suffix in ("", ".atlas")
+    _check_for_stores(options, _FOR_STORES - ({"append"} if is_copy else {"codec", "append"}))
+    if is_copy:
+        return _copied(options)
+    return export_datasets(
+        options.source[0],
+        options.target,
+        mode="w" if options.overwrite else "x",
+        progress=not (options.json or options.quiet),
+    )
+
+
 def _copied(options: argparse.Namespace) -> Any:
     from atompack_torch.conversion.xarray_files import copy_store
     from atompack_torch.formats import COLLECTION
 
-    _check_for_stores(options, _FOR_STORES - {"append"})
-    if not options.target_format and Path(options.target).suffix not in ("", ".atlas"):
-        raise UsageError(
-            f"{options.target}: expected a store or collection (.atlas); `to_xarray` of "
-            "`AtlasStore` writes its datasets to NetCDF or Zarr"
-        )
     is_file = Path(options.target).name == COLLECTION
     is_collection = options.target_format == _COLLECTION or (not options.target_format and is_file)
     return copy_store(

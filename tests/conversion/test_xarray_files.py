@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import xarray
 from oracle.atlas_client import AtlasProcess
-from processes.client import ScriptServer
 
 import atompack_torch as apt
-from atompack_torch import _native
-from atompack_torch.cli import main
 from atompack_torch.conversion import convert_datasets
 
 
@@ -100,45 +92,3 @@ def test_what_fails_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         convert_datasets(folder / "c7.nc", target, progress=False)
     assert not target.exists()
-
-
-def replaced_until_killed(source: Path, target: Path, can_exchange: bool) -> None:
-    """Replaces the target; the process ends when something is removed."""
-    if not can_exchange:
-        refusal = OSError(errno.EINVAL, "this file system cannot exchange two folders")
-        _native.exchange_names = Mock(side_effect=refusal)
-
-    def remove_half(path: Any, **_: Any) -> None:
-        next(file for file in Path(path).rglob("*") if file.is_file()).unlink()
-        os._exit(9)
-
-    shutil.rmtree = remove_half  # type: ignore[assignment]
-    convert_datasets(source, target, mode="w", progress=False)
-
-
-REPLACING = """
-import sys
-from pathlib import Path
-from conversion.test_xarray_files import replaced_until_killed
-replaced_until_killed(Path(sys.argv[1]), Path(sys.argv[2]), bool(sys.argv[3]))
-"""
-
-
-@pytest.mark.parametrize("can_exchange", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
-def test_a_kill_leaves_the_old_or_the_new(
-    folder: Path, tmp_path: Path, scripts: ScriptServer, can_exchange: bool
-) -> None:
-    source, target = folder / "c0.nc", tmp_path / "out.atlas"
-    convert_datasets(source, target, progress=False)
-    want = apt.AtlasStore(target).to_xarray("c0").load()
-    done = scripts.run(REPLACING, source, target, "1" if can_exchange else "")
-    assert done.returncode == 9, done.stderr
-    xarray.testing.assert_equal(apt.AtlasStore(target).to_xarray("c0").load(), want)
-
-
-def test_stores_are_not_written_to_other_formats(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    convert_datasets(folder / "c0.nc", tmp_path / "store", progress=False)
-    assert main(["convert", str(tmp_path / "store"), str(tmp_path / "c0.nc")]) == 2
-    assert "to_xarray" in capsys.readouterr().err

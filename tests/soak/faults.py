@@ -33,7 +33,10 @@ PRELOADED = (
     "ase.db",
     "h5py",
     "lmdb",
+    "netCDF4",
     "pyarrow.parquet",
+    "xarray",
+    "zarr",
 )
 # Kinds of faults: number of the error, and True for a disk that stays full.
 FAULTS = {"EIO": (errno.EIO, False), "ENOSPC": (errno.ENOSPC, False), "full": (errno.ENOSPC, True)}
@@ -48,6 +51,7 @@ class Case(NamedTuple):
         content: returns what a target holds, in the same folder.
         kept: names of hidden files that an error leaves, to be resumed.
         codes: numbers of errors into which its library turns others.
+        crashes: True if its library may crash, which is counted.
     """
 
     target: str
@@ -55,6 +59,7 @@ class Case(NamedTuple):
     content: Callable[[Path, Path], str]
     kept: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
+    crashes: bool = False
 
 
 def prepare(sources: Path) -> None:
@@ -62,6 +67,13 @@ def prepare(sources: Path) -> None:
     with apt.AtpWriter(sources / "a.atp") as writer:
         writer.write_arrays(**numbered.labeled(0, N))
     cache_molecules.write(sources / "c.atp", N)
+    with apt.AtlasStore(sources / "store", "x") as store:
+        for name in "ab":
+            store.create_dataset(name)
+            store.define_array(
+                name, "v", "float64", (4, 3), dimension_names=("x", "y"), chunk_shape=(2, 3)
+            )
+            store.write(name, "v", np.arange(12.0).reshape(4, 3) + len(name))
 
 
 def _digest(values: Any) -> str:
@@ -78,6 +90,17 @@ def _molecules(target: Path, sources: Path) -> str:
     found = [(key, np.asarray(batch[key]).tolist()) for key in sorted(dataset.schema)]
     if target.is_dir() and (target / "metadata.npz").exists():
         found.append(("natoms", np.load(target / "metadata.npz")["natoms"].tolist()))
+    return _digest(found)
+
+
+def _datasets(target: Path, sources: Path) -> str:
+    import xarray
+
+    engine = "zarr" if target.is_dir() else None
+    found = []
+    for group in "ab":
+        with xarray.open_dataset(target, group=group, engine=engine) as dataset:
+            found.append({str(k): v.values.tolist() for k, v in dataset.variables.items()})
     return _digest(found)
 
 
@@ -108,6 +131,12 @@ def _converting(target: str, kind: str | None = None, codes: tuple[int, ...] = (
     return Case(target, write, _molecules, codes=codes)
 
 
+def _export(path: Path, sources: Path) -> object:
+    from atompack_torch.conversion import export_datasets
+
+    return export_datasets(sources / "store", path, progress=False)
+
+
 def _build_cache(path: Path, sources: Path) -> None:
     dataset = apt.AtpDataset(sources / "c.atp")
     of = cache_molecules.descriptor()
@@ -136,6 +165,8 @@ CASES = {
     "deepmd": _converting("systems", "deepmd"),
     "metatrain": _converting("arrays", "metatrain"),
     "mace-hdf5": _converting("a.h5", "mace-hdf5"),
+    "netcdf": Case("a.nc", _export, _datasets, codes=(errno.EIO,), crashes=True),
+    "zarr": Case("a.zarr", _export, _datasets),
     "build_cache": Case("a.h5", _build_cache, _cache, (".a.h5.new", ".a.h5.journal.new")),
     "report": Case("a.html", _report, _bytes),
 }
@@ -207,10 +238,13 @@ class Faults:
         """Lets a call fail, in a separate process.
 
         Returns:
-            What came of it: "error", or "right" for a target that is right nevertheless.
+            What came of it: "error", "right" for a target that is right nevertheless, or "crash".
         """
         self.n_calls(name)
         found = self._run(name, number, number + 1, *FAULTS[kind])
+        if not found and CASES[name].crashes:
+            assert not (self._folder / CASES[name].target).exists()
+            return "crash"
         assert found, f"{name}, {kind} at call {number}: the process died"
         return self._judge(name, kind, number, found[0])
 

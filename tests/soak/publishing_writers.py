@@ -1,4 +1,4 @@
-"""Writers whose target is replaced whole: conversions, compactions, stores, shards."""
+"""Writers whose target is replaced whole: conversions, compactions, exports of stores, shards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from soak.killing import PublishingWriter, tell, tell_open
 
 import atompack_torch as apt
 from atompack_torch import conversion
-from atompack_torch.conversion import convert_datasets
+from atompack_torch.conversion import convert_datasets, export_datasets
 
 N = (24, 31)  # structures of both versions
 
@@ -247,6 +247,57 @@ class ShardCompacting(PublishingWriter):
 # Stores
 
 
+def _write_store(path: Path, version: int) -> None:
+    with apt.AtlasStore(path, "x") as store:
+        for i in range(3 + version):
+            store.create_dataset(f"d{i}")
+            store.define_array(f"d{i}", "t", "float64", (16, 12), ["z", "x"], (8, 8))
+            store.write(f"d{i}", "t", np.arange(192.0).reshape(16, 12) * (i + version + 1))
+
+
+def export(sources: str, version: str, target: str) -> None:
+    """Exports a store to NetCDF or Zarr."""
+    tell_open()
+    export_datasets(Path(sources) / f"{version}.atlas", target, mode="w", progress=False)
+    tell("done", 1)
+
+
+class _Exporting(PublishingWriter):
+    function = "publishing_writers.export"
+    weight = 0.2
+
+    def prepare(self) -> None:
+        for version in (0, 1):
+            _write_store(self.sources / f"{version}.atlas", version)
+
+    def content(self) -> object:
+        import xarray
+
+        options: dict[str, Any] = {"engine": "netcdf4"}
+        if self.path.suffix == ".zarr":
+            options = {"engine": "zarr", "consolidated": False}
+        found = {}
+        for name, dataset in xarray.open_groups(self.path, **options).items():
+            with dataset:
+                if "t" in dataset:
+                    found[name] = _digest([dataset["t"].values])
+        return found
+
+
+class NetcdfExporting(_Exporting):
+    """``export_datasets`` to NetCDF."""
+
+    name = "export to NetCDF"
+    target = "out.nc"
+
+
+class ZarrExporting(_Exporting):
+    """``export_datasets`` to Zarr."""
+
+    name = "export to Zarr"
+    target = "out.zarr"
+
+
 def import_store(sources: str, version: str, target: str) -> None:
     """Converts a NetCDF file to a store."""
     tell_open()
@@ -290,5 +341,7 @@ PUBLISHING: list[type[PublishingWriter]] = [
     _converting("a.h5", "mace-hdf5"),
     ShardWriting,
     ShardCompacting,
+    NetcdfExporting,
+    ZarrExporting,
     StoreImporting,
 ]
