@@ -13,13 +13,17 @@ from atompack_torch.cli._arguments import (
     PATHS,
     URLS,
     Command,
+    argument,
     check_at_least,
     flag,
+    group,
     integer,
+    real,
     remote_options,
     threads,
 )
 from atompack_torch.cli._output import print_json
+from atompack_torch.cli._training import TRAINERS, measured, tables
 from atompack_torch.errors import printable
 from atompack_torch.options import is_url
 
@@ -34,6 +38,12 @@ class Bench(Command):
 
     Each round makes batches of random molecules for a quarter of a second; the median of all rounds is
     shown. All molecules are read once before the first round, so that reading from memory is measured.
+
+      atompack-torch bench --train mace --cutoff 5 alloys.atp
+
+    With --train, training steps of a small model run on some of the molecules, once with the trainer's
+    own loader and once with ours. Shown are how long a step waits for its batch, how long an epoch of all
+    molecules takes, and how long a step would wait on a faster device.
     """  # noqa: E501
 
     name = "bench"
@@ -42,23 +52,49 @@ class Bench(Command):
         PATHS,
         JSON,
         URLS,
-        integer("--batch-size", "molecules per batch (default: %(default)s)", 64),
+        integer("--batch-size", "molecules per batch (default: 64; with --train 16)"),
         integer("--rounds", "number of rounds (default: %(default)s)", 9),
         threads("as many as torch uses"),
         flag("--quick", "run one short round"),
+        group(
+            "options for training",
+            argument(
+                "--train", choices=TRAINERS, help="measure steps of this trainer, on a GPU if any"
+            ),
+            real("--cutoff", "LENGTH", "of the edges, in Å (default: %(default)s)", 5.0),
+            integer("--steps", "steps of a pass, two with each loader (default: %(default)s)", 20),
+            integer("--workers", "worker processes of the trainer's loader (default: none)", 0),
+            real("--step-ms", "MS", "duration of a step of your own model, instead of running one"),
+        ),
     )
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
-        check_at_least(options, 1, "batch_size", "rounds", "threads")
+        check_at_least(options, 1, "batch_size", "rounds", "threads", "steps")
+        check_at_least(options, 0, "cutoff", "workers", "step_ms")
+        if options.train is not None:
+            return _train(options)
         found = []
         for path in options.path:
-            found.append(_measured(path, options))
+            one = _measured(path, options)
             if not options.json:
-                _print(found[-1])
+                _print(one)
+            found.append(one)
         if options.json:
             print_json(found)
         return 0
+
+
+def _train(options: argparse.Namespace) -> int:
+    found = []
+    for path in options.path:
+        shown, dataset = _opened(path, options)
+        found.append(measured(shown, dataset, options))
+        if not options.json:
+            print(tables(found[-1]), flush=True)
+    if options.json:
+        print_json(found)
+    return 0
 
 
 def _print(one: dict[str, Any]) -> None:
@@ -69,7 +105,8 @@ def _print(one: dict[str, Any]) -> None:
     )
 
 
-def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
+def _opened(path: str, options: argparse.Namespace) -> tuple[str, Any]:
+    """Opens a path; returns also what messages call it."""
     from atompack_torch.errors import FieldError
     from atompack_torch.formats.dispatch import open as open_path
     from atompack_torch.remote.urls import shown_url
@@ -79,20 +116,28 @@ def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
         given["num_threads"] = options.threads
     shown = shown_url(path) if is_url(path) else path
     dataset: Any = open_path(path, **given)
-    n = len(dataset)
-    if n == 0:
+    if len(dataset) == 0:
         raise FieldError(f"{shown}: no molecules to read")
-    size = min(options.batch_size, n)
+    return shown, dataset
+
+
+def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
+    shown, dataset = _opened(path, options)
+    n = len(dataset)
+    size = min(options.batch_size or 64, n)
     seconds, rounds = (0.02, 1) if options.quick else (_SECONDS, options.rounds)
     numbers = random.Random(0)
-    for first in range(0, n, 1024):  # into memory
+    first = 0
+    while first < n:  # into memory
         _make(dataset, list(range(first, min(first + 1024, n))))
+        first += 1024
     results = []
     for _ in range(rounds):
         made = n_bytes = 0
         start = time.perf_counter()
         while (passed := time.perf_counter() - start) < seconds or made == 0:
-            n_bytes += _make(dataset, numbers.sample(range(n), size))
+            _, more = _make(dataset, numbers.sample(range(n), size))
+            n_bytes += more
             made += 1
         results.append((made * size / passed, n_bytes / passed / 1e6, passed / made * 1e6))
     molecules, megabytes, microseconds = (
@@ -108,11 +153,11 @@ def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _make(dataset: Any, indices: list[int]) -> int:
-    """Makes a batch; returns the bytes of its tensors."""
+def _make(dataset: Any, indices: list[int]) -> tuple[Any, int]:
+    """A batch, and the bytes of its tensors."""
     (batch,) = dataset.__getitems__(indices)
     values = batch.values() if hasattr(batch, "values") else ()
-    return sum(getattr(value, "nbytes", 0) for value in values)
+    return batch, sum(getattr(value, "nbytes", 0) for value in values)
 
 
 COMMANDS = (Bench(),)

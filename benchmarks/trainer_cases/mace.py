@@ -27,61 +27,17 @@ import torch
 from ase.build import molecule
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase_db_backends.aselmdb import LMDBDatabase
-from e3nn import o3
-from mace import data, modules, tools
+from mace import data, tools
 from mace.tools import torch_geometric
-from mace.tools.train import take_step
 
 import atompack_torch as apt
 from atompack_torch.trainers import mace as trainer
+from atompack_torch.trainers._steps.mace import Training
 
 N = 768
 BATCH = 64
 Z_TABLE = tools.AtomicNumberTable([1, 6, 8, *common.ELEMENTS])
 assert mace
-_INTERACTION = modules.interaction_classes["RealAgnosticResidualInteractionBlock"]
-
-
-class Training:
-    """Training of a small model: two layers of 16 scalars and vectors, correlation 2, float32."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._model = modules.ScaleShiftMACE(
-            r_max=common.CUTOFF,
-            num_bessel=8,
-            num_polynomial_cutoff=5,
-            max_ell=3,
-            interaction_cls=_INTERACTION,
-            interaction_cls_first=_INTERACTION,
-            num_interactions=2,
-            num_elements=len(Z_TABLE),
-            hidden_irreps=o3.Irreps("16x0e + 16x1o"),
-            MLP_irreps=o3.Irreps("16x0e"),
-            gate=torch.nn.functional.silu,
-            atomic_energies=np.zeros(len(Z_TABLE)),
-            avg_num_neighbors=40.0,
-            atomic_numbers=Z_TABLE.zs,
-            correlation=2,
-            radial_type="bessel",
-            atomic_inter_scale=1.0,
-            atomic_inter_shift=0.0,
-        ).to(device)
-        self._optimizer = torch.optim.Adam(self._model.parameters())
-        self._loss = modules.WeightedEnergyForcesStressLoss(1.0, 10.0, 1.0)
-
-    def step(self, batch: Any) -> None:
-        """Runs one step of MACE's training loop."""
-        take_step(
-            model=self._model,
-            loss_fn=self._loss,
-            batch=batch,
-            optimizer=self._optimizer,
-            ema=None,
-            output_args={"forces": True, "virials": False, "stress": True},
-            max_grad_norm=10.0,
-            device=self._device,
-        )
 
 
 def molecules() -> list[ase.Atoms]:
@@ -171,7 +127,7 @@ def main() -> None:
         crystals = write(Path(name) / "crystals", common.structures(N))
         compare(write(Path(name) / "molecules", molecules()), "9 atoms")
         compare(crystals, "32 atoms")
-        training = Training(torch.device("cpu"))
+        training = Training(Z_TABLE.zs, common.CUTOFF, torch.device("cpu"))
         share = common.waiting_share(ours(crystals["atp"]), training.step)
         common.report_waiting("MACE", "ours, 32 atoms", share)
 

@@ -33,53 +33,15 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from nequip.data import AtomicDataDict
 from nequip.data.ase import from_ase
 from nequip.data.dataset import ASEDataset, NequIPLMDBDataset
-from nequip.data.transforms import ChemicalSpeciesToAtomTypeMapper, NeighborListTransform
-from nequip.model import NequIPGNNModel
-from nequip.train import EnergyForceLoss
-from nequip.utils.global_state import set_global_state
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.batch.elements import symbol
+from atompack_torch.trainers._steps.nequip import Training
 from atompack_torch.trainers.nequip import loader
 
 COUNT = 512
-ELEMENTS = (1, 6, 8, 13, 29)
+TRAINING = Training([1, 6, 8, 13, 29], CUTOFF, torch.device("cpu"))
 NAMES = ("C6H6", "CH3CH2OCH3", "isobutane", "trans-butane")
-
-
-class Training:
-    """Training of a small model: two layers of 8 features up to l = 1, float32."""
-
-    def __init__(self) -> None:
-        set_global_state()
-        self.types = list(map(symbol, ELEMENTS))
-        self._model = NequIPGNNModel(
-            seed=1,
-            model_dtype="float32",
-            type_names=self.types,
-            r_max=CUTOFF,
-            num_layers=2,
-            l_max=1,
-            num_features=8,
-            avg_num_neighbors=60.0,
-        )
-        self._loss = EnergyForceLoss(type_names=self.types)
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3)
-
-    def transforms(self) -> list[Any]:
-        """Returns what NequIP does to each molecule: types and edges."""
-        return [ChemicalSpeciesToAtomTypeMapper(self.types), NeighborListTransform(CUTOFF)]
-
-    def step(self, batch: Any) -> None:
-        """Runs one training step."""
-        loss = self._loss(self._model(batch), batch)["weighted_sum"]
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
-
-
-TRAINING = Training()
 
 
 def main() -> None:
