@@ -72,29 +72,6 @@ def test_two_ranks(tmp_path: Path) -> None:
     assert epochs[0] != epochs[1]
 
 
-def test_resuming_inside_an_epoch(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(N))
-    loader, again = (ours(path, shuffle=True, seed=5) for _ in range(2))
-    list(loader)
-    passing = iter(loader)
-    next(passing)
-    next(passing)
-    state = loader.state_dict()
-    rest = [batch.index.tolist() for batch in passing]
-    again.load_state_dict(state)
-    assert [batch.index.tolist() for batch in again] == rest
-    assert len(rest) == N // BATCH - 2
-
-
-def test_an_atom_budget(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(N))
-    loader = ours(path, batch_size=None, max_atoms=20, shuffle=True)
-    batches = list(loader)
-    assert all(len(batch.pos) <= 20 for batch in batches)
-    assert sorted(n for batch in batches for n in batch.index.tolist()) == list(range(N))
-    assert all(math.isfinite(loss) for loss in losses(new_trainer(), loader, 3))
-
-
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_atp(tmp_path / "train.atp", structures(N))
     monkeypatch.chdir(tmp_path)
