@@ -13,13 +13,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from stand_ins import listening
+from http_servers import Answer, Quiet, listening, ranged
 from xet_storage import XetStorage
 
 REPO = "owner/name"
 TOKEN = "hf_SECRET"
-
-Answer = tuple[int, bytes, dict[str, str]]
 
 
 def _json(value: object, status: int = 200, **headers: str) -> Answer:
@@ -184,46 +182,28 @@ class HubService:
             access = f"{self.url}/api/datasets/{REPO}/xet-read-token/{number}"
             found["Link"] = f'<{access}>; rel="xet-auth"'
         if "range" in headers and method == "GET":
-            first, last = headers["range"].removeprefix("bytes=").split("-")
-            end = int(last) + 1 if last else len(content)
-            part = content[int(first) : end]
-            found["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
-            return 206, part, found
+            status, part, place = ranged(content, headers["range"])
+            return status, part, {**found, **place}
         return 200, content, found
 
 
 def _handler(service: HubService) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def serve(self) -> None:
             path = quote(unquote(urlsplit(self.path).path), safe="/%")
             service.asked.append(f"{self.command} {path}")
             headers = {k.lower(): v for k, v in self.headers.items()}
-            body = self._body(headers)
-            status, content, more = service.answer(self.command, path, body, headers)
-            self.send_response(status)
-            for name, value in more.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        do_POST = do_PUT = do_HEAD = do_GET  # noqa: N815
+            self.answer(*service.answer(self.command, path, self._body(headers), headers))
 
         def _body(self, headers: dict[str, str]) -> bytes:
             if headers.get("transfer-encoding") != "chunked":
-                return self.rfile.read(int(headers.get("content-length", "0")))
+                return self.received()
             chunks = []
             while size := int(self.rfile.readline(), 16):
                 chunks.append(self.rfile.read(size))
                 self.rfile.readline()
             self.rfile.readline()
             return b"".join(chunks)
-
-        def log_message(self, *_: Any) -> None:
-            """Says nothing."""
 
     return Handler
 
@@ -232,6 +212,5 @@ def _handler(service: HubService) -> type[BaseHTTPRequestHandler]:
 def serving_hub() -> Iterator[HubService]:
     """Runs a hub until the block ends."""
     service = HubService()
-    with listening(_handler(service)) as url:
-        service.url = url
+    with listening(_handler(service)) as service.url:
         yield service

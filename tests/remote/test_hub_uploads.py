@@ -14,7 +14,8 @@ import pytest
 from hub_service import REPO, TOKEN, HubService, serving_hub
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
-from molecule_files import same, write
+from molecule_files import write
+from reading import same
 
 import atompack_torch as apt
 

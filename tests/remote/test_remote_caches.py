@@ -25,8 +25,7 @@ from typing import Any
 import pytest
 import torch
 from file_server import FileServer, serving
-from reading import SECRET
-from torch.utils.data import DataLoader
+from reading import SECRET, same
 
 import atompack_torch as apt
 from atompack_torch.cli import main
@@ -62,18 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def same(one: Any, other: Any) -> bool:
-    names = list(one.keys())
-    return names == list(other.keys()) and all(
-        torch.equal(torch.nan_to_num(one[n]), torch.nan_to_num(other[n]))
-        if isinstance(one[n], torch.Tensor) and one[n].is_floating_point()
-        else torch.equal(one[n], other[n])
-        if isinstance(one[n], torch.Tensor)
-        else one[n] == other[n]
-        for n in names
-    )
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_rows_are_those_of_the_file(
     server: FileServer, folder: Path, tmp_path: Path, temporary: Path, *, keeps: bool
@@ -99,28 +86,6 @@ def test_rows_are_those_of_the_file(
     assert len(server.requests) - n_before == (1 if keeps else 2)
 
 
-@pytest.mark.parametrize(("start", "keeps"), [("fork", False), ("spawn", True)])
-def test_workers_read_the_same_copy(
-    server: FileServer, folder: Path, tmp_path: Path, start: str, *, keeps: bool
-) -> None:
-    options: Any = {"storage_options": {"cache": tmp_path / "kept"}} if keeps else {}
-    local = apt.TorchCacheDataset(folder / "cache.h5")
-    remote = apt.TorchCacheDataset(f"{server.url}/cache.h5", **options)
-    n_before = len(server.requests)
-    loader = DataLoader(
-        remote,
-        batch_size=2,
-        num_workers=2,
-        collate_fn=apt.collate_identity,
-        multiprocessing_context=start,
-        timeout=60,
-    )
-    for number, batch in enumerate(loader):
-        last = min(2 * number + 2, len(local))
-        assert same(batch, local.batch(range(2 * number, last)))
-    assert len(server.requests) == n_before
-
-
 def test_a_pickle_downloads_again_where_the_copy_is_gone(server: FileServer) -> None:
     remote = apt.TorchCache(f"{server.url}/cache.h5")
     held = pickle.dumps(remote)
@@ -139,59 +104,6 @@ def test_temporary_copies_go(server: FileServer, temporary: Path) -> None:
     script = "import sys; import atompack_torch as apt; kept = apt.TorchCache(sys.argv[1])"
     subprocess.run([sys.executable, "-c", script, url], check=True, timeout=120)
     assert not list(temporary.glob("atompack-*"))
-
-
-def test_a_changed_file_is_stale_until_refresh(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / "cache.h5", tmp_path / "cache.h5")
-    with serving(tmp_path) as server:
-        cache = apt.TorchCache(f"{server.url}/cache.h5")
-        dataset = apt.TorchCacheDataset(cache)
-        assert not cache.refresh()
-        held = pickle.dumps(cache)
-        cache.close()
-        (tmp_path / "cache.h5").unlink()
-        shutil.copy(folder / "cache.h5", tmp_path / "cache.h5")
-        for read in (lambda: cache.load_features(0), lambda: pickle.loads(held).load_features(0)):
-            with pytest.raises(OSError, match="refresh") as error:
-                read()
-            assert error.value.errno == errno.ESTALE
-        assert cache.refresh()
-        assert cache.load_features(0) is not None
-        assert len(dataset[:]) == len(cache)
-
-
-def test_secrets_stand_only_in_pickles(server: FileServer, tmp_path: Path) -> None:
-    server.token = SECRET
-    url = f"{server.url}/cache.h5?sig={SECRET}"
-    options = {"token": SECRET, "headers": {"X-Key": SECRET}}
-    cache = apt.TorchCache(url, storage_options={**options, "cache": tmp_path / "kept"})
-    assert cache.path == url
-    assert SECRET.encode() in pickle.dumps(cache)
-    shown = [repr(cache), repr(apt.TorchCacheDataset(cache))]
-    shown += [str(path) for path in (tmp_path / "kept").iterdir()]
-    assert len(shown) == 3
-    for entry in (-100, 100):
-        with pytest.raises(IndexError) as wrong:
-            cache.load_features(entry)
-        shown.append(str(wrong.value))
-    server.fault = 403
-    with pytest.raises(PermissionError, match=re.escape(f"{server.url}/cache.h5")) as refused:
-        apt.TorchCache(url, storage_options=options)
-    shown += [str(refused.value), repr(refused.value)]
-    assert not [text for text in shown if SECRET in text]
-
-
-@pytest.mark.parametrize(("status", "error"), [(404, FileNotFoundError), (403, PermissionError)])
-def test_refused_and_missing(
-    server: FileServer, tmp_path: Path, status: int, error: type[OSError]
-) -> None:
-    server.fault = status
-    url = f"{server.url}/cache.h5"
-    with pytest.raises(error, match=re.escape(url)):
-        apt.TorchCache(url, storage_options={"cache": tmp_path / "kept"})
-    with pytest.raises(error, match=re.escape(url)):
-        download(url, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
 
 
 def test_damage_is_reported_with_the_url(folder: Path, tmp_path: Path) -> None:

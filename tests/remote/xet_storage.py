@@ -6,11 +6,12 @@ import json
 import struct
 from dataclasses import dataclass, field
 
+from http_servers import Answer, ranged
+
 _HEADER = 48  # bytes of each entry of a shard
 _HAS_VERIFICATION, _HAS_METADATA = 1 << 31, 1 << 30
 _END = b"\xff" * 32
 
-Answer = tuple[int, bytes, dict[str, str]]
 Term = tuple[str, int, int, int]  # xorb, bytes, first chunk, end of chunks
 
 
@@ -121,6 +122,4 @@ class XetStorage:
         return 200, json.dumps(found).encode(), {"Content-Type": "application/json"}
 
     def _bytes(self, xorb: str, headers: dict[str, str]) -> Answer:
-        first, last = headers["range"].removeprefix("bytes=").split("-")
-        data = self.xorbs[xorb][int(first) : int(last) + 1]
-        return 206, data, {"Content-Range": f"bytes {first}-{last}/{len(self.xorbs[xorb])}"}
+        return ranged(self.xorbs[xorb], headers["range"])
