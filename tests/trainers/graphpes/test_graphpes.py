@@ -14,13 +14,13 @@ import torch
 from graph_pes.atomic_graph import AtomicGraph, to_batch
 from graph_pes.data.loader import GraphDataLoader
 from graph_pes.models import SchNet
+from pages import blocks_of
 from processes.programs import output_of
 from structures import CUTOFF, structures, write_atp, write_extxyz
 
 import atompack_torch as apt
 from atompack_torch.trainers import graphpes
 
-ROOT = Path(__file__).parents[3]
 N = 30
 FIELDS = ("Z", "R", "cell", "batch", "ptr")
 pytestmark = pytest.mark.filterwarnings("ignore:Attempting to batch")
@@ -119,8 +119,7 @@ def test_the_command_has_the_losses_of_its_own_loader(tmp_path: Path) -> None:
     for name, seed in (("train", 1), ("val", 2)):
         write_atp(tmp_path / f"{name}.atp", structures(24, seed=seed))
         write_extxyz(tmp_path / f"{name}.xyz", structures(24, seed=seed))
-    page = (ROOT / "docs" / "trainers" / "graphpes.md").read_text()
-    (ours,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (ours,) = blocks_of("graphpes", "yaml")
     stock, count = re.subn(
         r"\+atompack_torch.trainers.graphpes.dataset: \{data: (\w+).atp, cutoff: (.*)\}",
         r"+file_dataset: {path: \1.xyz, cutoff: \2, shuffle: false, property_map: "

@@ -9,6 +9,7 @@ from typing import Any
 import lightning
 import pytest
 from matgl_cases import BATCH, ELEMENTS, Noting, fit, new_module, stock_loader, use_dtype
+from pages import LIGHTNING
 from structures import CUTOFF, structures, write_atp
 
 from atompack_torch.trainers import matgl
@@ -69,14 +70,6 @@ def test_a_data_module_with_validation(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(N, periodic=True))
     layout = matgl.layout(ELEMENTS, CUTOFF)
     data = DataModule(path, path, max_atoms=20, layout=layout)
-    trainer = lightning.Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        inference_mode=False,
-    )
+    trainer = lightning.Trainer(max_epochs=2, inference_mode=False, **LIGHTNING)
     trainer.fit(new_module(), datamodule=data)
     assert math.isfinite(trainer.callback_metrics["val_Force_MAE"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from pages import LIGHTNING
 from ranks import run_ranks
 from schnetpack_cases import model, stock_batches, stock_data, task, trainer, trn
 from structures import CUTOFF, structures, write_atp
@@ -89,7 +90,7 @@ def test_losses_of_twenty_steps(folder: Path, stock: Any, dtype: torch.dtype) ->
 def fit(data: Any, trained: Any, **options: Any) -> pl.Trainer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        runner = pl.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, **options)
+        runner = pl.Trainer(**LIGHTNING | options)
         runner.fit(trained, datamodule=data)
     return runner
 
@@ -107,7 +108,7 @@ def test_offsets_of_the_data_module(folder: Path) -> None:
     )
     offsets = trn.AddOffsets("energy", add_mean=True, add_atomrefs=True)
     trained = task(postprocessors=[trn.CastTo64(), offsets])
-    fit(data, trained, max_epochs=1, enable_checkpointing=False)
+    fit(data, trained, max_epochs=1)
     made = structures(N)
     table = {
         number: refs["energy"][symbol]

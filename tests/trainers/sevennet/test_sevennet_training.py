@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pages import run_blocks
 from ranks import run_ranks
 from sevennet_cases import BATCH, TYPE_MAP, losses, new_trainer, stock_loader
 from structures import CUTOFF, structures, write_atp
@@ -16,7 +16,6 @@ from structures import CUTOFF, structures, write_atp
 from atompack_torch.trainers import sevennet
 
 N = 24
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "sevennet.md"
 
 
 def ours(data: Any, **options: Any) -> Any:
@@ -75,6 +74,5 @@ def test_two_ranks(tmp_path: Path) -> None:
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_atp(tmp_path / "train.atp", structures(N))
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     trainer = new_trainer()
-    exec(block, {"model": trainer.model, "trainer": trainer})
+    run_blocks("sevennet", model=trainer.model, trainer=trainer)

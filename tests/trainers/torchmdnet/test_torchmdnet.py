@@ -10,6 +10,7 @@ import lightning
 import numpy as np
 import pytest
 import torch
+from pages import LIGHTNING
 from structures import KEY_MAP, misnamed_as, structures, write_atp
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
@@ -87,13 +88,7 @@ def test_moments_and_references(path: Path) -> None:
 
 def test_the_data_module_in_lightning(path: Path) -> None:
     data = torchmdnet.DataModule(path, path, batch_size=8)
-    trainer = lightning.Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_checkpointing=False,
-    )
+    trainer = lightning.Trainer(max_epochs=2, **LIGHTNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer.fit(task(torch.float32), datamodule=data)
