@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face hub on loopback that takes commits, by git LFS and Xet."""
+"""A stand-in for the Hugging Face hub on loopback that takes commits, by git LFS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from http_servers import Answer, Quiet, listening, ranged
-from xet_storage import XetStorage
 
 REPO = "owner/name"
 TOKEN = "hf_SECRET"
@@ -37,8 +36,6 @@ class HubService:
     messages: list[str] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)  # by SHA-256
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
-    xet: XetStorage = field(default_factory=XetStorage)
-    with_xet: bool = False  # downloads by Xet
     asked: list[str] = field(default_factory=list)  # METHOD path
     refuses: str = ""  # pattern of requests that fail
 
@@ -56,8 +53,6 @@ class HubService:
     def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         if self.refuses and fnmatchcase(f"{method} {path}", self.refuses):
             return _json({"error": "refused here"}, 403)
-        if path.startswith("/xet/"):
-            return self.xet.answer(method, path.removeprefix("/xet"), body, headers, self.url)
         if path.startswith("/lfs/"):
             return self._put_blob(method, path.split("/")[2:], body)
         if headers.get("authorization") != f"Bearer {TOKEN}":
@@ -87,12 +82,6 @@ class HubService:
             return _json({"files": [self._mode(each) for each in json.loads(body)["files"]]})
         if action == "commit":
             return self._commit(unquote(rest), body)
-        if action.startswith("xet-"):
-            access = {"casUrl": f"{self.url}/xet", "exp": 2**33, "accessToken": "xet"}
-            shown = zip(
-                ("Cas-Url", "Token-Expiration", "Access-Token"), access.values(), strict=True
-            )
-            return _json(access, **{f"X-Xet-{name}": str(value) for name, value in shown})
         revision, _, _ = rest.partition("/")
         number = self._commit_of(unquote(revision or "main"))
         if number is None:
@@ -159,8 +148,7 @@ class HubService:
             elif entry["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
-                stored = self.blobs.get(value["oid"])
-                files[value["path"]] = self.xet.content(value["oid"]) if stored is None else stored
+                files[value["path"]] = self.blobs[value["oid"]]
             elif entry["key"] == "deletedFile":
                 del files[value["path"]]
             else:
@@ -177,10 +165,6 @@ class HubService:
             return _json({"error": "no file"}, 404, **{"X-Error-Code": "EntryNotFound"})
         digest = hashlib.sha256(content).hexdigest()
         found = {"ETag": f'"{digest}"', "X-Repo-Commit": str(number)}
-        if self.with_xet and (xet_hash := self.xet.hashes.get(digest)):
-            found |= {"X-Xet-Hash": xet_hash, "X-Linked-Size": str(len(content))}
-            access = f"{self.url}/api/datasets/{REPO}/xet-read-token/{number}"
-            found["Link"] = f'<{access}>; rel="xet-auth"'
         if "range" in headers and method == "GET":
             status, part, place = ranged(content, headers["range"])
             return status, part, {**found, **place}
