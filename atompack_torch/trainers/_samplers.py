@@ -64,6 +64,19 @@ class SteppedOptions(TypedDict, total=False):
     prefetch: int
 
 
+def loading_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of ``epoch_loader`` out of those that a loader was given.
+
+    Args:
+        options: of the loader; those of its layout are left.
+
+    Returns:
+        The options of ``epoch_loader``.
+    """
+    names = options.keys() & LoaderOptions.__annotations__.keys()
+    return {name: options.pop(name) for name in names}
+
+
 def epoch_loader(
     dataset: MoleculeDataset,
     layout: Layout,

@@ -72,7 +72,8 @@ class KilledWriter:
         call = f"{name}(*sys.argv[1:])\n"
         if reports:
             call = f"tell_open()\n{call}tell('done', 1)\n"
-        imports = f"import sys\nfrom soak.killing import *\nfrom soak.{module} import {name}\n"
+        imports = "import sys\nfrom soak.killing import tell, tell_open\n"
+        imports += f"from soak.{module} import {name}\n"
         return self._scripts.start(imports + call, *map(str, arguments))
 
     def kill(self, script: Script, delay: float) -> Done:

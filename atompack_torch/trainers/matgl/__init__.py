@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 try:
     import matgl as _matgl
 except ImportError as error:
@@ -25,70 +23,15 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-from atompack_torch.trainers.matgl._layout import MatGLLayout, ignore_missing_labels, make_layout
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
+from atompack_torch.trainers.matgl._layout import MatGLLayout, ignore_missing_labels, layout
 
 __all__ = ["MatGLLayout", "batch", "ignore_missing_labels", "layout", "loader"]
 
 del _matgl
 
 
-def layout(
-    element_types: Sequence[str],
-    cutoff: float,
-    *,
-    dtype: torch.dtype | None = None,
-    energy: str = "energy",
-    forces: str = "forces",
-    stress: str | None = "stress",
-    magmoms: str | None = None,
-    charges: str | None = None,
-    target: str | None = None,
-    state: str | None = None,
-    state_dtype: torch.dtype | None = None,
-    allow_missing: bool = False,
-) -> MatGLLayout:
-    """Describes batches of MatGL, for ``atompack_torch.trainers.lightning.DataModule(layout=)``.
-
-    Args:
-        element_types: ``model.element_types``; ``node_type`` is the index of an atom's symbol.
-        cutoff: ``model.cutoff``, in Å.
-        dtype: of all values; None: ``matgl.float_th``.
-        energy: field with the energies in eV.
-        forces: field with the forces in eV/Å.
-        stress: field with the stress in eV/Å³ and the sign of ASE, (3, 3), which becomes GPa; None:
-            no stress, for ``stress_weight=0``.
-        magmoms: field with a magnetic moment for each atom, often ``"magmoms"``.
-        charges: field with a charge for each atom, often ``"charges"``; not with ``magmoms``.
-        target: property of molecules to train a ``ModelLightningModule`` on, (B,) or (B, n),
-            instead of energy, forces and stress.
-        state: property of molecules that becomes the state attribute; None: two zeros.
-        state_dtype: of the state attribute, int64 for numbers of fidelities.
-        allow_missing: pass missing labels as NaN, for modules with ``ignore_missing_labels``;
-            otherwise they are an error.
-
-    Returns:
-        The layout.
-
-    Raises:
-        ValueError: an unknown symbol or dtype, or both ``magmoms`` and ``charges``.
-    """
-    return make_layout(
-        element_types,
-        cutoff,
-        dtype=dtype,
-        energy=energy,
-        forces=forces,
-        stress=stress,
-        magmoms=magmoms,
-        charges=charges,
-        target=target,
-        state=state,
-        state_dtype=state_dtype,
-        allow_missing=allow_missing,
-    )
-
-
+@with_options(layout)
 def batch(
     molecules: MoleculeBatch, element_types: Sequence[str], cutoff: float, **options: Any
 ) -> tuple[Any, ...]:
@@ -142,7 +85,6 @@ def loader(
             for ``layout``.
         TypeError: the data are not molecules.
     """
-    names = options.keys() & LoaderOptions.__annotations__.keys()
-    loading: Any = {name: options.pop(name) for name in names}
+    loading = loading_options(options)
     made = layout(element_types, cutoff, **options)
     return epoch_loader(open_dataset(data, key_map), made, **loading)

@@ -18,7 +18,7 @@ from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._layout import open_dataset
 from atompack_torch.trainers._samplers import epoch_loader
-from atompack_torch.trainers.matgl._layout import MatGLLayout, make_layout
+from atompack_torch.trainers.matgl._layout import MatGLLayout, layout
 
 _TO_GPA = {"auto": EV_PER_ANG3_TO_GPA, "eV/A3": EV_PER_ANG3_TO_GPA, "kbar": -0.1, "GPa": 1.0}
 _MATGL_NAMES = {"energy": "energies", "forces": "forces", "stress": "stresses"}
@@ -109,10 +109,9 @@ def _open(
         )
     if not n_stress:
         del fields["stress"]
-    layout = make_layout(
+    made = layout(
         element_types,
         cutoff,
-        dtype=None,
         stress_factor=_TO_GPA[args.stress_unit],
         **({"stress": None} | fields),
     )
@@ -120,7 +119,7 @@ def _open(
     if hasattr(args, "train_ratio"):
         fractions = (args.train_ratio, args.valid_ratio, args.test_ratio)
     labels = [_MATGL_NAMES.get(name, name) for name in fields]
-    return _Data(_Part(whole, layout, getattr(args, "seed", 0)), labels, fractions)
+    return _Data(_Part(whole, made, getattr(args, "seed", 0)), labels, fractions)
 
 
 def _loaders(

@@ -17,6 +17,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
+from atompack_torch.options import with_options
 from atompack_torch.trainers._graphs import graph_batch
 from atompack_torch.trainers._layout import Layout, float_dtype
 
@@ -61,7 +62,26 @@ _OF_ATOMS = ("forces", "magmoms", "charges")
 
 @dataclass(frozen=True)
 class MatGLLayout(Layout):
-    """Layout of batches for the Lightning modules of MatGL; the options are those of ``layout``."""
+    """Layout of batches for the Lightning modules of MatGL.
+
+    Attributes:
+        element_types: symbols of the elements.
+        cutoff: of the edges, in Å.
+        dtype: of all values.
+        energy: field with the energies in eV.
+        forces: field with the forces in eV/Å.
+        stress: field with the stress in eV/Å³ and the sign of ASE, (3, 3), which becomes GPa; None:
+            no stress, for ``stress_weight=0``.
+        stress_factor: from the unit of the stress to GPa.
+        magmoms: field with a magnetic moment for each atom, often ``"magmoms"``.
+        charges: field with a charge for each atom, often ``"charges"``; not with ``magmoms``.
+        target: property of molecules to train a ``ModelLightningModule`` on, (B,) or (B, n),
+            instead of energy, forces and stress.
+        state: property of molecules that becomes the state attribute; None: two zeros.
+        state_dtype: of the state attribute, int64 for numbers of fidelities.
+        allow_missing: pass missing labels as NaN, for modules with ``ignore_missing_labels``;
+            otherwise they are an error.
+    """
 
     element_types: tuple[str, ...]
     cutoff: float
@@ -187,22 +207,27 @@ def _check_state(batch: MoleculeBatch, has_state: Tensor, field: str) -> None:
         raise FieldError(f"molecules {numbers}: expected a state, got none (field {field!r})")
 
 
-def make_layout(
-    element_types: Sequence[str], cutoff: float, *, dtype: torch.dtype | None, **options: Any
+@with_options(MatGLLayout)
+def layout(
+    element_types: Sequence[str],
+    cutoff: float,
+    *,
+    dtype: torch.dtype | None = None,
+    **options: Any,
 ) -> MatGLLayout:
-    """Checks the options of a layout.
+    """Describes batches of MatGL, for ``atompack_torch.trainers.lightning.DataModule(layout=)``.
 
     Args:
-        element_types: symbols.
-        cutoff: in Å.
-        dtype: of all values; None: that of MatGL.
+        element_types: ``model.element_types``; ``node_type`` is the index of an atom's symbol.
+        cutoff: ``model.cutoff``, in Å.
+        dtype: of all values; None: ``matgl.float_th``.
         **options: further fields of the layout.
 
     Returns:
         The layout.
 
     Raises:
-        ValueError: an unknown symbol or dtype, or labels that exclude each other.
+        ValueError: an unknown symbol or dtype, or both ``magmoms`` and ``charges``.
     """
     for name in element_types:
         if name not in SYMBOLS:
