@@ -306,6 +306,6 @@ def loader(
             for ``layout``.
         TypeError: the data are not molecules.
     """
-    loading = loading_options(options)
+    loading = loading_options(options, layout)
     made = layout(element_types, cutoff, **options)
     return epoch_loader(open_dataset(data, key_map), made, **loading)

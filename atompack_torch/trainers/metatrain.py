@@ -364,6 +364,6 @@ def loader(
         FieldError: no molecule has a target or gradient; without ``shuffle``, a warning.
         ValueError: none or several of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    loading = loading_options(options)
+    loading = loading_options(options, layout)
     made = layout(neighbor_lists, **options)
     return epoch_loader(open_dataset(data, key_map), made, batch_size=batch_size, **loading)

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.trainers import sevennet
-from atompack_torch.trainers.sevennet._layout import make_layout
+from atompack_torch.trainers.sevennet import make_layout
 
 N = 12
 
