@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 import torch
 from file_server import FileServer, serving
+from processes.client import ScriptServer
 from reading import SECRET, same
 
 import atompack_torch as apt
@@ -186,25 +187,26 @@ def test_a_process_that_hangs_is_not_waited_for(
     assert {each.name for each in kept.iterdir()} == {path.name, *names}
 
 
-def _open_all(url: str, kept: Path, start: Any, results: Any) -> None:
-    start.wait(60)
-    results.put(len(apt.TorchCache(url, storage_options={"cache": kept})))
+OPENING = """
+import os, sys
+import atompack_torch as apt
+
+url, kept, start = sys.argv[1:]
+while not os.path.exists(start):
+    pass
+print(len(apt.TorchCache(url, storage_options={"cache": kept})))
+"""
 
 
-def test_processes_download_once(server: FileServer, folder: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    start, results = context.Event(), context.Queue()
-    kept = tmp_path / "kept"
-    arguments = (f"{server.url}/cache.h5", kept, start, results)
-    processes = [context.Process(target=_open_all, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    start.set()
-    expected = len(apt.TorchCache(folder / "cache.h5"))
-    assert [results.get(timeout=120) for _ in processes] == [expected] * 4
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
+def test_processes_download_once(
+    server: FileServer, folder: Path, tmp_path: Path, scripts: ScriptServer
+) -> None:
+    kept, start = tmp_path / "kept", tmp_path / "start"
+    url = f"{server.url}/cache.h5"
+    processes = [scripts.start(OPENING, url, kept, start) for _ in range(4)]
+    start.touch()
+    expected = f"{len(apt.TorchCache(folder / 'cache.h5'))}\n"
+    assert [process.wait() for process in processes] == [(0, expected, "")] * 4
     assert len(list(kept.iterdir())) == 1
     assert len(server.requests) <= 4 + 1  # each asks for the version, and one for the bytes
 
@@ -231,12 +233,11 @@ apt.TorchCache(sys.argv[1], storage_options={"cache": sys.argv[2]})
 
 
 def test_a_killed_process_leaves_no_half_file(
-    server: FileServer, folder: Path, tmp_path: Path
+    server: FileServer, folder: Path, tmp_path: Path, scripts: ScriptServer
 ) -> None:
     kept = tmp_path / "kept"
     url = f"{server.url}/cache.h5"
-    died = subprocess.run([sys.executable, "-c", KILLED, url, str(kept)], check=False)
-    assert died.returncode == -signal.SIGKILL
+    assert scripts.run(KILLED, url, kept).returncode == -signal.SIGKILL
     assert [path.name[0] for path in kept.iterdir()] == ["."]
     local = apt.TorchCacheDataset(folder / "cache.h5")
     assert same(apt.TorchCacheDataset(url, storage_options={"cache": kept})[:], local[:])
