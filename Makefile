@@ -90,7 +90,7 @@ check: cpp-test $(DONE)/extra-test  ## run the C++ tests and the quick ones of P
 test-trainers: $(foreach name,$(TRAINERS),.venv-trainers/$(name)/done)  ## train with other packages on these batches; TRAINERS=all
 	@failed=; for name in $(TRAINERS); do \
 	  echo "Testing $$name"; \
-	  ".venv-trainers/$$name/bin/python" -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) "tests/trainers/$$name" || failed+=" $$name"; \
+	  ".venv-trainers/$$name/bin/python" -m pytest -q -o norecursedirs=.* $(PYTEST_ARGS) "tests/trainers/$$name" tests/trainers/test_*.py || failed+=" $$name"; \
 	done; if [[ -n $$failed ]]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: test-services

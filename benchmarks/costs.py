@@ -1,4 +1,4 @@
-"""What is paid once or in memory: the first batch, opening a large file, workers, transfers."""
+"""What is paid once or in memory: the first batch, opening a large file, and workers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from races.race import Build, Setting, tensors, touch
-from torch.utils.data import DataLoader
+from races.race import Build, Setting, touch
 
 from atompack_torch import AtpDataset
 
@@ -132,28 +130,3 @@ def opening(open_file: Open, large: Path, small: Path) -> Opening:
     resident = [(size["resident"] - sizes[0]["resident"]) / 1e3 for size in sizes]
     anonymous = (sizes[2]["anonymous"] - sizes[0]["anonymous"]) / 1e3
     return Opening(1e3 * open_s, resident[1], 1e3 * molecule_s, resident[2], anonymous)
-
-
-def transfer(setting: Setting, epochs: int = 3) -> dict[str, dict[str, float]]:
-    """Best speed of an epoch that ends on the GPU, from pageable and from pinned memory."""
-    result = {}
-    for pinned in (False, True):
-        loader: DataLoader[Any] = DataLoader(
-            AtpDataset(setting.path),
-            batch_size=setting.batch_size,
-            shuffle=True,
-            pin_memory=pinned,
-        )
-        seconds, n_bytes = [], 0
-        for _ in range(1 + epochs):  # the first one warms up
-            n_bytes = 0
-            start = time.perf_counter()
-            for batch in loader:
-                moved = batch.to("cuda", non_blocking=pinned)
-                n_bytes += sum(tensor.nbytes for tensor in tensors(moved))
-            torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - start)
-        best = min(seconds[1:])
-        speeds = {"molecules_per_s": setting.molecules / best, "mb_per_s": n_bytes / best / 1e6}
-        result["pinned, non-blocking" if pinned else "pageable"] = speeds
-    return result

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from atompack_torch.formats.converter import Mode
 from atompack_torch.options import has_suffix, is_hidden, is_url
+from atompack_torch.remote.local_copies import transferring
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
@@ -18,7 +19,6 @@ from atompack_torch.remote.staging import (
     TemporaryFolder,
     local_name,
     naming,
-    transferring,
 )
 from atompack_torch.remote.uploads import each
 from atompack_torch.remote.urls import shown_url

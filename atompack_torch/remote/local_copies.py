@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import hashlib
@@ -11,12 +10,13 @@ import secrets
 import stat
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,17 +60,14 @@ def version_of(source: RemoteObject) -> ObjectVersion:
     return ObjectVersion(source.etag, source.modified, source.size)
 
 
-def fetch_into(
-    file: int, source: RemoteObject, url: str, progress: bool | OnProgress = True
-) -> None:
+def fetch_into(file: int, source: RemoteObject, url: str, report: OnProgress | None = None) -> None:
     """Writes all bytes of an object that is open to a file, with at most 32 MiB in memory.
 
     Args:
         file: descriptor of the file, which gets the length of the object.
         source: the object.
         url: its URL, for progress and errors.
-        progress: True to show a bar on a terminal once it has taken seconds, False for none, or a
-            function that is called with the number of further bytes that are done.
+        report: called with the number of further bytes that are done; None: see ``transferring``.
 
     Raises:
         PermissionError: the store refuses it.
@@ -87,17 +84,18 @@ def fetch_into(
     offsets = range(len(source.first), source.size, _PART_BYTES)
     waiting: deque[Future[int]] = deque()
     threads = ThreadPoolExecutor(_IN_FLIGHT, "atompack-download")
+    label = f"downloading {shown_url(url).rpartition('/')[2]}"
     try:
-        with _reporting(progress, url, source.size) as report:
+        with nullcontext(report) if report else transferring(label, source.size) as done:
             if source.first:
                 _write(file, source.first, 0)
-                report(len(source.first))
+                done(len(source.first))
             for offset in offsets:
                 waiting.append(threads.submit(fetch, offset))
                 if len(waiting) >= _IN_FLIGHT:
-                    report(waiting.popleft().result())
+                    done(waiting.popleft().result())
             while waiting:
-                report(waiting.popleft().result())
+                done(waiting.popleft().result())
     finally:
         threads.shutdown(cancel_futures=True)
     if os.fstat(file).st_size != source.size:
@@ -112,35 +110,32 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 
 @contextmanager
-def _reporting(progress: bool | OnProgress, url: str, size: int) -> Iterator[OnProgress]:
-    if callable(progress):
-        yield progress
-        return
-    with contextlib.ExitStack() as stack:
-        yield _LateBar(stack, url, size).add if progress else lambda n: None
+def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[OnProgress]:
+    """Shows the progress of a transfer once it has taken seconds, on terminals only.
 
+    Args:
+        label: name of the activity.
+        total: number of bytes.
+        enabled: False shows nothing.
 
-class _LateBar:
-    """A progress bar that appears after a few seconds, and only on a terminal."""
+    Yields:
+        A function to be called with the number of bytes since the last call, from any thread.
+    """
+    is_shown = enabled and sys.stderr is not None and sys.stderr.isatty()
+    lock, start, done = threading.Lock(), time.monotonic(), 0
+    bar: Progress | None = None
+    with ExitStack() as stack:
 
-    def __init__(self, stack: contextlib.ExitStack, url: str, size: int) -> None:
-        self._stack, self._url, self._size = stack, url, size
-        self._start = time.monotonic()
-        self._done = 0
-        self._bar: Progress | None = None
+        def report(n_bytes: int) -> None:
+            nonlocal bar, done
+            with lock:
+                done += n_bytes
+                if bar is None and is_shown and time.monotonic() - start >= _SECONDS_UNSEEN:
+                    bar = stack.enter_context(Progress(-(-total >> 20), "MiB", label=label))
+                if bar is not None:
+                    bar.update((done >> 20) - bar.done)
 
-    def add(self, n_bytes: int) -> None:
-        self._done += n_bytes
-        if self._bar is None:
-            is_terminal = sys.stderr is not None and sys.stderr.isatty()
-            if not is_terminal or time.monotonic() - self._start < _SECONDS_UNSEEN:
-                return
-            name = shown_url(self._url).rpartition("/")[2]
-            total = -(-self._size >> 20)
-            self._bar = self._stack.enter_context(
-                Progress(total, "MiB", label=f"downloading {name}")
-            )
-        self._bar.update((self._done >> 20) - self._bar.done)
+        yield report
 
 
 _SUFFIX = ".object"

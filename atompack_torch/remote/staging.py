@@ -6,9 +6,7 @@ import errno
 import itertools
 import os
 import shutil
-import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +15,11 @@ from typing import Literal
 
 from atompack_torch.errors import AtompackError, file_exists
 from atompack_torch.options import short_list
-from atompack_torch.progress import Progress
+from atompack_torch.remote.local_copies import transferring
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.uploads import OnProgress, each
 from atompack_torch.remote.urls import shown_url
 
-_SHOWN_FROM = 64 << 20  # bytes of a transfer that takes seconds
 _LONGEST_NAME = 200
 N_TRANSFERS = 8  # files at a time
 
@@ -86,29 +83,6 @@ def keeping(folder: TemporaryFolder, path: Path, advice: str) -> Iterator[None]:
         if hasattr(error, "add_note"):
             error.add_note(text)
         raise
-
-
-@contextmanager
-def transferring(label: str, total: int, *, enabled: bool = True) -> Iterator[OnProgress]:
-    """Shows the progress of a transfer that takes seconds, on terminals only.
-
-    Args:
-        label: name of the activity.
-        total: number of bytes.
-        enabled: False: show nothing.
-
-    Yields:
-        A function to be called with the number of bytes since the last call, from any thread.
-    """
-    shown = enabled and total >= _SHOWN_FROM and sys.stderr is not None and sys.stderr.isatty()
-    lock = threading.Lock()
-    with Progress(total, "bytes", label=label, enabled=shown) as bar:
-
-        def report(n: int) -> None:
-            with lock:
-                bar.update(n)
-
-        yield report
 
 
 def local_name(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -61,6 +62,25 @@ class SteppedOptions(TypedDict, total=False):
     rank: int | None
     num_threads: int | None
     prefetch: int
+
+
+def loading_options(options: dict[str, Any], layout: Callable[..., Layout]) -> dict[str, Any]:
+    """Takes the options of ``epoch_loader`` out of those that a loader was given.
+
+    Args:
+        options: of the loader; those of its layout are left.
+        layout: the function that makes it of these.
+
+    Returns:
+        The options of ``epoch_loader``.
+
+    Raises:
+        TypeError: an option belongs to neither.
+    """
+    loading = LoaderOptions.__annotations__.keys()
+    known = {*loading, *inspect.signature(layout).parameters}
+    check_unknown_options({name: options[name] for name in options.keys() - known}, sorted(known))
+    return {name: options.pop(name) for name in options.keys() & loading}
 
 
 def epoch_loader(

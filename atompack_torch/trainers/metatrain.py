@@ -22,7 +22,7 @@ from atompack_torch.datasets.outputs import Output
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import epoch_loader
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
 
 try:
     from metatensor.torch import Labels, TensorBlock, TensorMap
@@ -310,26 +310,18 @@ def layout(
     )
 
 
+@with_options(layout)
 def batch(
     molecule_batch: MoleculeBatch,
     neighbor_lists: Iterable[NeighborListOptions] = (),
-    *,
-    energy: str | None = "energy",
-    forces: bool = True,
-    stress: bool = False,
-    targets: Mapping[str, str] | None = None,
-    dtype: torch.dtype | None = torch.float64,
+    **options: Any,
 ) -> tuple[Systems, Targets]:
-    """Converts a batch of molecules; options as for ``layout``.
+    """Converts a batch of molecules.
 
     Args:
         molecule_batch: the batch, on the CPU, with the edges of ``layout(...).neighbors``.
         neighbor_lists: those that the systems get.
-        energy: name of the energy target.
-        forces: add gradients with respect to positions.
-        stress: add gradients with respect to strain.
-        targets: further targets.
-        dtype: of all floating tensors.
+        **options: of ``layout``.
 
     Returns:
         B systems with neighbor lists, and the targets by name: tensor maps of one block with the
@@ -341,23 +333,16 @@ def batch(
         FieldError: the batch lacks the edges, or a field of a target.
         ValueError: gradients without an energy.
     """
-    made: tuple[Systems, Targets] = layout(
-        neighbor_lists, energy=energy, forces=forces, stress=stress, targets=targets, dtype=dtype
-    ).batch(molecule_batch)
+    made: tuple[Systems, Targets] = layout(neighbor_lists, **options).batch(molecule_batch)
     return made
 
 
-@with_options(epoch_loader)
+@with_options(layout, epoch_loader)
 def loader(
     data: Data,
     batch_size: int | None = None,
     neighbor_lists: Iterable[NeighborListOptions] = (),
     *,
-    energy: str | None = "energy",
-    forces: bool = True,
-    stress: bool = False,
-    targets: Mapping[str, str] | None = None,
-    dtype: torch.dtype | None = torch.float64,
     key_map: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Loader[Any]:
@@ -369,13 +354,8 @@ def loader(
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         batch_size: maximum number of molecules in a batch.
         neighbor_lists: those that the systems get.
-        energy: name of the energy target.
-        forces: add gradients with respect to positions.
-        stress: add gradients with respect to strain.
-        targets: further targets.
-        dtype: of all floating tensors.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        **options: options of every trainer.
+        **options: of ``layout``, and options of every trainer.
 
     Returns:
         The loader; batches are pairs as in ``batch``.
@@ -384,7 +364,6 @@ def loader(
         FieldError: no molecule has a target or gradient; without ``shuffle``, a warning.
         ValueError: none or several of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    made = layout(
-        neighbor_lists, energy=energy, forces=forces, stress=stress, targets=targets, dtype=dtype
-    )
-    return epoch_loader(open_dataset(data, key_map), made, batch_size=batch_size, **options)
+    loading = loading_options(options, layout)
+    made = layout(neighbor_lists, **options)
+    return epoch_loader(open_dataset(data, key_map), made, batch_size=batch_size, **loading)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
+
+from http_servers import Quiet, listening
 
 
 @dataclass
@@ -50,75 +51,54 @@ class FileServer:
 
 
 def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self._write(body)
-
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def serve(self) -> None:
             wanted = self.headers.get("Range", "")
             server.requests.append((self.path, wanted))
             place, _, query = self.path[1:].partition("?")
             name = unquote(place).removeprefix("bucket/")
             file = server.by_query.get(query, server.folder / name)
             if server.fault is not None:
-                return self._answer(server.fault, b"the reason")
+                return self.answer(server.fault, b"the reason")
             if server.page:
-                return self._answer(200, server.page, Content_Type="text/html")
+                return self.answer(200, server.page, {"Content-Type": "text/html"})
             if server.token and self.headers.get("Authorization") != f"Bearer {server.token}":
-                return self._answer(403)
+                return self.answer(403)
             if name == "bucket":
-                return self._answer(200, server.listing(dict(parse_qsl(query)).get("prefix", "")))
+                return self.answer(200, server.listing(dict(parse_qsl(query)).get("prefix", "")))
             if not file.is_file():
-                return self._answer(404)
+                return self.answer(404)
             status = file.stat()
             size = status.st_size
             etag = f'"{status.st_ino}-{size}-{status.st_mtime_ns}"'
             if self.headers.get("If-Match", etag) != etag:
-                return self._answer(412)
+                return self.answer(412)
             first, last = (int(x) if x else size - 1 for x in wanted[6:].split("-"))
             if first >= size:
-                return self._answer(416, Content_Range=f"bytes */{size}")
+                return self.answer(416, headers={"Content-Range": f"bytes */{size}"})
             with file.open("rb") as opened:
                 opened.seek(first)
                 part = opened.read(last + 1 - first)
             place = f"bytes {first}-{first + len(part) - 1}/{size}"
             version = server.headers or {"ETag": etag}
-            return self._answer(206, part, **version, Content_Range=place)
+            return self.answer(206, part, {**version, "Content-Range": place})
 
-        def _write(self, body: bytes) -> None:
+        def answer(
+            self, status: int, body: bytes = b"", headers: dict[str, str] | None = None
+        ) -> None:
+            length = {"Content-Length": str(len(body))}
             if server.n_cuts > 0 and body:
                 server.n_cuts -= 1
                 self.close_connection = True
                 body = body[: len(body) // 2]
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            super().answer(status, body, {**(headers or {}), **length})
 
     return Handler
-
-
-class _ManyConnections(ThreadingHTTPServer):
-    request_queue_size = 1024
-    daemon_threads = True
 
 
 @contextmanager
 def serving(folder: Path, by_query: dict[str, Path] | None = None) -> Iterator[FileServer]:
     """Serves a folder until the block ends."""
     made = FileServer(folder, by_query=by_query or {})
-    http = _ManyConnections(("127.0.0.1", 0), _handler(made))
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    made.url = f"http://127.0.0.1:{http.server_port}"
-    try:
+    with listening(_handler(made)) as made.url:
         yield made
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face hub on loopback that takes commits, by git LFS and Xet."""
+"""A stand-in for the Hugging Face hub on loopback that takes commits, by git LFS."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from stand_ins import listening
-from xet_storage import XetStorage
+from http_servers import Answer, Quiet, listening, ranged
 
 REPO = "owner/name"
 TOKEN = "hf_SECRET"
-
-Answer = tuple[int, bytes, dict[str, str]]
 
 
 def _json(value: object, status: int = 200, **headers: str) -> Answer:
@@ -39,8 +36,6 @@ class HubService:
     messages: list[str] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)  # by SHA-256
     parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
-    xet: XetStorage = field(default_factory=XetStorage)
-    with_xet: bool = False  # downloads by Xet
     asked: list[str] = field(default_factory=list)  # METHOD path
     refuses: str = ""  # pattern of requests that fail
 
@@ -58,8 +53,6 @@ class HubService:
     def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         if self.refuses and fnmatchcase(f"{method} {path}", self.refuses):
             return _json({"error": "refused here"}, 403)
-        if path.startswith("/xet/"):
-            return self.xet.answer(method, path.removeprefix("/xet"), body, headers, self.url)
         if path.startswith("/lfs/"):
             return self._put_blob(method, path.split("/")[2:], body)
         if headers.get("authorization") != f"Bearer {TOKEN}":
@@ -89,12 +82,6 @@ class HubService:
             return _json({"files": [self._mode(each) for each in json.loads(body)["files"]]})
         if action == "commit":
             return self._commit(unquote(rest), body)
-        if action.startswith("xet-"):
-            access = {"casUrl": f"{self.url}/xet", "exp": 2**33, "accessToken": "xet"}
-            shown = zip(
-                ("Cas-Url", "Token-Expiration", "Access-Token"), access.values(), strict=True
-            )
-            return _json(access, **{f"X-Xet-{name}": str(value) for name, value in shown})
         revision, _, _ = rest.partition("/")
         number = self._commit_of(unquote(revision or "main"))
         if number is None:
@@ -161,8 +148,7 @@ class HubService:
             elif entry["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
-                stored = self.blobs.get(value["oid"])
-                files[value["path"]] = self.xet.content(value["oid"]) if stored is None else stored
+                files[value["path"]] = self.blobs[value["oid"]]
             elif entry["key"] == "deletedFile":
                 del files[value["path"]]
             else:
@@ -179,51 +165,29 @@ class HubService:
             return _json({"error": "no file"}, 404, **{"X-Error-Code": "EntryNotFound"})
         digest = hashlib.sha256(content).hexdigest()
         found = {"ETag": f'"{digest}"', "X-Repo-Commit": str(number)}
-        if self.with_xet and (xet_hash := self.xet.hashes.get(digest)):
-            found |= {"X-Xet-Hash": xet_hash, "X-Linked-Size": str(len(content))}
-            access = f"{self.url}/api/datasets/{REPO}/xet-read-token/{number}"
-            found["Link"] = f'<{access}>; rel="xet-auth"'
         if "range" in headers and method == "GET":
-            first, last = headers["range"].removeprefix("bytes=").split("-")
-            end = int(last) + 1 if last else len(content)
-            part = content[int(first) : end]
-            found["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
-            return 206, part, found
+            status, part, place = ranged(content, headers["range"])
+            return status, part, {**found, **place}
         return 200, content, found
 
 
 def _handler(service: HubService) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def serve(self) -> None:
             path = quote(unquote(urlsplit(self.path).path), safe="/%")
             service.asked.append(f"{self.command} {path}")
             headers = {k.lower(): v for k, v in self.headers.items()}
-            body = self._body(headers)
-            status, content, more = service.answer(self.command, path, body, headers)
-            self.send_response(status)
-            for name, value in more.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        do_POST = do_PUT = do_HEAD = do_GET  # noqa: N815
+            self.answer(*service.answer(self.command, path, self._body(headers), headers))
 
         def _body(self, headers: dict[str, str]) -> bytes:
             if headers.get("transfer-encoding") != "chunked":
-                return self.rfile.read(int(headers.get("content-length", "0")))
+                return self.received()
             chunks = []
             while size := int(self.rfile.readline(), 16):
                 chunks.append(self.rfile.read(size))
                 self.rfile.readline()
             self.rfile.readline()
             return b"".join(chunks)
-
-        def log_message(self, *_: Any) -> None:
-            """Says nothing."""
 
     return Handler
 
@@ -232,6 +196,5 @@ def _handler(service: HubService) -> type[BaseHTTPRequestHandler]:
 def serving_hub() -> Iterator[HubService]:
     """Runs a hub until the block ends."""
     service = HubService()
-    with listening(_handler(service)) as url:
-        service.url = url
+    with listening(_handler(service)) as service.url:
         yield service

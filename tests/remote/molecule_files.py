@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import atompack_torch as apt
 
@@ -23,9 +22,3 @@ def write(path: Path, count: int = 60, seed: int = 0, codec: Any = "none") -> Pa
             forces=rng.normal(size=(count, 5, 3)),
         )
     return path
-
-
-def same(one: apt.MoleculeBatch, other: apt.MoleculeBatch) -> bool:
-    """True if all fields are equal."""
-    names = list(one.keys())
-    return names == list(other.keys()) and all(torch.equal(one[n], other[n]) for n in names)

@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+
+from http_servers import Quiet, listening, ranged
 
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -70,30 +72,22 @@ class ObjectServer:
 
 
 def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+    class Handler(Quiet):
+        def answer(
+            self, status: int, body: bytes = b"", headers: dict[str, str] | None = None
+        ) -> None:
             if self.lost:
                 self.close_connection = True
                 self.connection.close()
-                return
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            if "Content_Length" not in headers:
-                self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+            else:
+                super().answer(status, body, headers)
 
-        def _serve(self) -> None:
+        def serve(self) -> None:
             path, _, query = self.path.partition("?")
             bucket, _, key = unquote(path[1:]).partition("/")
             self.query = parse_qs(query, keep_blank_values=True)
-            length = int(self.headers.get("Content-Length", 0))
-            self.body = self.rfile.read(length)
-            if len(self.body) < length:  # the client died
+            self.body = self.received()
+            if len(self.body) < int(self.headers.get("Content-Length", 0)):  # the client died
                 self.close_connection = True
                 return
             server.before(self.command, key)
@@ -102,25 +96,23 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             with server.lock:
                 server.requests.append((self.command, key))
                 if fault == "drop":
-                    return self._answer(500)
+                    return self.answer(500)
                 if isinstance(fault, int):
                     text = f"<Error><Code>Fault</Code><Message>status {fault}</Message></Error>"
-                    return self._answer(fault, text.encode())
+                    return self.answer(fault, text.encode())
                 if bucket != "bucket":
                     text = "<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>"
-                    return self._answer(404, text.encode())
+                    return self.answer(404, text.encode())
                 getattr(self, f"_{self.command.lower()}")(key)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
         def _head(self, key: str) -> None:
             if not key:
-                return self._answer(200)
+                return self.answer(200)
             found = server.objects.get(key)
             if found is None:
-                return self._answer(404)
+                return self.answer(404)
             size = str(len(found.data))
-            self._answer(200, b"", ETag=found.etag, Content_Length=size, **found.headers)
+            self.answer(200, b"", {"ETag": found.etag, "Content-Length": size, **found.headers})
 
         def _get(self, key: str) -> None:
             if not key:
@@ -128,17 +120,11 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             found = server.objects.get(key)
             if found is None:
                 text = "<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
-                return self._answer(404, text.encode())
+                return self.answer(404, text.encode())
             if self.headers.get("If-Match", found.etag) != found.etag:
-                return self._answer(412)
-            size = len(found.data)
-            wanted = self.headers.get("Range", f"bytes=0-{size - 1}")
-            first, last = (int(x) if x else size - 1 for x in wanted[6:].split("-"))
-            if first >= size:
-                return self._answer(416, Content_Range=f"bytes */{size}")
-            part = found.data[first : last + 1]
-            place = f"bytes {first}-{first + len(part) - 1}/{size}"
-            self._answer(206, part, ETag=found.etag, Content_Range=place)
+                return self.answer(412)
+            status, part, place = ranged(found.data, self.headers.get("Range", "bytes=0-"))
+            self.answer(status, part, {"ETag": found.etag, **place})
 
         def _list(self) -> None:
             prefix = self.query.get("prefix", [""])[0]
@@ -148,7 +134,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 for name in server.names(prefix)
             )
             text = f"<ListBucketResult {NAMESPACE}>{items}</ListBucketResult>"
-            self._answer(200, text.encode())
+            self.answer(200, text.encode())
 
         def _kept_headers(self) -> dict[str, str]:
             kept = ("x-amz-meta-upload",)
@@ -158,11 +144,11 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if "uploadId" in self.query:
                 upload = server.uploads[self.query["uploadId"][0]]
                 upload[int(self.query["partNumber"][0])] = self.body
-                return self._answer(200, ETag=Stored(self.body).etag)
+                return self.answer(200, headers={"ETag": Stored(self.body).etag})
             if not server.holds(key, self.headers):
-                return self._answer(412)
+                return self.answer(412)
             stored = server.objects[key] = Stored(self.body, self._kept_headers())
-            self._answer(200, ETag=stored.etag)
+            self.answer(200, headers={"ETag": stored.etag})
 
         def _post(self, key: str) -> None:
             if "uploads" in self.query:
@@ -172,9 +158,9 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
                 server.uploads[number][0] = repr(self.marks).encode()
                 result = "InitiateMultipartUploadResult"
                 text = f"<{result} {NAMESPACE}><UploadId>{number}</UploadId></{result}>"
-                return self._answer(200, text.encode())
+                return self.answer(200, text.encode())
             if not server.holds(key, self.headers):
-                return self._answer(412)
+                return self.answer(412)
             parts = server.uploads.pop(self.query["uploadId"][0])
             marks = eval(parts.pop(0))
             numbers = [
@@ -184,40 +170,23 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             server.objects[key] = stored
             result = "CompleteMultipartUploadResult"
             etag = escape(stored.etag)
-            self._answer(200, f"<{result} {NAMESPACE}><ETag>{etag}</ETag></{result}>".encode())
+            self.answer(200, f"<{result} {NAMESPACE}><ETag>{etag}</ETag></{result}>".encode())
 
         def _delete(self, key: str) -> None:
             if "uploadId" in self.query:
                 server.uploads.pop(self.query["uploadId"][0], None)
-                return self._answer(204)
+                return self.answer(204)
             if not server.holds(key, self.headers):
-                return self._answer(412)
+                return self.answer(412)
             server.objects.pop(key, None)
-            self._answer(204)
-
-        def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            self.answer(204)
 
     return Handler
-
-
-class _ManyConnections(ThreadingHTTPServer):
-    request_queue_size = 1024
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """Says nothing of clients that are gone."""
 
 
 @contextmanager
 def object_server(host: str = "127.0.0.1") -> Iterator[ObjectServer]:
     """Runs a store until the block ends."""
     made = ObjectServer()
-    http = _ManyConnections((host, 0), _handler(made))
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    made.url = f"http://{host}:{http.server_port}"
-    try:
+    with listening(_handler(made), host) as made.url:
         yield made
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from file_server import FileServer
 
+import atompack_torch as apt
+
 SECRET = "wJalrXUtnFEMI"
 KINDS = ("http", "s3")
 
@@ -23,8 +25,9 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         bits = [x.contiguous().view(-1).view(torch.uint8) for x in (one, other)]
         return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (dict, apt.MoleculeBatch)):
+        keys = [list(each.keys()) for each in (one, other)]
+        return keys[0] == keys[1] and all(same(one[key], other[key]) for key in keys[0])
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)

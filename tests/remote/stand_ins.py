@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+
+from http_servers import Answer, Quiet, listening, ranged
 
 
 @dataclass
@@ -35,7 +36,7 @@ class StandIn:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
 
-    def answer(self, request: Asked) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, request: Asked) -> Answer:
         """Returns status, body and headers."""
         raise NotImplementedError
 
@@ -45,16 +46,12 @@ class StandIn:
     def etag(self, body: bytes) -> str:
         return f'"{hash(body) & 0xFFFFFFFF:x}-{len(body)}"'
 
-    def ranged(self, request: Asked, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+    def ranged(self, request: Asked, body: bytes) -> Answer:
         etag = self.etag(body)
         if request.headers.get("if-match", etag) != etag:
             return 412, b"", {}
-        first, last = (int(x) for x in request.headers["range"][6:].split("-"))
-        if first >= len(body):
-            return 416, b"", {"Content-Range": f"bytes */{len(body)}"}
-        part = body[first : last + 1]
-        place = f"bytes {first}-{first + len(part) - 1}/{len(body)}"
-        return 206, part, {"ETag": etag, "Content-Range": place}
+        status, part, place = ranged(body, request.headers["range"])
+        return status, part, {"ETag": etag, **place}
 
     def paged(self, names: list[str], after: str) -> tuple[list[str], str]:
         """Returns the names of one page, and the mark of the next one."""
@@ -71,7 +68,7 @@ class Azure(StandIn):
     marks: dict[str, str] = field(default_factory=dict)
     blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)  # name → id → bytes
 
-    def answer(self, request: Asked) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, request: Asked) -> Answer:
         is_signed = request.query.get("sig") == "SECRET+SIG=" and request.query.get("sv") == "2021"
         if not (is_signed or self.is_authorized(request)):
             return 403, b"<Error><Code>AuthenticationFailed</Code></Error>", {}
@@ -106,7 +103,7 @@ class Azure(StandIn):
         )
         return 200, body.encode(), {}
 
-    def _put(self, request: Asked, name: str) -> tuple[int, bytes, dict[str, str]]:
+    def _put(self, request: Asked, name: str) -> Answer:
         body, kind = request.body, request.query.get("comp")
         if kind == "block":
             self.blocks.setdefault(name, {})[request.query["blockid"]] = body
@@ -130,7 +127,7 @@ class Azure(StandIn):
 class Google(StandIn):
     """Objects under /BUCKET/NAME, with a token in the header."""
 
-    def answer(self, request: Asked) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, request: Asked) -> Answer:
         if not self.is_authorized(request):
             return 401, b"<Error><Code>AuthenticationRequired</Code></Error>", {}
         bucket, _, name = unquote(request.path[1:]).partition("/")
@@ -175,7 +172,7 @@ class Hub(StandIn):
     store: StandIn | None = None
     foreign_page: bool = False  # the next page of a listing is at another address
 
-    def answer(self, request: Asked) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, request: Asked) -> Answer:
         if not self.is_authorized(request):
             return 401, b'{"error": "no such repository"}', {}
         path = unquote(request.path)
@@ -196,7 +193,7 @@ class Hub(StandIn):
             return 302, b"", {"Location": target}
         return 404, b"", {}
 
-    def _tree(self, request: Asked, commit: str, folder: str) -> tuple[int, bytes, dict[str, str]]:
+    def _tree(self, request: Asked, commit: str, folder: str) -> Answer:
         files = self.trees.get(commit, {})
         names = sorted(name for name in files if name.startswith(f"{folder}/" if folder else ""))
         if not names:
@@ -215,7 +212,7 @@ class Hub(StandIn):
 class Bytes(StandIn):
     """The bytes of the hub, which must never see its token."""
 
-    def answer(self, request: Asked) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, request: Asked) -> Answer:
         if "authorization" in request.headers or request.query.get("sig") != "SECRET-SIG":
             return 400, b"unexpected credentials", {}
         name = unquote(request.path[1:])
@@ -223,53 +220,20 @@ class Bytes(StandIn):
 
 
 def _handler(service: StandIn) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def serve(self) -> None:
             parts = urlsplit(self.path)
             query = {k: v[0] for k, v in parse_qs(parts.query, keep_blank_values=True).items()}
             headers = {k.lower(): v for k, v in self.headers.items()}
-            sent = self.rfile.read(int(headers.get("content-length", 0)))
-            request = Asked(self.command, parts.path, query, headers, sent)
+            request = Asked(self.command, parts.path, query, headers, self.received())
             service.asked.append(request)
-            status, body, more = service.answer(request)
-            self.send_response(status)
-            for name, value in more.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_HEAD = do_PUT = do_GET  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            """Says nothing."""
+            self.answer(*service.answer(request))
 
     return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 1024
-    daemon_threads = True
-
-
-@contextmanager
-def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Answers requests at a URL until the block ends."""
-    http = _Server(("127.0.0.1", 0), handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}"
-    finally:
-        http.shutdown()
-        http.server_close()
 
 
 @contextmanager
 def running(service: StandIn) -> Iterator[StandIn]:
     """Runs a service until the block ends."""
-    with listening(_handler(service)) as url:
-        service.url = url
+    with listening(_handler(service)) as service.url:
         yield service

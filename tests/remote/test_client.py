@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
+from http_servers import Quiet, listening, ranged
 
 from atompack_torch.remote.client import RemoteStore, open_store
 from atompack_torch.remote.urls import StorageOptions
@@ -21,43 +20,26 @@ from atompack_torch.remote.urls import StorageOptions
 BODY = bytes(range(256)) * 4
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     """Answers ranges of BODY; /secure wants a token, /hang never answers."""
 
-    protocol_version = "HTTP/1.1"
     seen: list[dict[str, str]]
 
-    def do_GET(self) -> None:
+    def serve(self) -> None:
         self.seen.append({k.lower(): v for k, v in self.headers.items()})
         if self.path == "/hang":
             time.sleep(30)
         if self.path == "/secure" and self.headers.get("Authorization") != "Bearer 2":
-            self.send_response(403)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        first, last = map(int, self.headers["Range"][6:].split("-"))
-        part = BODY[first : last + 1]
-        self.send_response(206)
-        self.send_header("ETag", '"v"')
-        self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(BODY)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        self.wfile.write(part)
-
-    def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+            return self.answer(403)
+        status, part, place = ranged(BODY, self.headers["Range"])
+        return self.answer(status, part, {"ETag": '"v"', **place})
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     Handler.seen = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with listening(Handler) as made:
+        yield made
 
 
 def test_ranges_and_versions(url: str) -> None:

@@ -20,7 +20,8 @@ import fsspec
 import pytest
 import torch
 from folder_system import FolderFileSystem
-from molecule_files import same, write
+from molecule_files import write
+from reading import same
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from molecule_files import same, write
+from molecule_files import write
+from reading import same
 from stand_ins import Bytes, Hub, running
 from torch.utils.data import DataLoader
 

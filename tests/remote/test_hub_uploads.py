@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,15 @@ import pytest
 from hub_service import REPO, TOKEN, HubService, serving_hub
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
-from molecule_files import same, write
+from molecule_files import write
+from processes.client import ScriptServer
+from reading import same
 
 import atompack_torch as apt
 
 SHARDS = ["0.atp", "1.atp", "more/2.atp"]
 FEATURES = Path(__file__).parents[1] / "fixtures/torch_cache/v2_both_f64_two.h5"
+Script = Callable[..., str]
 OURS, ORIGINAL = "import atompack_torch.hub as hub", "import atompack.hub as hub"
 
 
@@ -50,33 +50,36 @@ def contents(folder: Path, prefix: str = "") -> dict[str, bytes]:
     return {prefix + name: (folder / name).read_bytes() for name in names}
 
 
-def in_process(service: HubService, code: str, home: Path, **environment: str) -> str:
-    """Runs code in a separate process, as a user's script."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "HF_ENDPOINT": service.url, "HF_TOKEN": TOKEN, "HF_HOME": str(home)}
-        | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture
+def script(service: HubService, scripts: ScriptServer) -> Script:
+    """Runs code in a separate process, as a user's script; returns what it printed."""
+
+    def run(code: str, home: Path, **others: str) -> str:
+        environment = {
+            "HF_ENDPOINT": service.url,
+            "HF_TOKEN": TOKEN,
+            "HF_HOME": str(home),
+            "HF_HUB_DISABLE_XET": "1",
+            **others,
+        }
+        done = scripts.run(f"import os\nos.environ.update({environment!r})\n{code}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
 
 
-@pytest.mark.parametrize("how", ["one request", "parts", "xet"])
-def test_round_trip(service: HubService, folder: Path, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["one request", "parts"])
+def test_round_trip(
+    service: HubService, folder: Path, tmp_path: Path, script: Script, how: str
+) -> None:
     service.part_bytes = 5000 if how == "parts" else 0
-    service.with_xet = how == "xet"
-    off = "0" if how == "xet" else "1"
     lines = (
         f"{OURS}",
         f"print(hub.upload({str(folder)!r}, {REPO!r}, 'train'))",
         f"print(hub.download({REPO!r}, 'train'))",
     )
-    url, place = in_process(
-        service, "\n".join(lines), tmp_path / "home", HF_HUB_DISABLE_XET=off
-    ).splitlines()
+    url, place = script("\n".join(lines), tmp_path / "home").splitlines()
     assert service.files == contents(folder, "train/")
     assert len(service.messages) == 1
     assert url == f"hf://datasets/{REPO}@{service.branches['main']}/train"
@@ -84,17 +87,14 @@ def test_round_trip(service: HubService, folder: Path, tmp_path: Path, how: str)
     local = apt.AtpDataset(folder)
     assert same(apt.open(place)[:], local[:])
     assert same(apt.open(url)[:], local[:])
-    assert bool(service.xet.xorbs) == (how == "xet")
-    assert any("reconstructions" in asked for asked in service.asked) == (how == "xet")
     assert bool(service.parts) == (how == "parts")
 
 
 @pytest.mark.parametrize(("writes", "reads"), [(OURS, ORIGINAL), (ORIGINAL, OURS)])
 def test_beside_the_original(
-    service: HubService, folder: Path, tmp_path: Path, writes: str, reads: str
+    service: HubService, folder: Path, tmp_path: Path, script: Script, writes: str, reads: str
 ) -> None:
-    in_process(
-        service,
+    script(
         f"{writes}\nhub.upload({str(folder)!r}, {REPO!r}, 'train')\n"
         f"hub.upload({str(folder / '0.atp')!r}, {REPO!r}, 'one.atp')\n"
         f"hub.upload({str(folder / '0.atp')!r}, {REPO!r}, 'one')",
@@ -109,7 +109,7 @@ def test_beside_the_original(
         f"print(hub.download({REPO!r}, 'train'), hub.download({REPO!r}, 'one.atp'))\n"
         f"print(len(hub.open({REPO!r}, 'train')), len(hub.open({REPO!r}, 'one')))"
     )
-    places, counts = in_process(service, show, tmp_path / "other").splitlines()
+    places, counts = script(show, tmp_path / "other").splitlines()
     train, one = map(Path, places.split())
     assert {name: (train / name).read_bytes() for name in contents(folder)} == contents(folder)
     assert one.read_bytes() == expected["one.atp"]
@@ -222,7 +222,9 @@ def test_nothing_is_sent_of_what_does_not_open(
     assert not service.asked
 
 
-def test_without_a_network(service: HubService, folder: Path, tmp_path: Path) -> None:
+def test_without_a_network(
+    service: HubService, folder: Path, tmp_path: Path, script: Script
+) -> None:
     apt.hub.upload(folder, REPO, "train")
     cache = tmp_path / "cache"
     with pytest.raises(FileNotFoundError):
@@ -232,5 +234,5 @@ def test_without_a_network(service: HubService, folder: Path, tmp_path: Path) ->
     assert apt.hub.download(REPO, "train", cache_dir=cache, local_files_only=True) == place
     assert len(service.asked) == n_asked
     code = f"{OURS}\nprint(hub.download({REPO!r}, 'train', cache_dir={str(cache)!r}))"
-    assert in_process(service, code, tmp_path / "home", HF_HUB_OFFLINE="1") == str(place)
+    assert script(code, tmp_path / "home", HF_HUB_OFFLINE="1") == str(place)
     assert len(service.asked) == n_asked

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from molecule_files import same, write
+from molecule_files import write
+from reading import same
 from stand_ins import Azure, Google, StandIn, running
 
 import atompack_torch as apt

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from file_server import FileServer, serving
-from molecule_files import same, write
+from molecule_files import write
+from reading import same
 
 import atompack_torch as apt
 

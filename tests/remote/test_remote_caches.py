@@ -25,8 +25,8 @@ from typing import Any
 import pytest
 import torch
 from file_server import FileServer, serving
-from reading import SECRET
-from torch.utils.data import DataLoader
+from processes.client import ScriptServer
+from reading import SECRET, same
 
 import atompack_torch as apt
 from atompack_torch.cli import main
@@ -62,18 +62,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def same(one: Any, other: Any) -> bool:
-    names = list(one.keys())
-    return names == list(other.keys()) and all(
-        torch.equal(torch.nan_to_num(one[n]), torch.nan_to_num(other[n]))
-        if isinstance(one[n], torch.Tensor) and one[n].is_floating_point()
-        else torch.equal(one[n], other[n])
-        if isinstance(one[n], torch.Tensor)
-        else one[n] == other[n]
-        for n in names
-    )
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_rows_are_those_of_the_file(
     server: FileServer, folder: Path, tmp_path: Path, temporary: Path, *, keeps: bool
@@ -99,28 +87,6 @@ def test_rows_are_those_of_the_file(
     assert len(server.requests) - n_before == (1 if keeps else 2)
 
 
-@pytest.mark.parametrize(("start", "keeps"), [("fork", False), ("spawn", True)])
-def test_workers_read_the_same_copy(
-    server: FileServer, folder: Path, tmp_path: Path, start: str, *, keeps: bool
-) -> None:
-    options: Any = {"storage_options": {"cache": tmp_path / "kept"}} if keeps else {}
-    local = apt.TorchCacheDataset(folder / "cache.h5")
-    remote = apt.TorchCacheDataset(f"{server.url}/cache.h5", **options)
-    n_before = len(server.requests)
-    loader = DataLoader(
-        remote,
-        batch_size=2,
-        num_workers=2,
-        collate_fn=apt.collate_identity,
-        multiprocessing_context=start,
-        timeout=60,
-    )
-    for number, batch in enumerate(loader):
-        last = min(2 * number + 2, len(local))
-        assert same(batch, local.batch(range(2 * number, last)))
-    assert len(server.requests) == n_before
-
-
 def test_a_pickle_downloads_again_where_the_copy_is_gone(server: FileServer) -> None:
     remote = apt.TorchCache(f"{server.url}/cache.h5")
     held = pickle.dumps(remote)
@@ -141,59 +107,6 @@ def test_temporary_copies_go(server: FileServer, temporary: Path) -> None:
     assert not list(temporary.glob("atompack-*"))
 
 
-def test_a_changed_file_is_stale_until_refresh(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / "cache.h5", tmp_path / "cache.h5")
-    with serving(tmp_path) as server:
-        cache = apt.TorchCache(f"{server.url}/cache.h5")
-        dataset = apt.TorchCacheDataset(cache)
-        assert not cache.refresh()
-        held = pickle.dumps(cache)
-        cache.close()
-        (tmp_path / "cache.h5").unlink()
-        shutil.copy(folder / "cache.h5", tmp_path / "cache.h5")
-        for read in (lambda: cache.load_features(0), lambda: pickle.loads(held).load_features(0)):
-            with pytest.raises(OSError, match="refresh") as error:
-                read()
-            assert error.value.errno == errno.ESTALE
-        assert cache.refresh()
-        assert cache.load_features(0) is not None
-        assert len(dataset[:]) == len(cache)
-
-
-def test_secrets_stand_only_in_pickles(server: FileServer, tmp_path: Path) -> None:
-    server.token = SECRET
-    url = f"{server.url}/cache.h5?sig={SECRET}"
-    options = {"token": SECRET, "headers": {"X-Key": SECRET}}
-    cache = apt.TorchCache(url, storage_options={**options, "cache": tmp_path / "kept"})
-    assert cache.path == url
-    assert SECRET.encode() in pickle.dumps(cache)
-    shown = [repr(cache), repr(apt.TorchCacheDataset(cache))]
-    shown += [str(path) for path in (tmp_path / "kept").iterdir()]
-    assert len(shown) == 3
-    for entry in (-100, 100):
-        with pytest.raises(IndexError) as wrong:
-            cache.load_features(entry)
-        shown.append(str(wrong.value))
-    server.fault = 403
-    with pytest.raises(PermissionError, match=re.escape(f"{server.url}/cache.h5")) as refused:
-        apt.TorchCache(url, storage_options=options)
-    shown += [str(refused.value), repr(refused.value)]
-    assert not [text for text in shown if SECRET in text]
-
-
-@pytest.mark.parametrize(("status", "error"), [(404, FileNotFoundError), (403, PermissionError)])
-def test_refused_and_missing(
-    server: FileServer, tmp_path: Path, status: int, error: type[OSError]
-) -> None:
-    server.fault = status
-    url = f"{server.url}/cache.h5"
-    with pytest.raises(error, match=re.escape(url)):
-        apt.TorchCache(url, storage_options={"cache": tmp_path / "kept"})
-    with pytest.raises(error, match=re.escape(url)):
-        download(url, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
-
-
 def test_damage_is_reported_with_the_url(folder: Path, tmp_path: Path) -> None:
     data = (folder / "cache.h5").read_bytes()
     (tmp_path / "cache.h5").write_bytes(data[: len(data) // 2])
@@ -203,10 +116,10 @@ def test_damage_is_reported_with_the_url(folder: Path, tmp_path: Path) -> None:
             apt.TorchCache(url)
 
 
-def download(url: str, path: Path, progress: Any = True) -> ObjectVersion:
+def download(url: str, path: Path, report: Any = None) -> ObjectVersion:
     source = RemoteFiles().open_object(url)
     with path.open("w+b") as file:
-        fetch_into(file.fileno(), source, url, progress)
+        fetch_into(file.fileno(), source, url, report)
     return version_of(source)
 
 
@@ -215,7 +128,7 @@ def test_downloads_are_whole(server: FileServer, folder: Path, tmp_path: Path, n
     target = tmp_path / "copy"
     target.write_bytes(b"the former one")
     done: list[int] = []
-    version = download(f"{server.url}/{name}", target, progress=done.append)
+    version = download(f"{server.url}/{name}", target, report=done.append)
     assert target.read_bytes() == (folder / name).read_bytes()
     assert version.size == sum(done) == target.stat().st_size
 
@@ -230,7 +143,7 @@ def test_an_object_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
                 (tmp_path / "a").write_bytes(bytes(PARTS * PART + 1))
 
         with pytest.raises(OSError, match=re.escape(server.url)) as error:
-            download(f"{server.url}/a", tmp_path / "copy", progress=change)
+            download(f"{server.url}/a", tmp_path / "copy", report=change)
     assert error.value.errno == errno.ESTALE
 
 
@@ -274,25 +187,26 @@ def test_a_process_that_hangs_is_not_waited_for(
     assert {each.name for each in kept.iterdir()} == {path.name, *names}
 
 
-def _open_all(url: str, kept: Path, start: Any, results: Any) -> None:
-    start.wait(60)
-    results.put(len(apt.TorchCache(url, storage_options={"cache": kept})))
+OPENING = """
+import os, sys
+import atompack_torch as apt
+
+url, kept, start = sys.argv[1:]
+while not os.path.exists(start):
+    pass
+print(len(apt.TorchCache(url, storage_options={"cache": kept})))
+"""
 
 
-def test_processes_download_once(server: FileServer, folder: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    start, results = context.Event(), context.Queue()
-    kept = tmp_path / "kept"
-    arguments = (f"{server.url}/cache.h5", kept, start, results)
-    processes = [context.Process(target=_open_all, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    start.set()
-    expected = len(apt.TorchCache(folder / "cache.h5"))
-    assert [results.get(timeout=120) for _ in processes] == [expected] * 4
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
+def test_processes_download_once(
+    server: FileServer, folder: Path, tmp_path: Path, scripts: ScriptServer
+) -> None:
+    kept, start = tmp_path / "kept", tmp_path / "start"
+    url = f"{server.url}/cache.h5"
+    processes = [scripts.start(OPENING, url, kept, start) for _ in range(4)]
+    start.touch()
+    expected = f"{len(apt.TorchCache(folder / 'cache.h5'))}\n"
+    assert [process.wait() for process in processes] == [(0, expected, "")] * 4
     assert len(list(kept.iterdir())) == 1
     assert len(server.requests) <= 4 + 1  # each asks for the version, and one for the bytes
 
@@ -319,22 +233,18 @@ apt.TorchCache(sys.argv[1], storage_options={"cache": sys.argv[2]})
 
 
 def test_a_killed_process_leaves_no_half_file(
-    server: FileServer, folder: Path, tmp_path: Path
+    server: FileServer, folder: Path, tmp_path: Path, scripts: ScriptServer
 ) -> None:
     kept = tmp_path / "kept"
     url = f"{server.url}/cache.h5"
-    died = subprocess.run([sys.executable, "-c", KILLED, url, str(kept)], check=False)
-    assert died.returncode == -signal.SIGKILL
+    assert scripts.run(KILLED, url, kept).returncode == -signal.SIGKILL
     assert [path.name[0] for path in kept.iterdir()] == ["."]
     local = apt.TorchCacheDataset(folder / "cache.h5")
     assert same(apt.TorchCacheDataset(url, storage_options={"cache": kept})[:], local[:])
     assert [path.name[0] != "." for path in kept.iterdir()] == [True]
 
 
-def test_progress_is_shown_on_terminals_only(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_copies, "_SECONDS_UNSEEN", 0.0)
+def test_progress_is_shown_on_terminals_only(server: FileServer, tmp_path: Path) -> None:
     script = (
         "import sys; from atompack_torch.remote import local_copies; "
         "from atompack_torch.remote.files import RemoteFiles; "

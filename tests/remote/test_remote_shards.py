@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import pickle
 import re
 import shutil
 from pathlib import Path
@@ -12,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 from file_server import FileServer, serving
-from reading import KINDS, SECRET, Both, place, same
-from torch.utils.data import DataLoader
+from reading import KINDS, SECRET, place, same
 
 import atompack_torch as apt
 
@@ -56,27 +53,6 @@ def test_examples_are_those_of_the_folder(
     assert same(unpickled.batch([5, -1]), local.batch([5, -1]))
 
 
-@pytest.mark.parametrize(
-    ("start", "kind"), [("fork", "http"), pytest.param("spawn", "s3", marks=pytest.mark.exhaustive)]
-)
-def test_workers_of_a_loader(server: FileServer, folder: Path, start: str, kind: str) -> None:
-    url, options = place(server, kind, "set 2")
-    local, remote = apt.ShardDataset(folder / "set 2"), apt.ShardDataset(url, **options)
-    parts = [remote.subset(range(100)), remote.subset(range(100, COUNT))]
-    assert same(parts[1].batch([0]), local.batch([100]))  # before the fork
-    loader = DataLoader(
-        Both(parts),
-        batch_sampler=[[1, 50, 3], [0, 99], [7]],
-        num_workers=2,
-        collate_fn=list,
-        multiprocessing_context=start,
-        timeout=200,
-    )
-    for indices, (first, second) in zip([[1, 50, 3], [0, 99], [7]], loader, strict=True):
-        assert same(first, local.batch(indices))
-        assert same(second, local.batch([100 + i for i in indices]))
-
-
 def test_requests_are_bounded(server: FileServer) -> None:
     url, options = place(server, "s3", "set 2")
     remote = apt.ShardDataset(url, **options)
@@ -91,62 +67,6 @@ def test_requests_are_bounded(server: FileServer) -> None:
     with serving(server.folder) as other:
         apt.ShardDataset(f"{other.url}/set%202")
         assert len(other.requests) <= 2 + 3 * N_SHARDS
-
-
-def test_paths_and_secrets(server: FileServer) -> None:
-    server.token = SECRET
-    url = f"{server.url}/set%202?sig={SECRET}"
-    options = {"token": SECRET, "headers": {"X-Key": SECRET}}
-    remote = apt.ShardDataset(url, storage_options=options)
-    assert remote.path == url
-    assert all(SECRET in path for path, _ in server.requests)
-    assert SECRET.encode() in pickle.dumps(remote)
-    copy = pickle.loads(pickle.dumps(remote))
-    assert same(copy.batch([1, 2]), remote.batch([1, 2]))
-    loader = apt.Loader(remote, 10, shuffle=True)
-    next(iter(loader))
-    shown = [repr(remote), repr(copy), repr(loader), repr(loader.state_dict())]
-    server.fault = 403
-    with pytest.raises(PermissionError, match=re.escape(f"{server.url}/set%202")) as error:
-        pickle.loads(pickle.dumps(remote)).batch([1])
-    shown += [str(error.value), repr(error.value)]
-    assert not [text for text in shown if SECRET in text]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("status", "error"), [(404, FileNotFoundError), (403, PermissionError)])
-def test_refused_and_missing(
-    server: FileServer, kind: str, status: int, error: type[OSError]
-) -> None:
-    url, options = place(server, kind, "set 2")
-    server.fault = status
-    with pytest.raises(error, match=re.escape(url)):
-        apt.ShardDataset(url, **options)
-    server.fault = None
-    url, options = place(server, kind, "none")
-    with pytest.raises(FileNotFoundError, match=re.escape(url)):
-        apt.ShardDataset(url, **options)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_changed_data_sets_are_stale_until_refresh(tmp_path: Path, kind: str) -> None:
-    write(tmp_path / "set")
-    with serving(tmp_path) as server:
-        url, options = place(server, kind, "set")
-        storage = {"cache_bytes": 1, **options.get("storage_options", {})}
-        remote = apt.ShardDataset(url, cache_blocks=0, storage_options=storage)
-        held = pickle.dumps(remote)
-        before = remote.batch([3])
-        shutil.rmtree(tmp_path / "set")
-        write(tmp_path / "set", seed=1)
-        for read in (lambda: remote.batch([200]), lambda: pickle.loads(held).batch([3])):
-            with pytest.raises(OSError, match=r"refresh|open it again") as error:
-                read()
-            assert error.value.errno == errno.ESTALE
-        assert remote.refresh()
-        assert not remote.refresh()
-        assert same(remote.batch([3]), apt.ShardDataset(tmp_path / "set").batch([3]))
-        assert not same(remote.batch([3]), before)
 
 
 def test_more_digits_of_shards(tmp_path: Path) -> None:

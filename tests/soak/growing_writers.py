@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ import atompack_torch as apt
 # .atp files
 
 
-def append_molecules(path: str, seed: str, first: str, codec: apt.writers.Codec) -> None:
+def append_molecules(path: str, seed: str, first: str, codec: Any) -> None:
     """Appends and commits runs of molecules without end."""
     rng = random.Random(int(seed))
     with apt.AtpWriter(path, mode="a", codec=codec) as writer:
@@ -34,24 +35,13 @@ def append_molecules(path: str, seed: str, first: str, codec: apt.writers.Codec)
             tell("done", n)
 
 
-def _append_none(path: str, seed: str, first: str) -> None:
-    append_molecules(path, seed, first, "none")
-
-
-def _append_lz4(path: str, seed: str, first: str) -> None:
-    append_molecules(path, seed, first, "lz4")
-
-
-def _append_zstd(path: str, seed: str, first: str) -> None:
-    append_molecules(path, seed, first, "zstd")
-
-
 class AtpWriterNone(GrowingWriter):
     """``.atp`` files without compression."""
 
     name = "AtpWriter, none"
     weight = 1.5
-    script = "growing_writers._append_none"
+    script = "growing_writers.append_molecules"
+    arguments = ("none",)
     target = "a.atp"
 
     @classmethod
@@ -93,14 +83,14 @@ class AtpWriterLz4(AtpWriterNone):
     """``.atp`` files of lz4 blocks."""
 
     name = "AtpWriter, lz4"
-    script = "growing_writers._append_lz4"
+    arguments = ("lz4",)
 
 
 class AtpWriterZstd(AtpWriterNone):
     """``.atp`` files of zstd blocks."""
 
     name = "AtpWriter, zstd"
-    script = "growing_writers._append_zstd"
+    arguments = ("zstd",)
 
 
 # Shards

@@ -65,11 +65,16 @@ class KilledWriter:
         """Writes to the end, undisturbed, and checks the result and the folder."""
         raise NotImplementedError
 
-    def start(self, function: str, *arguments: object) -> Script:
-        """Calls a function ``module.name`` of this package in a separate process."""
+    def start(self, function: str, *arguments: object, reports: bool = False) -> Script:
+        """Calls a function ``module.name`` of this package in a separate process, which reports
+        ``open`` before and ``done 1`` after it if asked to."""
         module, _, name = function.rpartition(".")
-        text = f"import sys\nfrom soak.{module} import {name}\n{name}(*sys.argv[1:])\n"
-        return self._scripts.start(text, *map(str, arguments))
+        call = f"{name}(*sys.argv[1:])\n"
+        if reports:
+            call = f"tell_open()\n{call}tell('done', 1)\n"
+        imports = "import sys\nfrom soak.killing import tell, tell_open\n"
+        imports += f"from soak.{module} import {name}\n"
+        return self._scripts.start(imports + call, *map(str, arguments))
 
     def kill(self, script: Script, delay: float) -> Done:
         """Kills a script after a delay, unless it has ended by then."""
@@ -99,6 +104,7 @@ class GrowingWriter(KilledWriter):
 
     script: str
     target: str
+    arguments: tuple[str, ...] = ()
     window = 0.02
     limit = 3000
 
@@ -116,7 +122,7 @@ class GrowingWriter(KilledWriter):
             for left in self.folder.iterdir():
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             self.state = 0
-        script = self.start(self.script, path, self.rng.randrange(1 << 30), self.state)
+        script = self._begin(path)
         if self.rng.random() < 0.9:
             script.wait_for("open\n")
         done = self.kill(script, self.window * self.rng.random() ** 2)
@@ -137,6 +143,10 @@ class GrowingWriter(KilledWriter):
             assert self.state_of(path) == self.state
             assert not [name for name in self.left() if name.startswith(".")], self.left()
 
+    def _begin(self, path: Path) -> Script:
+        seed = self.rng.randrange(1 << 30)
+        return self.start(self.script, path, seed, self.state, *self.arguments)
+
     @classmethod
     def reopen(cls, path: Path) -> None:
         """Opens for writing and closes, which removes what a killed writer left."""
@@ -145,7 +155,7 @@ class GrowingWriter(KilledWriter):
     def read_beside(self, seconds: float) -> None:
         """Reads while a writer runs; every read must show one complete state, none an older one."""
         path = self.folder / self.target
-        writer = self.start(self.script, path, self.rng.randrange(1 << 30), self.state)
+        writer = self._begin(path)
         try:
             writer.wait_for("done ")
             self._read_until(time.monotonic() + seconds, writer)
@@ -169,7 +179,7 @@ class PublishingWriter(KilledWriter):
 
     Attributes:
         function: function that writes; arguments: folder of sources, version (0 or 1), target, and
-            ``arguments``. It prints ``open`` before it writes, and ``done 1`` at its end.
+            ``arguments``.
         target: name of what it writes.
         others: names of further targets.
         replaces: False if it removes the old target itself, so that there may be none.
@@ -235,7 +245,8 @@ class PublishingWriter(KilledWriter):
         assert self.left() == {self.target, *self.others}, self.left()
 
     def _begin(self, version: int) -> Script:
-        script = self.start(self.function, self.sources, version, self.path, *self.arguments)
+        given = (self.sources, version, self.path, *self.arguments)
+        script = self.start(self.function, *given, reports=True)
         script.wait_for("open\n")
         return script
 

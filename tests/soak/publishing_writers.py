@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from soak import numbered
-from soak.killing import PublishingWriter, tell, tell_open
+from soak.killing import PublishingWriter
 
 import atompack_torch as apt
 from atompack_torch import conversion
@@ -55,11 +55,9 @@ class MoleculesWriter(PublishingWriter):
 def replace(sources: str, version: str, target: str) -> None:
     """Writes a file again; it appears at its only commit."""
     n = N[int(version)]
-    tell_open()
     with apt.AtpWriter(target, mode="w", codec="zstd") as writer:
         for first in range(0, n, 20):
             writer.write_arrays(**numbered.labeled(first, min(first + 20, n)))
-    tell("done", 1)
 
 
 class Replacing(MoleculesWriter):
@@ -73,10 +71,8 @@ class Replacing(MoleculesWriter):
 
 def compact(sources: str, version: str, target: str) -> None:
     """Compacts to the target, from which the other version is removed first."""
-    tell_open()
     Path(target).unlink(missing_ok=True)
     apt.compact(Path(sources) / f"{version}.atp", target, codec="lz4")
-    tell("done", 1)
 
 
 class Compacting(MoleculesWriter):
@@ -91,7 +87,6 @@ class Compacting(MoleculesWriter):
 
 def convert(sources: str, version: str, target: str, target_format: str) -> None:
     """Converts to a format; "": that of the suffix."""
-    tell_open()
     apt.convert(
         Path(sources) / f"{version}.atp",
         target,
@@ -99,7 +94,6 @@ def convert(sources: str, version: str, target: str, target_format: str) -> None
         mode="w",
         progress=False,
     )
-    tell("done", 1)
 
 
 def _converting(target: str, target_format: str = "") -> type[MoleculesWriter]:
@@ -114,14 +108,12 @@ def _converting(target: str, target_format: str = "") -> type[MoleculesWriter]:
 
 def convert_to_shards(sources: str, version: str, target: str) -> None:
     """Converts to Atlas shards, which are not replaced: the other version is moved away first."""
-    tell_open()
     if Path(target).exists():
         old = Path(tempfile.mkdtemp(dir=sources))
         Path(target).rename(old / "set")
         shutil.rmtree(old)
     source = Path(sources) / f"{version}.atp"
     apt.convert(source, target, target="shards", shards=(10, 4, 1), progress=False)
-    tell("done", 1)
 
 
 class ConvertingToShards(MoleculesWriter):
@@ -135,9 +127,7 @@ class ConvertingToShards(MoleculesWriter):
 
 def drop_label(sources: str, version: str, target: str) -> None:
     """Writes a copy without one label, by the pipeline of all edits."""
-    tell_open()
     conversion.drop(Path(sources) / f"{version}.atp", target, ["cell"], mode="w", progress=False)
-    tell("done", 1)
 
 
 class Editing(MoleculesWriter):
@@ -150,10 +140,8 @@ class Editing(MoleculesWriter):
 
 def rename_label(sources: str, version: str, target: str) -> None:
     """Writes a copy in which one label is a property of another name."""
-    tell_open()
     source = Path(sources) / f"{version}.atp"
     conversion.rename(source, target, {"energy": "total"}, mode="w", progress=False)
-    tell("done", 1)
 
 
 class Renaming(MoleculesWriter):
@@ -167,11 +155,9 @@ class Renaming(MoleculesWriter):
 
 def split(sources: str, version: str, target: str) -> None:
     """Splits into two files, of which each appears when it is complete."""
-    tell_open()
     targets = [target, Path(target).with_name("b.extxyz")]
     source = Path(sources) / f"{version}.atp"
     apt.split(source, targets, [0.7, 0.3], mode="w", progress=False)
-    tell("done", 1)
 
 
 class Splitting(MoleculesWriter):
@@ -196,11 +182,9 @@ class Splitting(MoleculesWriter):
 
 def write_shards(sources: str, version: str, target: str) -> None:
     """Writes a dataset again."""
-    tell_open()
     with apt.ShardWriter(target, 60, 4, strategy=int(version) + 1, mode="w") as writer:
         for i in range(N[int(version)]):
             writer.write(numbered.example(i))
-    tell("done", 1)
 
 
 class ShardWriting(PublishingWriter):
@@ -219,9 +203,7 @@ class ShardWriting(PublishingWriter):
 
 def compact_shards(sources: str, version: str, target: str) -> None:
     """Compacts the dataset of a version to the target, instead of what is there."""
-    tell_open()
     apt.compact(target, target, shards=(10 + 5 * int(version), 3, 1))
-    tell("done", 1)
 
 
 class ShardCompacting(PublishingWriter):
@@ -257,9 +239,7 @@ def _write_store(path: Path, version: int) -> None:
 
 def export(sources: str, version: str, target: str) -> None:
     """Exports a store to NetCDF or Zarr."""
-    tell_open()
     export_datasets(Path(sources) / f"{version}.atlas", target, mode="w", progress=False)
-    tell("done", 1)
 
 
 class _Exporting(PublishingWriter):
@@ -300,9 +280,7 @@ class ZarrExporting(_Exporting):
 
 def import_store(sources: str, version: str, target: str) -> None:
     """Converts a NetCDF file to a store."""
-    tell_open()
     convert_datasets(Path(sources) / f"{version}.nc", target, mode="w", progress=False)
-    tell("done", 1)
 
 
 class StoreImporting(PublishingWriter):

@@ -13,28 +13,186 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 try:
-    import sevenn as _sevenn
+    from sevenn.atom_graph_data import AtomGraphData
 except ImportError as error:
     raise ImportError("atompack_torch.trainers.sevennet: install sevenn") from error
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
+from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.outputs import Output, by_atomic_number
+from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
-from atompack_torch.trainers._layout import Data, open_dataset, selected_schema
+from atompack_torch.trainers._graphs import graph_batch
+from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset, selected_schema
 from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, SevenNetLayout, make_layout
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["SevenNetLayout", "batch", "loader"]
 
-del _sevenn
+FREE_ENERGY = "free_energy"
+LABELS = ("energy", "force", "stress")  # as in data_weight
+
+_VOIGT = (0, 4, 8, 1, 5, 2)  # xx yy zz xy yz zx
+
+
+@dataclass(frozen=True)
+class SevenNetLayout(Layout):
+    """Layout of batches for SevenNet models; the options are those of ``loader``."""
+
+    type_map: tuple[tuple[int, int], ...]
+    cutoff: float
+    dtype: torch.dtype = torch.float32
+    energy: str = "energy"
+    other_energy: str | None = None  # of molecules without the first one
+    forces: str = "forces"
+    stress: str = "stress"
+    shifts: bool = False
+    allow_unlabeled: bool = False
+    weights: tuple[float, float, float] | None = None  # as LABELS
+    modality: str | None = None
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors of the batch."""
+        dtype = self.dtype
+        columns = by_atomic_number(dict(self.type_map), -1)
+        made = [
+            Output("x", "element_index", torch.int64, columns=columns),
+            Output("atomic_numbers", "value", torch.int64, "atomic_numbers"),
+            Output("pos", "value", dtype, "positions"),
+            Output("force_of_atoms", "value", dtype, self.forces),
+            Output("edge_vec", "edge_vector", dtype),
+            Output("total_energy", "value", dtype, self.energy),
+            Output("stress", "voigt", dtype, self.stress, scale=-1.0, order=_VOIGT),
+            Output("cell_volume", "volume", dtype),
+        ]
+        if self.other_energy is not None:
+            made.append(Output("other_energy", "value", dtype, self.other_energy))
+        if self.shifts:
+            made.append(Output("pbc_shift", "edge_shift", dtype))
+            made.append(Output("cell_lattice_vectors", "cell", dtype, cutoff=self.cutoff))
+        return tuple(made)
+
+    @property
+    def neighbors(self) -> NeighborList:
+        """Edges within the cutoff."""
+        return NeighborList(self.cutoff)
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], ...]:
+        """Energy and forces, or any label with ``allow_unlabeled``."""
+        energies = tuple(name for name in (self.energy, self.other_energy) if name is not None)
+        if self.allow_unlabeled:
+            return ((*energies, self.forces, self.stress),)
+        return (energies, (self.forces,))
+
+    def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> Any:
+        """Returns the batch of SevenNet.
+
+        Args:
+            batch: the batch.
+            made: name of each output → tensor.
+
+        Returns:
+            A torch-geometric batch of ``AtomGraphData``.
+
+        Raises:
+            FieldError: a molecule lacks energy or forces, without ``allow_unlabeled``.
+        """
+        energy, forces = made["total_energy"], made["force_of_atoms"]
+        if self.other_energy is not None:
+            energy = torch.where(energy.isnan(), made["other_energy"], energy)
+        if not self.allow_unlabeled:
+            self._check_labels(batch, energy, forces)
+        molecules = {
+            "total_energy": energy,
+            "stress": made["stress"],
+            "cell_volume": made["cell_volume"].abs_(),
+            "num_atoms": batch.n_atoms,
+            "per_atom_energy": energy / batch.n_atoms,
+        }
+        edges = {"edge_vec": made["edge_vec"]}
+        if self.shifts:
+            edges["pbc_shift"] = made["pbc_shift"]
+            molecules["cell_lattice_vectors"] = made["cell_lattice_vectors"].view(-1, 3)
+        atoms = {name: made[name] for name in ("x", "atomic_numbers", "pos")}
+        atoms["force_of_atoms"] = forces
+        graphs = graph_batch(AtomGraphData, batch, atoms=atoms, edges=edges, molecules=molecules)
+        graphs._slice_dict["node_attr"], graphs._inc_dict["node_attr"] = (
+            graphs._slice_dict["x"],
+            graphs._inc_dict["x"],
+        )
+        if self.weights is not None:
+            rows = zip(LABELS, self.weights, strict=True)
+            graphs.data_weight = {name: torch.full((len(batch),), value) for name, value in rows}
+        if self.modality is not None:
+            graphs.data_modality = [self.modality] * len(batch)
+        return graphs
+
+    def _check_labels(self, batch: MoleculeBatch, energy: Tensor, forces: Tensor) -> None:
+        if not (energy.isnan().any() or forces.isnan().any()):
+            return
+        lacking = energy.isnan()
+        lacking[batch.batch[forces.isnan().any(1)]] = True
+        raise FieldError(
+            f"molecules {batch.index[lacking].tolist()}: expected energy and forces; with "
+            "allow_unlabeled they are NaN, which the losses of SevenNet ignore"
+        )
+
+
+def make_layout(
+    type_map: Mapping[int, int],
+    cutoff: float,
+    *,
+    dtype: torch.dtype = torch.float32,
+    weights: Mapping[str, float] | None = None,
+    has_free_energy: bool = False,
+    energy: str | None = None,
+    **options: Any,
+) -> SevenNetLayout:
+    """Checks the options of ``batch`` and ``loader``.
+
+    Args:
+        type_map: atomic number → index.
+        cutoff: in Å.
+        dtype: of all values.
+        weights: factors of the losses.
+        has_free_energy: the data has free energies.
+        energy: name of the energy.
+        **options: further fields of the layout.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: an unknown weight or dtype.
+    """
+    factors = None
+    if weights is not None:
+        if unknown := sorted(set(weights) - set(LABELS)):
+            raise ValueError(f"weights: expected {', '.join(LABELS)}, got {unknown[0]!r}")
+        factors = tuple(float(weights.get(name, 1.0)) for name in LABELS)
+    if energy is None and has_free_energy:
+        options |= {"energy": FREE_ENERGY, "other_energy": "energy"}
+    elif energy is not None:
+        options["energy"] = energy
+    return SevenNetLayout(
+        tuple((int(number), int(index)) for number, index in type_map.items()),
+        float(cutoff),
+        float_dtype(dtype),
+        weights=factors,  # type: ignore[arg-type]
+        **options,
+    )
 
 
 def batch(

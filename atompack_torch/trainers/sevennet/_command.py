@@ -29,7 +29,7 @@ from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import open_dataset, selected_schema
 from atompack_torch.trainers._samplers import once_each
-from atompack_torch.trainers.sevennet._layout import FREE_ENERGY, make_layout
+from atompack_torch.trainers.sevennet import FREE_ENERGY, make_layout
 
 _RIDGE = 0.1  # penalty of the fit of reference energies, as in SevenNet
 

@@ -16,7 +16,7 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, open_dataset
 from atompack_torch.trainers._samplers import epoch_loader
-from atompack_torch.trainers.torchmdnet._layout import (
+from atompack_torch.trainers.torchmdnet import (
     ENERGY,
     FORCES,
     make_layout,

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from object_server import ObjectServer
+from processes.client import ScriptServer
 from test_writing_stores import URL, opened, seen
 
 WRITER = """
-import sys, numpy as np
+import sys, tempfile, numpy as np
 import atompack_torch as apt
 
-url, endpoint = sys.argv[1:]
+url, endpoint, tempfile.tempdir = sys.argv[1:]
 options = {"endpoint_url": endpoint, "key": "k", "secret": "s"}
 with apt.AtlasStore(url, "a", storage_options=options) as store:
     generation = int(store.read("d", "a")[0]) if "d" in store.datasets else 0
@@ -28,7 +26,6 @@ with apt.AtlasStore(url, "a", storage_options=options) as store:
         for name in "abc":
             store.define_array("d", name, "float64", (3,))
     print("ready", flush=True)
-    sys.stdin.readline()
     while True:
         generation += 1
         for name in "abc":
@@ -56,36 +53,24 @@ def generation(server: ObjectServer, tmp_path: Path) -> int:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_killed_writer_leaves_a_generation(
-    objects: ObjectServer, tmp_path: Path, seed: int
+    objects: ObjectServer, tmp_path: Path, scripts: ScriptServer, seed: int
 ) -> None:
     choice = random.Random(seed)
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     last = 0
     for _ in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, URL, objects.url],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        writer = scripts.start(WRITER, URL, objects.url, tmp_path)
+        writer.wait_for("ready")
         left = [choice.randrange(1, 60)]
 
-        def kill(method: str, key: str, left: list[int] = left, process=process) -> None:  # type: ignore[no-untyped-def]
+        def kill(method: str, key: str, left: list[int] = left, pid: int = writer.pid) -> None:
             left[0] -= 1
             if left[0] == 0:
-                process.send_signal(signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
                 if choice.random() < 0.5:
                     time.sleep(choice.random() / 100)  # the request may arrive all the same
 
         objects.before = kill
-        process.stdin.write("\n")
-        process.stdin.close()
-        assert process.wait(timeout=120) == -signal.SIGKILL
-        process.stdout.close()
+        assert writer.wait().returncode == -signal.SIGKILL
         objects.before = lambda method, key: None
         time.sleep(0.05)  # for requests that are under way
         found = generation(objects, tmp_path)
@@ -97,17 +82,19 @@ def test_a_killed_writer_leaves_a_generation(
     assert last > 0
 
 
-def test_temporary_folders_of_killed_writers_stay(objects: ObjectServer, tmp_path: Path) -> None:
+def test_temporary_folders_of_killed_writers_stay(
+    objects: ObjectServer, tmp_path: Path, scripts: ScriptServer
+) -> None:
     """As documented: nobody is left to remove them."""
-    assert Path(tempfile.gettempdir()) == tmp_path
-    code = (
-        "import os, signal, sys, atompack_torch as apt\n"
+    killed = scripts.run(
+        "import os, signal, sys, tempfile, atompack_torch as apt\n"
+        "tempfile.tempdir = sys.argv[2]\n"
         "w = apt.AtpWriter('s3://bucket/a.atp', storage_options="
         "{'endpoint_url': sys.argv[1], 'key': 'k', 'secret': 's'})\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n",
+        objects.url,
+        tmp_path,
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.run([sys.executable, "-c", code, objects.url], env=environment, timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(list(tmp_path.glob("atompack-*"))) == 1
     assert objects.written() == []

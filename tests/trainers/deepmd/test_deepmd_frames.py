@@ -16,8 +16,7 @@ from ase.data import chemical_symbols
 from deepmd.pt.loss.ener import EnergyStdLoss
 from deepmd.pt.utils.dataloader import collate_batch
 from deepmd.pt.utils.dataset import DeepmdDataSetForLoader
-from ranks import run_ranks
-from structures import ELEMENTS, KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
+from structures import ELEMENTS, structures, write_atp
 
 import atompack_torch as apt
 from atompack_torch.trainers import deepmd
@@ -158,11 +157,6 @@ def test_errors() -> None:
         deepmd.layout(["H", "H"])
 
 
-def test_an_unknown_element_stops_the_loader(path: Path) -> None:
-    with pytest.raises(apt.FieldError, match="got Cu"):
-        list(deepmd.loader(path, 4, [symbol for symbol in TYPE_MAP if symbol != "Cu"]))
-
-
 def test_partly_periodic_molecules_are_noted(tmp_path: Path) -> None:
     slab = ase.Atoms("Cu", cell=[2, 2, 20], pbc=[True, True, False])
     slab.calc = SinglePointCalculator(slab, energy=0.0)
@@ -178,32 +172,3 @@ def test_kept_groups(path: Path) -> None:
     assert found == [frames["fid"] for frames in deepmd.loader(path, 4, TYPE_MAP)]
     with pytest.raises(ValueError, match="groups: expected 40 numbers, got 39"):
         deepmd.loader(path, 4, TYPE_MAP, groups=groups[1:])
-
-
-def test_two_ranks_share_an_epoch_and_resume(path: Path) -> None:
-    script = Path(__file__).parent / "deepmd_rank.py"
-    ranks = run_ranks(path.parent, script, path)
-    orders = []
-    for epoch in range(2):
-        numbers = [n for rank in ranks for batch in rank["epochs"][epoch] for n in batch]
-        assert sorted(numbers) == list(range(40))
-        orders.append(numbers)
-        assert len({len(rank["epochs"][epoch]) for rank in ranks}) == 1
-    assert orders[0] != orders[1]
-    for rank in ranks:
-        assert rank["again"] == rank["epochs"]
-
-
-def test_labels_of_other_names(tmp_path: Path) -> None:
-    path = write_misnamed(tmp_path / "a.xyz")
-    with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
-        deepmd.loader(path, 2, TYPE_MAP)
-
-
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    (batch,) = deepmd.loader(path, 4, TYPE_MAP, shuffle=False, key_map=KEY_MAP)
-    found = batch["energy"][:, 0].numpy()
-    assert batch["find_force"] == 1.0
-    np.testing.assert_allclose(found, energies, rtol=1e-6)

@@ -18,6 +18,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from deepmd.infer import DeepPot
 from deepmd.pt.entrypoints.main import get_trainer
 from deepmd.utils.argcheck import normalize
+from pages import EXAMPLES, blocks_of, run_blocks
 from processes.programs import output_of
 from ranks import environment, run_ranks
 from structures import structures, write_atp, write_extxyz
@@ -27,9 +28,7 @@ import atompack_torch as apt
 from atompack_torch.trainers import deepmd
 
 pytestmark = pytest.mark.timeout(300)
-ROOT = Path(__file__).resolve().parents[3]
-EXAMPLE = ROOT / "examples" / "trainers" / "train_deepmd.py"
-PAGES = ROOT / "docs" / "trainers"
+EXAMPLE = EXAMPLES / "train_deepmd.py"
 OPERATORS = Path(__file__).parent / "operators.py"
 STEPS = 20
 
@@ -82,8 +81,7 @@ def test_training_from_converted_systems_alone(systems: Path) -> None:
 
 def test_the_commands_of_the_page(path: Path) -> None:
     """``dp --pt train`` from the converted systems, which ends with a model."""
-    page = (PAGES / "deepmd.md").read_text()
-    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    (commands,) = blocks_of("deepmd", "bash")
     (systems,) = re.findall(r'"systems": "(\w+)"', commands)
     config = runpy.run_path(str(EXAMPLE))["configuration"](Path(systems), TYPE_MAP, STEPS)
     Path("input.json").write_text(json.dumps(config))
@@ -154,9 +152,6 @@ def test_the_page(path: Path) -> None:
     apt.convert(path, "systems", target="deepmd", progress=False)
     config = runpy.run_path(str(EXAMPLE))["configuration"](Path("systems"), TYPE_MAP, STEPS)
     trainer = get_trainer(normalize(config))
-    blocks = re.findall(r"```python\n(.*?)```", (PAGES / "deepmd.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(block, {"trainer": trainer})
+    run_blocks("deepmd", trainer=trainer)
     trainer.run()
     assert Path("model.ckpt.pt").exists()

@@ -20,6 +20,7 @@ from fairchem.core import FAIRChemCalculator
 from fairchem.core.datasets.atomic_data import atomicdata_list_to_batch
 from fairchem.core.units.mlip_unit import load_predict_unit
 from fairchem.core.units.mlip_unit.mlip_unit import compute_loss
+from pages import EXAMPLES, run_blocks
 from ranks import environment, run_ranks
 from structures import (
     CUTOFF,
@@ -37,8 +38,7 @@ from atompack_torch.trainers import fairchem
 
 NAMES = {label: f"a_{label}" for label in cases.LABELS}
 STEPS = 20
-PAGE = Path(__file__).parents[3] / "docs/trainers/fairchem.md"
-EXAMPLE = Path(__file__).parents[3] / "examples/trainers/fairchem.yaml"
+EXAMPLE = EXAMPLES / "fairchem.yaml"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -170,9 +170,7 @@ def test_missing_labels_have_no_weight(tmp_path: Path) -> None:
 def test_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_atp(Path("omol.atp"), structures(4, periodic=False))
-    names = {"model": cases.model(["omol"])}
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        exec(block, names)
+    names = run_blocks("fairchem", model=cases.model(["omol"]))
     assert names["predictions"]["omol_energy"]["energy"].isfinite().all()
 
 

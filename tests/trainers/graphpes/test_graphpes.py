@@ -14,14 +14,13 @@ import torch
 from graph_pes.atomic_graph import AtomicGraph, to_batch
 from graph_pes.data.loader import GraphDataLoader
 from graph_pes.models import SchNet
+from pages import blocks_of
 from processes.programs import output_of
-from ranks import run_ranks
-from structures import CUTOFF, KEY_MAP, misnamed_as, structures, write_atp, write_extxyz
+from structures import CUTOFF, structures, write_atp, write_extxyz
 
 import atompack_torch as apt
 from atompack_torch.trainers import graphpes
 
-ROOT = Path(__file__).parents[3]
 N = 30
 FIELDS = ("Z", "R", "cell", "batch", "ptr")
 pytestmark = pytest.mark.filterwarnings("ignore:Attempting to batch")
@@ -98,27 +97,6 @@ def test_its_loader_gets_finished_batches(path: Path, num_workers: int) -> None:
         assert_equal(batch, stock_batch([*range(8 * number, min(8 * number + 8, N))]))
 
 
-def test_resume_inside_an_epoch(path: Path) -> None:
-    def make() -> Any:
-        return graphpes.loader(path, CUTOFF, batch_size=4, seed=3)
-
-    whole = [batch.properties["energy"].tolist() for batch in make()]
-    stopped, resumed = make(), make()
-    first = next(iter(stopped)).properties["energy"].tolist()
-    resumed.load_state_dict(stopped.state_dict())
-    assert [first, *(batch.properties["energy"].tolist() for batch in resumed)] == whole
-
-
-def test_two_ranks_share_an_epoch(path: Path, tmp_path: Path) -> None:
-    one, two = run_ranks(tmp_path, Path(__file__).with_name("graphpes_rank.py"), path)
-    everything = sorted(apt.AtpDataset(path).batch(range(N)).energy.float().tolist())
-    for first, second in zip(one["epochs"], two["epochs"], strict=True):
-        assert len(first) == len(second)  # steps
-        assert sorted(energy for batch in first + second for energy in batch) == everything
-    assert one["epochs"][0] != one["epochs"][1]
-    assert one["weights"] == two["weights"]
-
-
 def test_labels(tmp_path: Path) -> None:
     made = structures(12, periodic=True, without=("forces",))
     for number, atoms in enumerate(made):
@@ -136,21 +114,12 @@ def test_labels(tmp_path: Path) -> None:
         graphpes.dataset(path, CUTOFF, properties=["dipole"])
 
 
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    dataset = graphpes.dataset(path, CUTOFF, key_map=KEY_MAP)
-    (batch,) = GraphDataLoader(dataset, batch_size=4)
-    np.testing.assert_allclose(batch.properties["energy"], energies, rtol=1e-6)
-
-
 def test_the_command_has_the_losses_of_its_own_loader(tmp_path: Path) -> None:
     """The page's configuration, and the same with files that graph-pes reads itself."""
     for name, seed in (("train", 1), ("val", 2)):
         write_atp(tmp_path / f"{name}.atp", structures(24, seed=seed))
         write_extxyz(tmp_path / f"{name}.xyz", structures(24, seed=seed))
-    page = (ROOT / "docs" / "trainers" / "graphpes.md").read_text()
-    (ours,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (ours,) = blocks_of("graphpes", "yaml")
     stock, count = re.subn(
         r"\+atompack_torch.trainers.graphpes.dataset: \{data: (\w+).atp, cutoff: (.*)\}",
         r"+file_dataset: {path: \1.xyz, cutoff: \2, shuffle: false, property_map: "

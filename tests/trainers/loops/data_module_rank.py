@@ -12,6 +12,7 @@ from typing import Any
 import lightning
 import torch
 from cases import BATCH, MAX_ATOMS
+from pages import LIGHTNING
 
 import atompack_torch as apt
 from atompack_torch.datasets.outputs import Output
@@ -84,16 +85,12 @@ class Runs:
     def trainer(self, **options: Any) -> lightning.Trainer:
         """A Trainer with its defaults."""
         return lightning.Trainer(
-            accelerator="cpu",
             devices=self.n_ranks,
             strategy="ddp" if self.n_ranks > 1 else "auto",
             max_epochs=EPOCHS,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
             num_sanity_val_steps=0,
             default_root_dir=self.folder,
+            **LIGHTNING,
             **options,
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 import lightning
 import torch
 from cases import LOADERS, budget, loader_budget, loader_molecules, loader_shuffle, molecules
+from pages import LIGHTNING
 
 import atompack_torch as apt
 
@@ -67,17 +68,9 @@ class Runs:
         self.found: dict[str, Any] = {}
 
     def trainer(self, **options: Any) -> lightning.Trainer:
-        arguments: dict[str, Any] = {"max_epochs": EPOCHS} | options
+        arguments: dict[str, Any] = {"max_epochs": EPOCHS, **LIGHTNING, **options}
         return lightning.Trainer(
-            accelerator="cpu",
-            devices=2,
-            strategy="ddp",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=self.folder,
-            **arguments,
+            devices=2, strategy="ddp", default_root_dir=self.folder, **arguments
         )
 
     def note(self, name: str, run: Callable[[], list[list[list[int]]]]) -> None:

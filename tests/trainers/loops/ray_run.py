@@ -19,8 +19,8 @@ EPOCHS = 2
 STOP = 5  # steps before a failure in the middle of an epoch
 
 
-def epochs(make: Any, dataset: Any, **options: Any) -> Any:
-    """The molecules of each epoch, or the error that stopped it."""
+def epochs(make: Any, dataset: Any, *, counts: bool = True, **options: Any) -> Any:
+    """The molecules of each epoch, which the loop counts or not, or the error that stopped it."""
     from ray.train.torch import prepare_data_loader
 
     found: list[list[list[int]]] = []
@@ -28,7 +28,7 @@ def epochs(make: Any, dataset: Any, **options: Any) -> Any:
         loader = prepare_data_loader(make(dataset), **options)
         for epoch in range(EPOCHS):
             for sampler in (loader.sampler, getattr(loader.batch_sampler, "sampler", None)):
-                if hasattr(sampler, "set_epoch"):
+                if counts and hasattr(sampler, "set_epoch"):
                     sampler.set_epoch(epoch)
             found.append([batch.index.tolist() for batch in loader])
         error = None
@@ -49,7 +49,7 @@ def alone(make: Any, dataset: Any) -> Any:
 def train(config: dict[str, Any]) -> None:
     """What each worker does."""
     sys.path.insert(0, config["modules"])
-    from cases import LOADERS
+    from cases import LOADERS, budget, molecules
 
     import atompack_torch as apt
 
@@ -60,6 +60,9 @@ def train(config: dict[str, Any]) -> None:
         found[f"{name}, own sampler"] = epochs(make, dataset, add_dist_sampler=False)
         if name.startswith("loader"):
             found[f"{name}, alone"] = alone(make, dataset)
+    found["molecules, not counted"] = epochs(molecules, dataset, counts=False)
+    uncounted = epochs(budget, dataset, counts=False, add_dist_sampler=False)
+    found["budget, not counted"] = uncounted
     _write(config, found)
 
 

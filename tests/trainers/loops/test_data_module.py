@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from cases import BATCH, MAX_ATOMS, N, write
 from data_module_rank import STOP, Model
+from pages import LIGHTNING, run_blocks
 from runs import Ranks, assert_complete, epochs, start
 from structures import CUTOFF, structures, write_atp
 
@@ -19,7 +19,6 @@ from atompack_torch.trainers.lightning import DataModule
 
 pytestmark = pytest.mark.timeout(500)
 BUDGETS = ["atoms", "molecules"]
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "lightning.md"
 
 
 @pytest.fixture(scope="module")
@@ -119,15 +118,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def trainer(folder: Path, **options: Any) -> lightning.Trainer:
-    return lightning.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        **options,
-    )
+    return lightning.Trainer(default_root_dir=folder, **LIGHTNING, **options)
 
 
 @pytest.mark.parametrize("budget", [{"max_atoms": MAX_ATOMS}, {"batch_size": BATCH}])
@@ -195,12 +186,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_atp(tmp_path / "train.atp", structures(20))
     write_atp(tmp_path / "val.atp", structures(4, seed=1))
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert blocks
-    model = Energies()
-    names: dict[str, Any] = {"model": model}
-    for block in blocks:
-        exec(block, names)
+    names = run_blocks("lightning", model=(model := Energies()))
     assert names["data"].trainer.current_epoch == 10
     assert len(model.losses) == 10
     assert model.losses[-1] < model.losses[0]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pages import LIGHTNING
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -53,13 +54,10 @@ def fit(folder: Path, kind: str, n_workers: int, n_epochs: int, **options: Any) 
     module = Noting()
     trainer = lightning.Trainer(
         max_epochs=n_epochs,
-        accelerator="cpu",
         devices=1,
-        logger=False,
         default_root_dir=folder,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         use_distributed_sampler=False,
+        **LIGHTNING,
     )
     trainer.fit(module, loader, **options)
     if not options:

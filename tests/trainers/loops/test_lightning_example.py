@@ -7,18 +7,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import EXAMPLES
 from processes.programs import output_of
 from ranks import environment
 from structures import structures, write_atp, write_extxyz
 
 pytestmark = pytest.mark.timeout(300)
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "train_lightning.py"
 
 
 def run(folder: Path, *options: str) -> float:
     """Returns the loss that the example prints."""
     printed = output_of(
-        [sys.executable, EXAMPLE, "train.atp", "val.extxyz", "--max-atoms", "32", *options],
+        [
+            sys.executable,
+            EXAMPLES / "train_lightning.py",
+            "train.atp",
+            "val.extxyz",
+            "--max-atoms",
+            "32",
+            *options,
+        ],
         folder,
         env=environment(),
         seconds=200,

@@ -18,6 +18,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ranks]:
 
 NAMES = ["molecules", "blocks", "plain", "molecules, own sampler", "blocks, own sampler"]
 NAMES += ["loader_molecules", "loader_molecules, own sampler", "loader_molecules, alone"]
+NAMES += ["molecules, not counted"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,6 +27,7 @@ def test_padded_to_equal_ranks(found: dict[str, Ranks], name: str) -> None:
 
 
 NAMES = ["budget, own sampler", "loader_budget, own sampler", "loader_budget, alone"]
+NAMES += ["budget, not counted"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import blocks_of
 
 import atompack_torch as apt
 
 pytest.importorskip("transformers")
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "transformers.md"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -21,7 +20,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for k in range(40):
             n = 4 + k % 12
             writer.write(apt.Molecule(np.zeros((n, 3)), [6] * n, energy=float(k)))
-    first, second = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    first, second = blocks_of("transformers", "text")
     seen: list[int] = []
     names: dict[str, object] = {"__name__": "page"}
     exec(first, names)

@@ -11,7 +11,6 @@ import ase.io
 import numpy as np
 import pytest
 import torch
-from ase.calculators.singlepoint import SinglePointCalculator
 from mace import data
 from mace.tools import torch_geometric
 from mace_cases import OUTPUTS, Z_TABLE, model, stock_loader, with_keys
@@ -167,15 +166,6 @@ def test_inputs_of_models_may_not_be_missing(tmp_path: Path) -> None:
     assert next(batches).pressure.tolist() == [0.0, 1.0]
     with pytest.raises(apt.FieldError, match=r"pressure: missing \(molecule 2"):
         next(batches)
-
-
-def test_unknown_elements(tmp_path: Path) -> None:
-    atoms = ase.Atoms("Fe2", [[0, 0, 0], [0, 0, 2.0]])
-    atoms.calc = SinglePointCalculator(atoms, energy=0.0)
-    path = write_atp(tmp_path / "a.atp", [*structures(1), atoms])
-    loader = trainer.loader(path, Z_TABLE, CUTOFF, batch_size=2)
-    with pytest.raises(apt.FieldError, match=r"a.atp: expected elements .*, got Fe \(molecule 1"):
-        next(iter(loader))
 
 
 def test_another_dtype_is_refused(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import re
 import sys
 from pathlib import Path
 
+from pages import EXAMPLES
 from processes.programs import output_of
 from structures import structures, write_atp
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "trainers" / "train_mace.py"
+EXAMPLE = EXAMPLES / "train_mace.py"
 
 
 def test_the_example(tmp_path: Path) -> None:

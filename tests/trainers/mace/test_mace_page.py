@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import torch
 from mace import modules, tools
 from mace.tools.scripts_utils import LRScheduler
 from mace_cases import OUTPUTS, Z_TABLE, model
+from pages import run_blocks
 from structures import CUTOFF, structures, write_atp
-
-PAGE = Path(__file__).parents[3] / "docs" / "trainers" / "mace.md"
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +49,8 @@ def test_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "swa": None,
         "ema": None,
     }
-    names = {"tools": tools, "model": trained, "options": options}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(block, {**names, "z_table": Z_TABLE, "r_max": CUTOFF})
+    given = {"z_table": Z_TABLE, "r_max": CUTOFF}
+    run_blocks("mace", tools=tools, model=trained, options=options, **given)
     notes = [json.loads(line) for line in Path("results/x.txt").read_text().splitlines()]
     losses = [note["loss"] for note in notes if note["mode"] == "opt"]
     assert len(losses) == 5 * 2

@@ -10,7 +10,6 @@ import pytest
 import torch
 from mace import modules
 from mace_cases import Z_TABLE, losses_of_steps, stock_loader, with_keys
-from ranks import run_ranks
 from structures import CUTOFF, structures, write_atp
 
 from atompack_torch.trainers import mace
@@ -57,34 +56,3 @@ def test_losses_with_missing_labels(tmp_path: Path, dtype: torch.dtype) -> None:
         found = losses_of_steps(ours, loss)
         assert np.isfinite(found).all()
         np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == torch.float64 else 1e-3)
-
-
-def test_two_ranks(tmp_path: Path, path: Path) -> None:
-    ranks = run_ranks(tmp_path, Path(__file__).with_name("mace_rank.py"), path)
-    for epoch in range(2):
-        seen = [number for rank in ranks for batch in rank["epochs"][epoch] for number in batch]
-        assert sorted(seen) == list(range(N))
-        assert len({len(rank["epochs"][epoch]) for rank in ranks}) == 1
-    assert ranks[0]["epochs"][0] != ranks[0]["epochs"][1]
-    assert ranks[0]["weights"] == ranks[1]["weights"]
-
-
-def test_resume_inside_an_epoch(path: Path) -> None:
-    loader = mace.loader(path, Z_TABLE, CUTOFF, batch_size=4, seed=5)
-    epochs = [[batch.index.tolist() for batch in loader] for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    stopped = mace.loader(path, Z_TABLE, CUTOFF, batch_size=4, seed=5)
-    batches = iter(stopped)
-    first = [next(batches).index.tolist() for _ in range(3)]
-    state = stopped.state_dict()
-    resumed = mace.loader(path, Z_TABLE, CUTOFF, batch_size=4, seed=5)
-    resumed.load_state_dict(state)
-    assert first + [batch.index.tolist() for batch in resumed] == epochs[0]
-    assert [batch.index.tolist() for batch in resumed] == epochs[1]
-
-
-def test_batches_of_a_budget(path: Path) -> None:
-    loader = mace.loader(path, Z_TABLE, CUTOFF, max_atoms=12)
-    batches = list(loader)
-    assert max(len(batch.positions) for batch in batches) <= 12
-    assert sorted(n for batch in batches for n in batch.index.tolist()) == list(range(N))

@@ -17,6 +17,7 @@ from matgl.graph.data import MGLDataset, collate_fn_pes
 from matgl.models import CHGNet, M3GNet, SO3Net, TensorNet
 from matgl.utils.constants import EV_PER_ANG3_TO_GPA
 from matgl.utils.training import PotentialLightningModule
+from pages import LIGHTNING
 from structures import CUTOFF
 from torch.utils.data import DataLoader
 
@@ -129,20 +130,8 @@ def fit(
     """Trains by Lightning; returns what came of each step."""
     noting = noting or Noting()
     fit_options = {name: options.pop(name) for name in ("ckpt_path",) if name in options}
-    trainer = lightning.Trainer(
-        **{
-            "accelerator": "cpu",
-            "devices": 1,
-            "max_epochs": 100,
-            "logger": False,
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "inference_mode": False,
-            "callbacks": [noting],
-        }
-        | options
-    )
+    fixed = {"devices": 1, "max_epochs": 100, "inference_mode": False, "callbacks": [noting]}
+    trainer = lightning.Trainer(**LIGHTNING | fixed | options)
     trainer.fit(module, loader, **fit_options)
     return noting
 

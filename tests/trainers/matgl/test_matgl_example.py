@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from pathlib import Path
 
@@ -11,20 +10,16 @@ import lightning
 import pytest
 from matgl.utils.training import PotentialLightningModule
 from matgl_cases import MODELS
+from pages import EXAMPLES, run_blocks
 from processes.programs import output_of
 from ranks import environment
 from structures import structures, write_atp, write_extxyz
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-EXAMPLE = REPOSITORY / "examples" / "trainers" / "train_matgl.py"
-PAGE = REPOSITORY / "docs" / "trainers" / "matgl.md"
-
 
 def run(folder: Path, *arguments: str) -> dict[str, float]:
     """Returns the metrics that the example prints."""
-    printed = output_of(
-        [sys.executable, EXAMPLE, "train.atp", "val.xyz", *arguments], folder, env=environment()
-    )
+    files = (EXAMPLES / "train_matgl.py", "train.atp", "val.xyz")
+    printed = output_of([sys.executable, *files, *arguments], folder, env=environment())
     lines = [line.split() for line in printed.splitlines()[-3:]]
     return {name: float(value) for name, value in lines}
 
@@ -44,9 +39,10 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("train", "val"):
         write_atp(tmp_path / f"{name}.atp", structures(8, periodic=True))
     monkeypatch.chdir(tmp_path)
-    module = PotentialLightningModule
-    names = {"model": MODELS["TensorNet"](), "lightning": lightning, module.__name__: module}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(block, names)
+    model = MODELS["TensorNet"]()
+    run_blocks(
+        "matgl",
+        model=model,
+        lightning=lightning,
+        PotentialLightningModule=PotentialLightningModule,
+    )

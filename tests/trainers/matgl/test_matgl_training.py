@@ -9,7 +9,7 @@ from typing import Any
 import lightning
 import pytest
 from matgl_cases import BATCH, ELEMENTS, Noting, fit, new_module, stock_loader, use_dtype
-from ranks import run_ranks
+from pages import LIGHTNING
 from structures import CUTOFF, structures, write_atp
 
 from atompack_torch.trainers import matgl
@@ -54,26 +54,6 @@ def test_missing_labels_do_not_count(tmp_path: Path, without: str) -> None:
     assert found_of_some == pytest.approx(expected)
 
 
-def test_matgl_alone_has_no_loss_where_a_batch_lacks_a_label(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(4, periodic=True, without=("stress",)))
-    loader = ours(path, batch_sampler=[[1]], batch_size=None, allow_missing=True)
-    (loss,) = fit(new_module(allow_missing_labels=True), loader, max_steps=1).losses
-    assert math.isnan(loss)
-
-
-def test_two_ranks(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(N + 1, periodic=True))
-    found = run_ranks(tmp_path, Path(__file__).with_name("matgl_rank.py"), path)
-    assert found[0]["weights"] == found[1]["weights"]
-    for kind in ("loader", "data module"):
-        epochs = [[rank[kind][number] for rank in found] for number in range(2)]
-        for batches in epochs:
-            numbers = [n for rank in batches for batch in rank for n in batch]
-            assert sorted(numbers) == list(range(N + 1))
-            assert len(batches[0]) == len(batches[1])
-        assert epochs[0] != epochs[1]
-
-
 def test_resuming_inside_an_epoch(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(N, periodic=True))
     checkpoint = tmp_path / "inside.ckpt"
@@ -90,14 +70,6 @@ def test_a_data_module_with_validation(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(N, periodic=True))
     layout = matgl.layout(ELEMENTS, CUTOFF)
     data = DataModule(path, path, max_atoms=20, layout=layout)
-    trainer = lightning.Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        inference_mode=False,
-    )
+    trainer = lightning.Trainer(max_epochs=2, inference_mode=False, **LIGHTNING)
     trainer.fit(new_module(), datamodule=data)
     assert math.isfinite(trainer.callback_metrics["val_Force_MAE"])

@@ -10,8 +10,7 @@ import pytest
 import torch
 from metatomic.torch import NeighborListOptions, systems_to_torch
 from metatrain.utils.neighbor_lists import get_system_with_neighbor_lists
-from ranks import run_ranks
-from structures import KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
+from structures import structures, write_atp
 
 import atompack_torch as apt
 from atompack_torch.trainers import metatrain
@@ -95,47 +94,6 @@ def test_a_finished_batch(path: Path) -> None:
     assert torch.equal(targets["energy"].block().values, others["energy"].block().values)
 
 
-def test_epochs_and_resuming(path: Path) -> None:
-    def numbers(batch: Any) -> list[int]:
-        return batch[1]["energy"].block().samples.values[:, 0].tolist()
-
-    loader = metatrain.loader(path, 4, seed=2)
-    epochs = [[numbers(batch) for batch in loader] for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    for epoch in epochs:
-        assert sorted(number for batch in epoch for number in batch) == list(range(N))
-    stopped = metatrain.loader(path, 4, seed=2)
-    first = numbers(next(iter(stopped)))
-    resumed = metatrain.loader(path, 4, seed=2)
-    resumed.load_state_dict(stopped.state_dict())
-    assert [first, *(numbers(batch) for batch in resumed)] == epochs[0]
-
-
 def test_gradients_without_an_energy() -> None:
     with pytest.raises(ValueError, match="expected False without an energy"):
         metatrain.layout(energy=None)
-
-
-def test_ranks_share_an_epoch(path: Path, tmp_path: Path) -> None:
-    ranks = run_ranks(tmp_path, Path(__file__).with_name("metatrain_rank.py"), path)
-    for epoch in range(2):
-        numbers = [number for rank in ranks for batch in rank[epoch] for number in batch]
-        assert sorted(numbers) == list(range(N))
-        assert len(ranks[0][epoch]) == len(ranks[1][epoch])
-    assert ranks[0][0] != ranks[0][1]
-
-
-def test_labels_of_other_names(tmp_path: Path) -> None:
-    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
-    with pytest.raises(apt.FieldError, match=message):
-        metatrain.loader(write_misnamed(tmp_path / "a.xyz"), 2)
-
-
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    ((_, targets),) = metatrain.loader(path, 4, shuffle=False, key_map=KEY_MAP)
-    block = targets["energy"].block()
-    found = block.values[:, 0].numpy()
-    assert bool(block.gradient("positions").values.isfinite().all())
-    np.testing.assert_allclose(found, energies, rtol=1e-6)

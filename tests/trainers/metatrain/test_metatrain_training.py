@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
 from omegaconf import OmegaConf
+from pages import EXAMPLES, blocks_of, run_blocks
 from processes.programs import output_of
 from ranks import environment, run_ranks
 from structures import structures, write_atp, write_extxyz
@@ -23,8 +23,7 @@ from structures import structures, write_atp, write_extxyz
 import atompack_torch as apt
 
 pytestmark = pytest.mark.timeout(400)
-ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "examples" / "trainers" / "metatrain.yaml"
+EXAMPLE = EXAMPLES / "metatrain.yaml"
 RUN = Path(__file__).with_name("mtt_run.py")
 N, BATCH, EPOCHS = 30, 10, 7
 STEPS = N // BATCH * EPOCHS
@@ -138,9 +137,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_atp(tmp_path / "train.atp", crystals(N, 3))
     write_atp(tmp_path / "val.atp", crystals(6, 4))
-    page = (ROOT / "docs" / "trainers" / "metatrain.md").read_text()
-    (commands,) = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
-    (part,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (commands,), (part,) = blocks_of("metatrain", "bash"), blocks_of("metatrain", "yaml")
     example = OmegaConf.load(EXAMPLE)
     options = OmegaConf.merge(example, OmegaConf.create(part))
     assert options == example
@@ -162,12 +159,6 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         energy = found.get_potential_energy()
         assert atoms.get_potential_energy() == pytest.approx(energy, rel=1e-5)
     exported = load_atomistic_model("model.pt", extensions_directory="extensions")
-    names: dict[str, Any] = {
-        "model": exported.module,
-        "outputs": {"energy": ModelOutput(unit="eV", sample_kind="system")},
-    }
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(block, names)
+    outputs = {"energy": ModelOutput(unit="eV", sample_kind="system")}
+    names = run_blocks("metatrain", model=exported.module, outputs=outputs)
     assert np.isfinite(names["predictions"]["energy"].block().values.detach().numpy()).all()

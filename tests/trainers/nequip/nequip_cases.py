@@ -25,11 +25,12 @@ from nequip.data.transforms import (
 from nequip.model import NequIPGNNModel
 from nequip.utils.global_state import set_global_state
 from omegaconf import OmegaConf
+from pages import EXAMPLES
 from ranks import environment
 from structures import CUTOFF
 
 TYPES = ("H", "C", "O", "Al", "Cu")
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "trainers" / "nequip.yaml"
+EXAMPLE = EXAMPLES / "nequip.yaml"
 OURS = "atompack_torch.trainers.nequip.DataModule"
 SECONDS = 300.0
 

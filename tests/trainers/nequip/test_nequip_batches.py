@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import ase
-import numpy as np
 import pytest
 import torch
 from ase.build import bulk
@@ -21,12 +20,9 @@ from nequip.data.transforms import (
 from nequip_cases import TYPES, model, stock_batch
 from structures import (
     CUTOFF,
-    KEY_MAP,
-    misnamed_as,
     structures,
     write_atp,
     write_extxyz,
-    write_misnamed,
 )
 from torch.utils.data import DataLoader
 
@@ -65,18 +61,12 @@ def outputs(net: Any, data: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("suffix", ["atp", "extxyz"])
-@pytest.mark.parametrize("periodic", [True, False, None])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("kind", ["nequip", "allegro"])
 def test_the_same_outputs(
-    tmp_path: Path,
-    kind: str,
-    suffix: str,
-    periodic: bool | None,
-    dtype: torch.dtype,
-    tolerance: float,
+    tmp_path: Path, kind: str, suffix: str, dtype: torch.dtype, tolerance: float
 ) -> None:
-    made = structures(N, periodic=periodic)
+    made = structures(N)
     write = write_atp if suffix == "atp" else write_extxyz
     path = write(tmp_path / f"a.{suffix}", made)
     net = model(dtype, kind)
@@ -141,12 +131,6 @@ def test_types_of_other_names(tmp_path: Path) -> None:
         nequip.loader(
             path, names, CUTOFF, batch_size=N, chemical_species_to_atom_type_map={"Ni": "my_Ni"}
         )
-
-
-def test_an_unknown_element_is_an_error(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(N))
-    with pytest.raises(apt.FieldError, match=r"a\.atp: .*got Cu \(molecule"):
-        list(nequip.loader(path, TYPES[:-1], CUTOFF, batch_size=4))
 
 
 def test_missing_labels_are_nan(tmp_path: Path) -> None:
@@ -218,18 +202,3 @@ def test_with_workers(tmp_path: Path) -> None:
     ):
         for key, value in data.items():
             assert torch.equal(found[key].nan_to_num(7), value.nan_to_num(7)), key
-
-
-def test_labels_of_other_names(tmp_path: Path) -> None:
-    path = write_misnamed(tmp_path / "a.xyz")
-    with pytest.raises(apt.FieldError, match=r"no molecule has 'energy' or .*'dft_energy': 'ener"):
-        ours(path, shuffle=True)
-
-
-@pytest.mark.parametrize("energy", ["energy", "total_energy"])
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str, energy: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    (batch,) = ours(path, key_map=KEY_MAP | {"dft_energy": energy})
-    np.testing.assert_allclose(batch["total_energy"][:, 0].numpy(), energies, rtol=1e-6)
-    assert bool(batch["forces"].isfinite().all())

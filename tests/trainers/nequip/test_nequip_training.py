@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from nequip_cases import (
     train,
 )
 from omegaconf import OmegaConf
+from pages import blocks_of, run_blocks
 from ranks import run_ranks
 from structures import CUTOFF, structures, write_atp, write_extxyz, write_misnamed
 
@@ -36,7 +36,6 @@ N_VAL = 9
 STOP = 3  # steps before a checkpoint from the middle of an epoch
 MSE = "nequip.train.MeanSquaredError"
 OUR_MSE = "atompack_torch.trainers.nequip.MeanSquaredError"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "nequip.md"
 MAE = "nequip.train.MeanAbsoluteError"
 EFS = {"total_energy": 1.0, "forces": 1.0, "stress": 1.0}
 
@@ -316,12 +315,10 @@ def test_resuming_on_another_number_of_ranks(runs: dict[str, Ranks]) -> None:
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code runs, and its sections of a config train."""
-    text = PAGE.read_text()
     write_data(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(code, {"model": model()})
-    data, loss = (OmegaConf.create(b) for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
+    run_blocks("nequip", model=model())
+    data, loss = map(OmegaConf.create, blocks_of("nequip", "yaml"))
     settings = config(OmegaConf.to_container(data.data), training_module__loss=loss.loss)
     train(tmp_path, settings)
     assert all(map(math.isfinite, logged(tmp_path)))

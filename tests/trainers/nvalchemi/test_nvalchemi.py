@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ import torch
 from nvalchemi.data import Batch
 from nvalchemi.training import EnergyMSELoss, ForceMSELoss
 from nvalchemi.training.hooks import DDPHook
+from pages import EXAMPLES, run_blocks
 from processes.programs import output_of
 from ranks import environment, run_ranks
 from structures import (
@@ -36,8 +36,6 @@ DTYPES = pytest.mark.parametrize(
 )
 EDGES = ("neighbor_list", "neighbor_list_shifts")
 STEPS = 20
-PAGE = Path(__file__).parents[3] / "docs/trainers/nvalchemi.md"
-EXAMPLE = Path(__file__).parents[3] / "examples/trainers/train_nvalchemi.py"
 
 
 def edges_of(batch: Batch) -> Counter[tuple[int, ...]]:
@@ -285,16 +283,14 @@ def test_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_atp(Path("train.atp"), structures(4))
     record = cases.Record()
-    names = {"strategy": cases.strategy(torch.float32, record, num_epochs=1)}
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        exec(block, names)
+    run_blocks("nvalchemi", strategy=cases.strategy(torch.float32, record, num_epochs=1))
     assert np.isfinite(record.losses).all()
 
 
 def test_example_trains(tmp_path: Path) -> None:
     path = write_extxyz(tmp_path / "train.extxyz", structures(12))
     printed = output_of(
-        [sys.executable, EXAMPLE, path],
+        [sys.executable, EXAMPLES / "train_nvalchemi.py", path],
         tmp_path,
         env=environment() | {"PATH": os.environ["PATH"]},
         seconds=200,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from orb_cases import model, stock_batch
-from structures import CUTOFF, KEY_MAP, misnamed_as, structures, write_atp
+from structures import CUTOFF, structures, write_atp
 
 import atompack_torch as apt
 from atompack_torch.trainers import orb
@@ -83,27 +83,6 @@ def test_losses_of_twenty_steps(path: Path) -> None:
     np.testing.assert_allclose(losses(ours), expected, rtol=1e-6)
 
 
-def test_two_ranks_share_an_epoch(path: Path) -> None:
-    sampler = apt.AtomBudgetBatchSampler
-    seen: list[int] = []
-    for rank in range(2):
-        dealt = sampler(apt.AtpDataset(path), 24, num_replicas=2, rank=rank)
-        for batch in orb.loader(path, CUTOFF, MOST, batch_sampler=dealt):
-            seen += batch.system_id.tolist()
-    assert sorted(seen) == list(range(N))
-
-
-def test_resume_inside_an_epoch(path: Path) -> None:
-    def make() -> Any:
-        return orb.loader(path, CUTOFF, MOST, batch_size=4, seed=3)
-
-    whole = [batch.system_id.tolist() for batch in make()]
-    stopped, resumed = make(), make()
-    first = next(iter(stopped)).system_id.tolist()
-    resumed.load_state_dict(stopped.state_dict())
-    assert [first, *(batch.system_id.tolist() for batch in resumed)] == whole
-
-
 def test_molecules_without_labels_are_dropped(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(12, without=("forces",)))
     with pytest.warns(UserWarning, match="dropped 4 of 12 molecules that lack energy, forces"):
@@ -136,11 +115,3 @@ def test_states_stress_and_what_orb_refuses(tmp_path: Path) -> None:
     partly = write_atp(tmp_path / "c.atp", made)
     with pytest.raises(apt.FieldError, match=r"molecules \[1\]: no value \(field 'spin'\)"):
         list(orb.loader(partly, CUTOFF, MOST, **options))
-
-
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    loader = orb.loader(path, CUTOFF, MOST, batch_size=4, shuffle=False, key_map=KEY_MAP)
-    (batch,) = loader
-    np.testing.assert_allclose(batch.system_targets["energy"], energies, rtol=1e-6)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from pages import LIGHTNING
 from ranks import run_ranks
 from schnetpack_cases import model, stock_batches, stock_data, task, trainer, trn
-from structures import CUTOFF, KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
+from structures import CUTOFF, structures, write_atp
 
 import atompack_torch as apt
 
@@ -89,7 +90,7 @@ def test_losses_of_twenty_steps(folder: Path, stock: Any, dtype: torch.dtype) ->
 def fit(data: Any, trained: Any, **options: Any) -> pl.Trainer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        runner = pl.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, **options)
+        runner = pl.Trainer(**LIGHTNING | options)
         runner.fit(trained, datamodule=data)
     return runner
 
@@ -107,7 +108,7 @@ def test_offsets_of_the_data_module(folder: Path) -> None:
     )
     offsets = trn.AddOffsets("energy", add_mean=True, add_atomrefs=True)
     trained = task(postprocessors=[trn.CastTo64(), offsets])
-    fit(data, trained, max_epochs=1, enable_checkpointing=False)
+    fit(data, trained, max_epochs=1)
     made = structures(N)
     table = {
         number: refs["energy"][symbol]
@@ -133,23 +134,6 @@ def test_two_ranks(folder: Path, tmp_path: Path) -> None:
     assert ranks[0]["epochs"][0] != ranks[0]["epochs"][1]
 
 
-def test_resume_inside_an_epoch(folder: Path) -> None:
-    def numbers(loader: Any) -> list[list[int]]:
-        return [batch["_idx"].tolist() for batch in loader]
-
-    def make() -> Any:
-        return trainer.loader(folder / "a.atp", CUTOFF, batch_size=4, seed=3)
-
-    whole = make()
-    epochs = [numbers(whole), numbers(whole)]
-    assert epochs[0] != epochs[1]
-    stopped, resumed = make(), make()
-    first = next(iter(stopped))["_idx"].tolist()
-    resumed.load_state_dict(stopped.state_dict())
-    assert [first, *numbers(resumed)] == epochs[0]
-    assert numbers(resumed) == epochs[1]
-
-
 def test_structures_without_labels_are_left_out(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(12, without=("forces",)))
     with pytest.warns(UserWarning, match="dropped 4 of 12 molecules that lack energy, forces"):
@@ -171,22 +155,3 @@ def test_an_element_without_a_reference(folder: Path) -> None:
     loader = trainer.loader(folder / "a.atp", CUTOFF, batch_size=2, offsets={"energy": {13: -4.0}})
     with pytest.raises(apt.FieldError, match="no reference energy of element"):
         list(loader)
-
-
-def test_labels_of_other_names(tmp_path: Path) -> None:
-    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
-    with pytest.raises(apt.FieldError, match=message):
-        trainer.loader(write_misnamed(tmp_path / "a.xyz"), CUTOFF, batch_size=2)
-
-
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    options = {"batch_size": 4, "shuffle": False, "key_map": KEY_MAP}
-    (batch,) = trainer.loader(path, CUTOFF, **options)
-    found = batch["energy"].numpy()
-    module = trainer.DataModule(path, cutoff=CUTOFF, **options)
-    module.setup("fit")
-    (again,) = module.train_dataloader()
-    assert torch.equal(again["forces"], batch["forces"])
-    np.testing.assert_allclose(found, energies, rtol=1e-6)

@@ -12,19 +12,18 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from pages import EXAMPLES, LIGHTNING, blocks_of, run_blocks
 from processes.programs import QUIET, output_of
 from schnetpack_cases import task, trainer, trn
 from structures import structures, write_atp
 
 import atompack_torch as apt
 
-ROOT = Path(__file__).parents[3]
-
 
 def test_the_example(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(30, without=("forces",)))
     printed = output_of(
-        [sys.executable, ROOT / "examples/trainers/train_schnetpack.py", path, "--epochs", "2"],
+        [sys.executable, EXAMPLES / "train_schnetpack.py", path, "--epochs", "2"],
         tmp_path,
     )
     assert re.search(r"validation loss \d+\.\d+", printed)
@@ -34,21 +33,17 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_atp(tmp_path / "train.atp", structures(12))
     write_atp(tmp_path / "val.atp", structures(4, seed=1))
-    page = (ROOT / "docs" / "trainers" / "schnetpack.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False)
-    for block in blocks:
-        exec(block, {"trainer": trainer, "task": task()})
+    trainer = pl.Trainer(max_epochs=1, **LIGHTNING)
+    run_blocks("schnetpack", trainer=trainer, task=task())
     assert trainer.global_step == 1
 
 
 def run_experiment(folder: Path, *arguments: str) -> str:
     """Runs the command as on the page; returns what it logged."""
-    page = (ROOT / "docs" / "trainers" / "schnetpack.md").read_text()
-    (command,) = re.findall(r"```bash\n(.*?)\n```", page, re.DOTALL)
+    (command,) = blocks_of("schnetpack", "bash")
+    words = [command.strip().replace("python", sys.executable, 1), *arguments]
     return output_of(
-        ["bash", "-c", " ".join([command.replace("python", sys.executable, 1), *arguments])],
+        ["bash", "-c", " ".join(words)],
         folder,
         env=os.environ | QUIET | {"PWD": str(folder)},
     )
@@ -66,7 +61,7 @@ def losses_of_validation(run: Path) -> list[float]:
 
 def test_the_command_with_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, tests and writes its best model, and continues from its last checkpoint."""
-    shutil.copytree(ROOT / "examples/trainers/schnetpack/experiment", tmp_path / "experiment")
+    shutil.copytree(EXAMPLES / "schnetpack/experiment", tmp_path / "experiment")
     for seed, (name, count) in enumerate({"train": 30, "val": 8, "test": 8}.items()):
         made = structures(count, seed=seed, without=("forces",))
         write_atp(tmp_path / f"{name}.atp", made)

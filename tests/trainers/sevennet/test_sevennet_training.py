@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pages import run_blocks
 from ranks import run_ranks
 from sevennet_cases import BATCH, TYPE_MAP, losses, new_trainer, stock_loader
 from structures import CUTOFF, structures, write_atp
@@ -16,7 +16,6 @@ from structures import CUTOFF, structures, write_atp
 from atompack_torch.trainers import sevennet
 
 N = 24
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "sevennet.md"
 
 
 def ours(data: Any, **options: Any) -> Any:
@@ -72,32 +71,8 @@ def test_two_ranks(tmp_path: Path) -> None:
     assert epochs[0] != epochs[1]
 
 
-def test_resuming_inside_an_epoch(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(N))
-    loader, again = (ours(path, shuffle=True, seed=5) for _ in range(2))
-    list(loader)
-    passing = iter(loader)
-    next(passing)
-    next(passing)
-    state = loader.state_dict()
-    rest = [batch.index.tolist() for batch in passing]
-    again.load_state_dict(state)
-    assert [batch.index.tolist() for batch in again] == rest
-    assert len(rest) == N // BATCH - 2
-
-
-def test_an_atom_budget(tmp_path: Path) -> None:
-    path = write_atp(tmp_path / "a.atp", structures(N))
-    loader = ours(path, batch_size=None, max_atoms=20, shuffle=True)
-    batches = list(loader)
-    assert all(len(batch.pos) <= 20 for batch in batches)
-    assert sorted(n for batch in batches for n in batch.index.tolist()) == list(range(N))
-    assert all(math.isfinite(loss) for loss in losses(new_trainer(), loader, 3))
-
-
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_atp(tmp_path / "train.atp", structures(N))
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     trainer = new_trainer()
-    exec(block, {"model": trainer.model, "trainer": trainer})
+    run_blocks("sevennet", model=trainer.model, trainer=trainer)

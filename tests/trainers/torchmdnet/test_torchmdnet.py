@@ -10,8 +10,8 @@ import lightning
 import numpy as np
 import pytest
 import torch
-from ranks import run_ranks
-from structures import KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
+from pages import LIGHTNING
+from structures import KEY_MAP, misnamed_as, structures, write_atp
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torchmdnet_cases import losses, task
@@ -88,38 +88,11 @@ def test_moments_and_references(path: Path) -> None:
 
 def test_the_data_module_in_lightning(path: Path) -> None:
     data = torchmdnet.DataModule(path, path, batch_size=8)
-    trainer = lightning.Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_checkpointing=False,
-    )
+    trainer = lightning.Trainer(max_epochs=2, **LIGHTNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer.fit(task(torch.float32), datamodule=data)
     assert trainer.global_step == 8
-
-
-def test_two_ranks(path: Path, tmp_path: Path) -> None:
-    ranks = run_ranks(tmp_path, Path(__file__).with_name("torchmdnet_rank.py"), path)
-    for epoch in range(2):
-        seen = [number for rank in ranks for number in rank["epochs"][epoch]]
-        assert sorted(seen) == list(range(N))
-    assert ranks[0]["epochs"][0] != ranks[0]["epochs"][1]
-
-
-def test_resume_inside_an_epoch(path: Path) -> None:
-    def make() -> Any:
-        return torchmdnet.loader(path, batch_size=4, seed=3)
-
-    whole = make()
-    epochs = [[batch.index.tolist() for batch in whole] for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    stopped, resumed = make(), make()
-    first = next(iter(stopped)).index.tolist()
-    resumed.load_state_dict(stopped.state_dict())
-    assert [first, *(batch.index.tolist() for batch in resumed)] == epochs[0]
 
 
 def test_structures_without_labels_are_left_out(tmp_path: Path) -> None:
@@ -140,21 +113,6 @@ def test_an_element_without_a_reference(path: Path) -> None:
         list(torchmdnet.loader(path, batch_size=2, atomref={13: -4.0}))
 
 
-def test_labels_of_other_names(tmp_path: Path) -> None:
-    message = r"no molecule has 'energy', 'forces'; .*key_map=\{'dft_energy': 'energy', "
-    with pytest.raises(apt.FieldError, match=message):
-        torchmdnet.loader(write_misnamed(tmp_path / "a.xyz"), batch_size=2)
-
-
-@pytest.mark.parametrize("suffix", [".xyz", ".atp"])
-def test_key_map(tmp_path: Path, suffix: str) -> None:
-    path, energies = misnamed_as(suffix, tmp_path)
-    options = {"batch_size": 4, "shuffle": False, "key_map": KEY_MAP}
-    (batch,) = torchmdnet.loader(path, **options)
-    found = batch.y[:, 0].numpy()
-    module = torchmdnet.DataModule(path, **options)
-    module.setup("fit")
-    (again,) = module.train_dataloader()
-    assert torch.equal(again.neg_dy, batch.neg_dy)
+def test_key_map_of_the_command(tmp_path: Path) -> None:
+    path, energies = misnamed_as(".xyz", tmp_path)
     assert len(Structures(path, key_map=KEY_MAP)) == len(energies)
-    np.testing.assert_allclose(found, energies, rtol=1e-6)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torchmdnet.scripts.train as script
+from pages import EXAMPLES, LIGHTNING, blocks_of, run_blocks
 from processes.programs import output_of
 from ranks import environment
 from structures import structures, write_atp
@@ -26,13 +27,11 @@ from torchmdnet_cases import OPTIONS, task
 from atompack_torch.trainers import torchmdnet
 from atompack_torch.trainers.torchmdnet._command import CommandDataModule, Structures
 
-ROOT = Path(__file__).parents[3]
-
 
 def test_the_example(tmp_path: Path) -> None:
     path = write_atp(tmp_path / "a.atp", structures(20, without=("forces",)))
     printed = output_of(
-        [sys.executable, ROOT / "examples/trainers/train_torchmdnet.py", path, "--epochs", "2"],
+        [sys.executable, EXAMPLES / "train_torchmdnet.py", path, "--epochs", "2"],
         tmp_path,
         seconds=400,
     )
@@ -43,14 +42,8 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_atp(tmp_path / "train.atp", structures(12))
     write_atp(tmp_path / "val.atp", structures(4, seed=1))
-    page = (ROOT / "docs" / "trainers" / "torchmdnet.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False
-    )
-    for block in blocks:
-        exec(block, {"trainer": trainer, "task": task(torch.float32)})
+    trainer = lightning.Trainer(max_epochs=1, **LIGHTNING)
+    run_blocks("torchmdnet", trainer=trainer, task=task(torch.float32))
     assert trainer.global_step == 1
 
 
@@ -58,9 +51,8 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> Path:
     """Result of the command on the page, with the configuration among the examples."""
     write_atp(tmp_path / "train.atp", structures(40, seed=1, without=("forces",)))
-    shutil.copy(ROOT / "examples/trainers/torchmdnet.yaml", tmp_path)
-    page = (ROOT / "docs" / "trainers" / "torchmdnet.md").read_text()
-    (command,) = re.findall(r"```bash\n(.*?)\n```", page, re.DOTALL)
+    shutil.copy(EXAMPLES / "torchmdnet.yaml", tmp_path)
+    (command,) = blocks_of("torchmdnet", "bash")
     printed = output_of(command.replace("python", sys.executable, 1).split(), tmp_path, seconds=400)
     assert "train 21, val 3, test 3" in printed  # 13 of 40 lack forces
     assert "test_total_l1_loss" in printed
@@ -88,7 +80,7 @@ def test_the_command(run: Path) -> None:
 def test_the_command_on_two_ranks(tmp_path: Path) -> None:
     """Which Lightning starts: each structure for training once an epoch, in a different order."""
     write_atp(tmp_path / "train.atp", structures(30, seed=1))
-    shutil.copy(ROOT / "examples/trainers/torchmdnet.yaml", tmp_path)
+    shutil.copy(EXAMPLES / "torchmdnet.yaml", tmp_path)
     runner = Path(__file__).with_name("torchmdnet_command_rank.py")
     options = ["--conf", "torchmdnet.yaml", "--ngpus", "2", "--num-epochs", "2"]
     output_of(

@@ -1,24 +1,41 @@
-"""Layout of batches for MatGL, and its losses."""
+"""MatGL: batches for its models, and loaders for Lightning.
+
+    from atompack_torch.trainers import matgl
+
+    train = matgl.loader("train.atp", model.element_types, model.cutoff, batch_size=32)
+    lightning.Trainer(inference_mode=False).fit(module, train)
+
+Needs the package ``matgl``, 4.0 or newer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import matgl
 import torch
-from matgl.utils.constants import EV_PER_ANG3_TO_GPA
 from torch import Tensor
-from torch_geometric.data import Data as Graph
+
+try:
+    import matgl
+    from matgl.utils.constants import EV_PER_ANG3_TO_GPA
+    from torch_geometric.data import Data as Graph
+except ImportError as error:
+    raise ImportError("atompack_torch.trainers.matgl: install matgl") from error
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
+from atompack_torch.loading.loader import Loader
+from atompack_torch.options import with_options
 from atompack_torch.trainers._graphs import graph_batch
-from atompack_torch.trainers._layout import Layout, float_dtype
+from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
+
+__all__ = ["MatGLLayout", "batch", "ignore_missing_labels", "layout", "loader"]
 
 Module = TypeVar("Module")
 
@@ -61,7 +78,25 @@ _OF_ATOMS = ("forces", "magmoms", "charges")
 
 @dataclass(frozen=True)
 class MatGLLayout(Layout):
-    """Layout of batches for the Lightning modules of MatGL; the options are those of ``layout``."""
+    """Layout of batches for the Lightning modules of MatGL.
+
+    Attributes:
+        element_types: symbols of the elements.
+        cutoff: of the edges, in Å.
+        dtype: of all values.
+        energy: field with the energies in eV.
+        forces: field with the forces in eV/Å.
+        stress: field with the stress in eV/Å³ and the sign of ASE, (3, 3), which becomes GPa; None:
+            no stress, for ``stress_weight=0``.
+        magmoms: field with a magnetic moment for each atom, often ``"magmoms"``.
+        charges: field with a charge for each atom, often ``"charges"``; not with ``magmoms``.
+        target: property of molecules to train a ``ModelLightningModule`` on, (B,) or (B, n),
+            instead of energy, forces and stress.
+        state: property of molecules that becomes the state attribute; None: two zeros.
+        state_dtype: of the state attribute, int64 for numbers of fidelities.
+        allow_missing: pass missing labels as NaN, for modules with ``ignore_missing_labels``;
+            otherwise they are an error.
+    """
 
     element_types: tuple[str, ...]
     cutoff: float
@@ -69,7 +104,6 @@ class MatGLLayout(Layout):
     energy: str = "energy"
     forces: str = "forces"
     stress: str | None = "stress"
-    stress_factor: float = EV_PER_ANG3_TO_GPA
     magmoms: str | None = None
     charges: str | None = None
     target: str | None = None
@@ -106,7 +140,7 @@ class MatGLLayout(Layout):
             Output("forces", "value", self.dtype, self.forces),
         ]
         if self.stress is not None:
-            factor = self.stress_factor
+            factor = EV_PER_ANG3_TO_GPA
             made.append(Output("stresses", "value", self.dtype, self.stress, scale=factor))
         for name, field in (("magmoms", self.magmoms), ("charges", self.charges)):
             if field is not None:
@@ -187,22 +221,27 @@ def _check_state(batch: MoleculeBatch, has_state: Tensor, field: str) -> None:
         raise FieldError(f"molecules {numbers}: expected a state, got none (field {field!r})")
 
 
-def make_layout(
-    element_types: Sequence[str], cutoff: float, *, dtype: torch.dtype | None, **options: Any
+@with_options(MatGLLayout)
+def layout(
+    element_types: Sequence[str],
+    cutoff: float,
+    *,
+    dtype: torch.dtype | None = None,
+    **options: Any,
 ) -> MatGLLayout:
-    """Checks the options of a layout.
+    """Describes batches of MatGL, for ``atompack_torch.trainers.lightning.DataModule(layout=)``.
 
     Args:
-        element_types: symbols.
-        cutoff: in Å.
-        dtype: of all values; None: that of MatGL.
+        element_types: ``model.element_types``; ``node_type`` is the index of an atom's symbol.
+        cutoff: ``model.cutoff``, in Å.
+        dtype: of all values; None: ``matgl.float_th``.
         **options: further fields of the layout.
 
     Returns:
         The layout.
 
     Raises:
-        ValueError: an unknown symbol or dtype, or labels that exclude each other.
+        ValueError: an unknown symbol or dtype, or both ``magmoms`` and ``charges``.
     """
     for name in element_types:
         if name not in SYMBOLS:
@@ -211,3 +250,62 @@ def make_layout(
         raise ValueError("magmoms: excludes charges: MatGL's batches have only one of the two")
     chosen = float_dtype(matgl.float_th if dtype is None else dtype)
     return MatGLLayout(tuple(element_types), float(cutoff), chosen, **options)
+
+
+@with_options(layout)
+def batch(
+    molecules: MoleculeBatch, element_types: Sequence[str], cutoff: float, **options: Any
+) -> tuple[Any, ...]:
+    """Converts a batch with edges to the tuple that MatGL's training steps take.
+
+    Args:
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
+        element_types: ``model.element_types``.
+        cutoff: ``model.cutoff``, in Å.
+        **options: of ``layout``.
+
+    Returns:
+        ``(graph, lattice, state, energies, forces, stresses)``, with magnetic moments or charges
+        at the end; with ``target``: ``(graph, lattice, state, target)``. ``graph.sample_idx``
+        has the indices of the molecules.
+
+    Raises:
+        FieldError: there are no edges, an element is not among ``element_types``, or a label is
+            missing.
+        ValueError: as for ``layout``.
+    """
+    return layout(element_types, cutoff, **options).batch(molecules)  # type: ignore[no-any-return]
+
+
+@with_options(layout, epoch_loader)
+def loader(
+    data: Data,
+    element_types: Sequence[str],
+    cutoff: float,
+    *,
+    key_map: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Loader[Any]:
+    """Makes a loader for Lightning's ``Trainer`` with a module of MatGL.
+
+    An epoch has every molecule once, and all ranks take the same number of steps. Lightning
+    stores the position in its checkpoints and resumes in the middle of an epoch.
+
+    Args:
+        data: a dataset of molecules, or anything that ``apt.open`` takes.
+        element_types: ``model.element_types``.
+        cutoff: ``model.cutoff``, in Å.
+        key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
+        **options: those of ``layout``, and options of every trainer.
+
+    Returns:
+        The loader, whose batches are those of ``batch``.
+
+    Raises:
+        ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or as
+            for ``layout``.
+        TypeError: the data are not molecules.
+    """
+    loading = loading_options(options, layout)
+    made = layout(element_types, cutoff, **options)
+    return epoch_loader(open_dataset(data, key_map), made, **loading)
