@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.foreign import assert_refused, converted
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.conversion import Report, convert
 
 Arrays = dict[str, Any]
 
@@ -40,12 +40,6 @@ def frames(count: int, n: int, seed: int = 0, dtype: str = "float32") -> Arrays:
         "virial": rng.normal(size=(count, 9)),
     }
     return {key: values.astype(dtype) for key, values in drawn.items()}
-
-
-def converted(source: Path, **options: Any) -> tuple[apt.AtpDataset, Report]:
-    target = source.with_name("made.atp")
-    report = convert(source, target, mode="w", progress=False, **options)
-    return apt.AtpDataset(target), report
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -132,15 +126,6 @@ def test_blocks_of_many_frames(tmp_path: Path) -> None:
     dataset, _ = converted(system(tmp_path / "s", "0 1 1", set_000=arrays))
     expected = arrays["coord"].reshape(-1, 3)
     assert np.array_equal(dataset[:].positions.numpy(), expected)
-
-
-def test_the_command(tmp_path: Path) -> None:
-    path = system(tmp_path / "s", "0 1 1", set_000=frames(4, 3))
-    assert main(["convert", str(path), str(tmp_path / "out.atp"), "--quiet"]) == 0
-    assert main(["convert", str(path), str(tmp_path / "b.atp"), "--quiet", "--from", "deepmd"]) == 0
-    assert len(apt.AtpDataset(tmp_path / "out.atp")) == 4
-    with pytest.raises(apt.UnsupportedFormatError, match="a folder of DeePMD systems"):
-        apt.open(path, convert=False)
 
 
 def as_text(folder: Path, types: str, arrays: Arrays) -> Path:
@@ -274,7 +259,4 @@ def test_damage(
 ) -> None:
     path = system(tmp_path / "s", "0 1 1", set_000=frames(4, 3))
     harm(path)
-    with pytest.raises(kind, match=message) as error:
-        convert(path, tmp_path / "out.atp", progress=False)
-    assert str(path) in str(error.value)
-    assert not (tmp_path / "out.atp").exists()
+    assert_refused(path, kind, message)

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.foreign import assert_refused, converted, written_as
 
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts, masses_of
-from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.sources.metatrain import Folder
-from atompack_torch.formats.records import columns_of
 
 
 def frame(seed: int, n: int = 3, **more: Any) -> Parts:
@@ -33,17 +32,8 @@ def frame(seed: int, n: int = 3, **more: Any) -> Parts:
     return Parts(positions, rng.integers(1, 80, n), given, {}, {})
 
 
-def written(blocks: list[list[Parts]], folder: Path, **options: Any) -> tuple[Path, Report]:
-    """Writes blocks to ``.atp`` files, and these to the folder ``arrays``."""
-    sources = []
-    for i, block in enumerate(blocks):
-        path = folder / f"{i}.atp"
-        with apt.AtpWriter(path, mode="w") as writer:
-            writer.write_columns(columns_of(block))
-        sources.append(str(path))
-    target = folder / "arrays"
-    report = convert(sources, target, target="metatrain", mode="w", progress=False, **options)
-    return target, report
+def written(blocks: list[list[Parts]], folder: Path) -> tuple[Path, Report]:
+    return written_as("metatrain", folder / "arrays", *blocks)
 
 
 def memmap(path: Path, shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -95,8 +85,8 @@ def test_there_and_back(tmp_path: Path) -> None:
     blocks[1][0].atom_properties["m"] = np.ones((4, 2, 2), "float32")
     path, report = written(blocks, tmp_path)
     assert not report.skipped
-    assert convert(path, tmp_path / "back.atp", progress=False).structures_written == 5
-    dataset = apt.AtpDataset(tmp_path / "back.atp")
+    dataset, _ = converted(path)
+    assert len(dataset) == 5
     for i, part in enumerate(blocks[0] + blocks[1]):
         molecule = dataset[i]
         assert molecule.positions.numpy().tobytes() == part.positions.tobytes()
@@ -124,8 +114,7 @@ def test_values_that_metatrain_cannot_hold(tmp_path: Path) -> None:
     assert any(note.startswith("pbc: T where it was absent") for note in report.notes)
     cells = memmap(path / "c.bin", (3, 3, 3))
     assert cells.any(axis=2).tolist() == [[True, True, False], [True] * 3, [False] * 3]
-    convert(path, tmp_path / "back.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "back.atp")[:]
+    batch = converted(path)[0][:]
     assert batch.pbc.tolist() == cells.any(axis=2).tolist()
     assert batch.energy[0].item() == np.float32(-1234.56789)
 
@@ -142,8 +131,7 @@ def test_velocities(tmp_path: Path) -> None:
     assert np.array_equal(momenta[:3], np.float32(velocities * standard[:, None]))
     assert np.array_equal(momenta[3:], np.float32(velocities * np.array([[1.0], [2.0], [4.0]])))
     assert np.isnan(masses[:3]).all()
-    convert(path, tmp_path / "back.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "back.atp")[:]
+    batch = converted(path)[0][:]
     assert np.allclose(batch.velocities.numpy(), np.tile(velocities, (2, 1)), rtol=3e-7)
     assert batch["masses"][3:].tolist() == [1.0, 2.0, 4.0]
 
@@ -171,8 +159,7 @@ def folder(path: Path, **arrays: Any) -> Path:
 def test_folders_of_metatrain(tmp_path: Path) -> None:
     more = {"charge": [1, 2], "q": np.arange(5.0), "dipoles": np.ones((5, 3)), "t": np.ones((2, 9))}
     path = folder(tmp_path / "arrays", **more)
-    assert main(["convert", str(path), str(tmp_path / "a.atp"), "--quiet"]) == 0
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    batch = converted(path)[0][:]
     assert batch.atomic_numbers.tolist() == [1, 8, 6, 1, 1]
     assert batch.n_atoms.tolist() == [2, 3]
     assert batch.energy.tolist() == [1.0, 2.0]
@@ -187,26 +174,25 @@ def test_folders_of_metatrain(tmp_path: Path) -> None:
 
 def test_ambiguous_arrays_and_keys(tmp_path: Path) -> None:
     path = folder(tmp_path / "arrays", u=np.arange(10.0), v=np.arange(30.0))
-    report = convert(path, tmp_path / "a.atp", progress=False)
+    _, report = converted(path)
     assert sum("key_map can say otherwise" in note for note in report.notes) == 2
     keys = {"u": "properties/u", "v": "atom_properties/w", "energy_forces": "gradient"}
-    report = convert(path, tmp_path / "a.atp", key_map=keys, mode="w", progress=False)
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    batch = converted(path, key_map=keys)[0][:]
     assert batch["u"].shape == (2, 5)
     assert batch["w"].shape == (5, 6)
     assert batch["gradient"].shape == (5, 3)
     assert "forces" not in batch
     with pytest.raises(apt.FieldError, match="no array 'nothing'"):
-        convert(path, tmp_path / "b.atp", key_map={"nothing": "x"}, progress=False)
+        converted(path, key_map={"nothing": "x"})
     with pytest.raises(apt.FieldError, match="holds numbers, not name"):
-        convert(path, tmp_path / "b.atp", key_map={"u": "name"}, progress=False)
+        converted(path, key_map={"u": "name"})
 
 
 def test_a_key_takes_the_name_of_another_array(tmp_path: Path) -> None:
     path = folder(tmp_path / "arrays", energy=[1, 2], dft=[3, 4], energy_stress=np.ones((2, 3, 3)))
     key_map = {"dft": "energy", "energy_stress": "stress"}
-    report = convert(path, tmp_path / "a.atp", key_map=key_map, progress=False)
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    dataset, report = converted(path, key_map=key_map)
+    batch = dataset[:]
     assert batch.energy.tolist() == [3.0, 4.0]
     assert batch.stress.shape == (2, 3, 3)
     assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
@@ -233,22 +219,6 @@ def test_ranges_and_blocks(tmp_path: Path) -> None:
     first, second = (apt.AtpDataset(tmp_path / name)[:] for name in ("1.atp", "3.atp"))
     assert first.positions.numpy().tobytes() == second.positions.numpy().tobytes()
     assert first.n_atoms.tolist() == second.n_atoms.tolist()
-
-
-def test_an_empty_folder(tmp_path: Path) -> None:
-    with apt.AtpWriter(tmp_path / "1.atp"):
-        pass
-    convert(tmp_path / "1.atp", tmp_path / "2", target="metatrain", progress=False)
-    assert np.load(tmp_path / "2/na.npy").tolist() == [0]
-    assert convert(tmp_path / "2", tmp_path / "3.atp", progress=False).structures_read == 0
-
-
-def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = folder(tmp_path / "arrays")
-    (path / "f.bin").write_bytes(b"1")
-    with pytest.raises(apt.CorruptFileError):
-        convert(path, tmp_path / "other", target="metatrain", progress=False)
-    assert [each.name for each in tmp_path.iterdir()] == ["arrays"]
 
 
 def put(name: str, content: bytes) -> Callable[[Path], object]:
@@ -307,10 +277,7 @@ def test_damage(
 ) -> None:
     path = folder(tmp_path / "arrays")
     harm(path)
-    with pytest.raises(kind, match=message) as error:
-        convert(path, tmp_path / "a.atp", progress=False)
-    assert str(path) in str(error.value)
-    assert not (tmp_path / "a.atp").exists()
+    assert_refused(path, kind, message)
 
 
 def test_a_file_that_is_cut_meanwhile(tmp_path: Path) -> None:

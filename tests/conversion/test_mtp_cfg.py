@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference import foreign
+from reference.foreign import assert_refused
 
 import atompack_torch as apt
 from atompack_torch.cli import main
-from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion import Report
 
 CELL = np.array([[4.0, 0.0, 0.0], [0.0, 5.0, 0.0], [1.0, 0.0, 6.0]])
 FILE = """BEGIN_CFG
@@ -55,10 +57,8 @@ KEYS = {"0": "Cu", "1": "Zr"}
 
 
 def converted(text: str, folder: Path, **options: Any) -> tuple[apt.AtpDataset, Report]:
-    (folder / "train.cfg").write_text(text)
     options.setdefault("key_map", KEYS)
-    report = convert(folder / "train.cfg", folder / "x.atp", progress=False, mode="w", **options)
-    return apt.AtpDataset(folder / "x.atp"), report
+    return foreign.converted(folder / "train.cfg", text.encode(), **options)
 
 
 def test_all_fields(tmp_path: Path) -> None:
@@ -161,10 +161,8 @@ DAMAGE = [
 
 @pytest.mark.parametrize(("text", "message"), DAMAGE)
 def test_damage(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(apt.CorruptFileError, match=message) as error:
-        converted(text, tmp_path, format="mtp-cfg")
-    assert str(tmp_path / "train.cfg") in str(error.value)
-    assert not (tmp_path / "x.atp").exists()
+    (tmp_path / "train.cfg").write_text(text)
+    assert_refused(tmp_path / "train.cfg", apt.CorruptFileError, message, format="mtp-cfg")
 
 
 def test_damaged_configurations_are_skipped(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class Member(NamedTuple):
         rows: the values.
         unit: unit that the file states for it, if any.
         what: ``"array"``, or ``"attribute"`` of a group.
+        is_gradient: True if the field has the other sign.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Member(NamedTuple):
     rows: Rows
     unit: str = ""
     what: str = "array"
+    is_gradient: bool = False
 
 
 class System:
@@ -55,9 +57,15 @@ class System:
         members: the arrays, by their names here.
         padding: atomic number of padding rows; None: there are none.
         name: name of every molecule, if not empty and there is no array of names.
+        is_known: True if the file is of a known dataset, so that other shapes are damage, and rows
+            of one number are numbers.
+
+    Attributes:
+        lost: what of its group is not read → the reason.
 
     Raises:
-        FieldError: positions or atomic numbers are missing, or shapes fit no layout.
+        FieldError: positions or atomic numbers are missing, or shapes fit no layout;
+            CorruptFileError if the file is of a known dataset.
     """
 
     def __init__(
@@ -66,12 +74,15 @@ class System:
         members: Mapping[str, Member],
         padding: int | None,
         name: str = "",
+        is_known: bool = False,
     ) -> None:
-        self.where, self._padding, self.name = where, padding, name
+        self.where, self._padding, self.name, self._is_known = where, padding, name, is_known
+        self._error = CorruptFileError if is_known else FieldError
+        self.lost: dict[str, str] = {}
         self.members = dict(members)
         for name in ("positions", "atomic_numbers"):
             if name not in self.members:
-                raise FieldError(
+                raise self._error(
                     f"{where}: expected an array of {name}, got none: name it in key_map"
                 )
         shape = self._shape("positions")
@@ -80,9 +91,9 @@ class System:
             self._hold_as_stacked()
             shape = self._shape("positions")
         if len(shape) not in (2, 3) or shape[-1] != 3:
-            raise FieldError(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
+            raise self._error(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
         if shape[0] and 0 in shape:  # otherwise a few bytes could declare any number of molecules
-            raise FieldError(f"{where}: positions: expected atoms, got {shape}")
+            raise self._error(f"{where}: positions: expected atoms, got {shape}")
         self.is_stacked = len(shape) == 3
         self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
         self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
@@ -107,11 +118,11 @@ class System:
 
     def _read_ptr(self, counted: list[str]) -> Array:
         if len(counted) == 2:
-            raise FieldError(f"{self.where}: expected n_atoms or ptr, got both")
+            raise self._error(f"{self.where}: expected n_atoms or ptr, got both")
         rows = self.members[counted[0]].rows
         if len(rows.shape) != 1 or rows.dtype.kind not in "iu":
             got = f"{rows.shape} {rows.dtype}"
-            raise FieldError(f"{self.where}: {counted[0]}: expected integers (M,), got {got}")
+            raise self._error(f"{self.where}: {counted[0]}: expected integers (M,), got {got}")
         values = rows.read(0, rows.shape[0]).astype(np.int64)
         ptr = values if counted[0] == "ptr" else np.concatenate([[0], np.cumsum(values)])
         n = self._shape("positions")[0]
@@ -131,7 +142,7 @@ class System:
         if not is_count or ((counts < 0) | (counts > self.n_atoms)).any():
             key, got = self.members[name].key, f"{values.dtype} {values.shape}"
             expected = f"{of_all[0]} numbers of atoms up to {of_all[1]}"
-            raise FieldError(f"{self.where}: {key}: expected {expected}, got {got}")
+            raise self._error(f"{self.where}: {key}: expected {expected}, got {got}")
         return counts
 
     def _check_numbers(self) -> None:
@@ -140,7 +151,7 @@ class System:
         allowed = [positions[:-1], positions[1:2]] if self.is_stacked else [positions[:1]]
         if shape not in allowed:
             expected = " or ".join(map(str, allowed))
-            raise FieldError(f"{self.where}: atomic_numbers: expected {expected}, got {shape}")
+            raise self._error(f"{self.where}: atomic_numbers: expected {expected}, got {shape}")
 
     def fields(self) -> list[Member]:
         """Returns the members that are labels or properties."""
@@ -177,7 +188,7 @@ class System:
             return {"shared"}  # one name for all, as in sGDML
         if said not in possible:
             expected = of_atoms if said == "atom" else of_structures
-            raise FieldError(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
+            raise self._error(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
         return {said}
 
     def blocks(
@@ -270,8 +281,10 @@ class System:
             return np.repeat(value[None], rows[1] - rows[0], axis=0)
         values = member.rows.read(*rows)
         if level == "atom" and self.is_stacked:
-            return values.reshape(-1, *values.shape[2:])
-        return values
+            values = values.reshape(-1, *values.shape[2:])
+        if self._is_known and values.shape[1:] == (1,):
+            values = values[:, 0]
+        return -values if member.is_gradient else values
 
     def _column(self, member: Member, level: Level, values: Array) -> Column:
         scope = ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
