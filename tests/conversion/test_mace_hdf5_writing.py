@@ -9,6 +9,7 @@ import ase
 import h5py
 import numpy as np
 import pytest
+import torch
 from reference.compare import assert_same_batch
 from reference.foreign import written_as
 
@@ -43,7 +44,9 @@ def configurations(path: Path) -> list[dict[str, Any]]:
 
 def assert_same(folder: Path) -> None:
     """Compares ``3.atp`` with ``0.atp`` bit for bit; positions and cells are float64 in HDF5."""
-    given = apt.AtpDataset(folder / "0.atp", dtype=dict.fromkeys(("positions", "cell"), "float64"))
+    given = apt.AtpDataset(
+        folder / "0.atp", dtype=dict.fromkeys(("positions", "cell"), torch.float64)
+    )
     assert_same_batch(apt.AtpDataset(folder / "3.atp")[:], given[:])
 
 

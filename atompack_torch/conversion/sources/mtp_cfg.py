@@ -245,12 +245,12 @@ class _Parser:
     def _table(self, name: str, n_rows: int, n_columns: int) -> Array:
         """Returns the numbers of a field, (n_rows, n_columns)."""
         line, rows = self._fields[name]
-        for row in rows[:n_rows]:
-            if len(row.words) != n_columns or _floats(row.words) is None:
+        values = [_floats(row.words) for row in rows]
+        for row, found in zip(rows, values, strict=True):
+            if found is None or len(found) != n_columns:
                 self._fail(row, f"{n_columns} numbers")
         if len(rows) != n_rows:
             self._fail(rows[n_rows] if len(rows) > n_rows else line, f"{n_rows} lines of numbers")
-        values = [float(word) for row in rows for word in row.words]
         return np.array(values).reshape(n_rows, n_columns)
 
     def _virial(self) -> Array:

@@ -179,7 +179,7 @@ class Writer:
             shapes = _shapes(column, mask)
             first = next((found for found in shapes if found is not None), None)
             shape = self._arrays[name].shape if name in self._arrays else first
-            good = mask & [found == shape for found in shapes]
+            good = np.array([found is not None and found == shape for found in shapes], bool)
             if lost := int((mask & ~good).sum()):
                 rows = "no numbers" if shape is None else f"not of shape {shape}"
                 self._report.skip(label, f"{rows}, as the values before", lost)
