@@ -60,7 +60,8 @@ def open_source(path: str, options: SourceOptions) -> Source:
     known, is_mace = None, False
     if options.format != "npz":
         with suppress(AtompackError, OSError), opened(path) as file:  # a reader reports the problem
-            known, is_mace = hdf5_sets.recognize(file), mace_hdf5.is_mace(file)
+            is_mace = mace_hdf5.is_mace(file)
+            known = hdf5_sets.recognize(file)
     if options.format == "hdf5-set" and known is None:
         raise UnsupportedFormatError(
             f"{path}: expected the groups of {', '.join(one.title for one in hdf5_sets.SETS)}, "

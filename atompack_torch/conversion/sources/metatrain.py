@@ -96,9 +96,9 @@ class Folder:
         self.n_structures = len(self._ptr) - 1
         self._n_rows = {True: int(self._ptr[-1]), False: self.n_structures}  # of atoms or not
         names = sorted(Path(file).stem for file in files_in(path, ".bin", is_deep=False))
-        for name, info in _STRUCTURE.items():
+        for name, structure in _STRUCTURE.items():
             if name in names or name != "c":
-                self._check_size(name, info)
+                self._check_size(name, structure)
         self._has_cells = "c" in names
         self._described = self._description()
         others = [name for name in names if name not in _STRUCTURE]
