@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
-import ase
 import dpdata
 import numpy as np
 import pytest
@@ -14,10 +12,8 @@ from reference.foreign import written_as
 
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.targets import deepmd as deepmd_writing
-from atompack_torch.conversion.targets.npy_files import GrowingNpy
 
 
 def water(seed: int, order: tuple[int, ...] = (8, 1, 1), **more: Any) -> Parts:
@@ -82,21 +78,6 @@ def test_there_and_back(tmp_path: Path) -> None:
                 assert np.allclose(found, value, rtol=3e-16, atol=0)
             else:
                 assert found.tobytes() == np.asarray(value).tobytes(), key
-
-
-def test_all_systems_in_dpdata(images: list[ase.Atoms], tmp_path: Path) -> None:
-    with apt.AtpWriter(tmp_path / "1.atp") as writer:
-        writer.write(images[:12])
-    assert main(["convert", f"{tmp_path}/1.atp", f"{tmp_path}/s", "--to", "deepmd", "--quiet"]) == 0
-    systems: Any = dpdata.MultiSystems()  # type: ignore[no-untyped-call]
-    for folder in sorted((tmp_path / "s").iterdir()):
-        systems.append(dpdata.LabeledSystem(folder, fmt="deepmd/npy"))
-    assert systems.get_nframes() == 12
-    assert sorted(systems.systems) == ["Cu4", "Cu8"]
-    energies = sorted(image.get_potential_energy() for image in images[:12])
-    assert np.load(tmp_path / "s/Cu4/set.000/atom_spin.npy").shape == (6, 4)
-    found = [system["energies"].tolist() for system in systems]
-    assert sorted(itertools.chain(*found)) == energies
 
 
 def test_sets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,14 +155,3 @@ def test_atoms_that_systems_cannot_hold(tmp_path: Path) -> None:
     path, report = written(parts, tmp_path, on_error="skip")
     assert sum(report.skipped.values()) == 3
     assert [each.name for each in path.iterdir()] == ["H2O1"]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
-@pytest.mark.parametrize("shape", [(), (7,), (2, 3)])
-def test_npy_files_that_grow(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    file = GrowingNpy(tmp_path / "x.npy", np.dtype(dtype), shape)
-    rows = np.arange(60 * 42).reshape(60, 42)[:, : int(np.prod(shape))].reshape(60, *shape)
-    for first in range(0, 60, 20):
-        file.append(rows[first : first + 20].astype(dtype))
-    file.finish()
-    assert np.array_equal(np.load(tmp_path / "x.npy"), rows.astype(dtype))

@@ -15,7 +15,6 @@ from reference.foreign import (
     SYMBOLS,
     assert_refused,
     converted,
-    peak_of_conversion,
     structures,
 )
 
@@ -370,23 +369,3 @@ def test_every_cut_and_flip_ends_in_an_error_or_a_file(tmp_path: Path) -> None:
             messages.append(str(error))
     assert len(messages) > 20
     assert all(str(path) in message for message in messages)
-
-
-@pytest.mark.exhaustive
-def test_memory_is_flat(tmp_path: Path) -> None:
-    peaks = []
-    for n in (20_000, 220_000):
-        rng = np.random.default_rng(n)
-        offsets, threes = np.arange(n + 1) * 10, np.arange(n * 10 + 1) * 3
-        leaf = pa.array(rng.normal(size=n * 30))
-        rows = pa.ListArray.from_arrays(pa.array(threes, pa.int32()), leaf)
-        columns = {
-            "positions": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows),
-            "numbers": pa.ListArray.from_arrays(
-                pa.array(offsets, pa.int32()), pa.array(np.ones(n * 10, np.uint8))
-            ),
-        }
-        path = written(tmp_path / f"{n}.parquet", columns, row_group_size=10_000)
-        peaks.append(peak_of_conversion(path))
-    # kB; the larger file has 48 MB more of values. A loaded machine reads further ahead.
-    assert peaks[1] - peaks[0] < 36_000

@@ -177,15 +177,6 @@ def test_ranges(tmp_path: Path) -> None:
     assert block.positions.shape == (8, 3)
 
 
-def test_databases_of_ase_are_none(tmp_path: Path) -> None:
-    from ase import Atoms
-    from ase.db import connect
-
-    with connect(tmp_path / "x.aselmdb", use_lock_file=False) as database:
-        database.write(Atoms("H"))
-    assert not is_pickled(str(tmp_path / "x.aselmdb"))
-
-
 class Evil:
     def __reduce__(self) -> Any:
         return os.mkdir, ("/tmp/made_by_a_pickle",)

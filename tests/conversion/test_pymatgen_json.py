@@ -18,7 +18,6 @@ from reference.foreign import (
     SYMBOLS,
     assert_refused,
     converted,
-    peak_of_conversion,
     structures,
 )
 
@@ -489,18 +488,3 @@ def test_values_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         pytest.raises(apt.CorruptFileError, match="expected values of at most 1048576 characters"),
     ):
         list(stream.items())
-
-
-@pytest.mark.exhaustive
-def test_memory_is_flat(tmp_path: Path) -> None:
-    entry = dumped(mptrj(structures([20]))["mp-0"]["mp-0-0-0"])
-    peaks = []
-    for n in (1_000, 5_000):
-        path = tmp_path / f"{n}.json"
-        with path.open("wb") as file:
-            file.write(b'{"mp-0": {')
-            file.writelines(b'%s"%d": %s' % (b", " if i else b"", i, entry) for i in range(n))
-            file.write(b"}}")
-        peaks.append(peak_of_conversion(path))
-    assert path.stat().st_size > 30 << 20
-    assert peaks[1] - peaks[0] < 12_000  # kB
