@@ -173,8 +173,11 @@ def test_folders_of_metatrain(tmp_path: Path) -> None:
 
 
 def test_ambiguous_arrays_and_keys(tmp_path: Path) -> None:
-    path = folder(tmp_path / "arrays", u=np.arange(10.0), v=np.arange(30.0))
-    _, report = converted(path)
+    path = folder(tmp_path / "arrays", u=np.arange(10.0), v=np.arange(30.0), dft=[3, 4])
+    dataset, report = converted(path, key_map={"dft": "energy", "energy_stress": "stress"})
+    assert dataset[:].energy.tolist() == [3.0, 4.0]
+    assert dataset[:].stress.shape == (2, 3, 3)
+    assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
     assert sum("key_map can say otherwise" in note for note in report.notes) == 2
     keys = {"u": "properties/u", "v": "atom_properties/w", "energy_forces": "gradient"}
     batch = converted(path, key_map=keys)[0][:]
@@ -186,16 +189,6 @@ def test_ambiguous_arrays_and_keys(tmp_path: Path) -> None:
         converted(path, key_map={"nothing": "x"})
     with pytest.raises(apt.FieldError, match="holds numbers, not name"):
         converted(path, key_map={"u": "name"})
-
-
-def test_a_key_takes_the_name_of_another_array(tmp_path: Path) -> None:
-    path = folder(tmp_path / "arrays", energy=[1, 2], dft=[3, 4], energy_stress=np.ones((2, 3, 3)))
-    key_map = {"dft": "energy", "energy_stress": "stress"}
-    dataset, report = converted(path, key_map=key_map)
-    batch = dataset[:]
-    assert batch.energy.tolist() == [3.0, 4.0]
-    assert batch.stress.shape == (2, 3, 3)
-    assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
 
 
 def test_ranges_and_blocks(tmp_path: Path) -> None:
@@ -229,45 +222,34 @@ def saved(name: str, values: Any) -> Callable[[Path], object]:
     return lambda path: np.save(path / name, values)
 
 
-def described(entry: Any) -> Callable[[Path], object]:
-    text = json.dumps({"energy": entry})
-    return put("atompack_torch.json", text.encode())
+def described(field: str, level: str, shape: list[int]) -> Callable[[Path], object]:
+    entry = {"field": field, "level": level, "shape": shape}
+    return put("atompack_torch.json", json.dumps({"energy": entry}).encode())
 
 
+CORRUPT = apt.CorruptFileError
 DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
-    (put("x.bin", b"123"), apt.CorruptFileError, r"x\.bin: expected 60 bytes, .* got 3"),
-    (put("a.bin", b""), apt.CorruptFileError, r"a\.bin: expected 20 bytes"),
-    (put("c.bin", b"1234"), apt.CorruptFileError, r"c\.bin: expected 72 bytes"),
-    (put("energy.bin", b"123"), apt.CorruptFileError, r"energy\.bin: expected 8 bytes"),
+    (put("x.bin", b"123"), CORRUPT, r"x\.bin: expected 60 bytes, .* got 3"),
+    (put("a.bin", b""), CORRUPT, r"a\.bin: expected 20 bytes"),
+    (put("c.bin", b"1234"), CORRUPT, r"c\.bin: expected 72 bytes"),
+    (put("energy.bin", b"123"), CORRUPT, r"energy\.bin: expected 8 bytes"),
     (put("other.bin", b"123"), apt.FieldError, r"other\.bin: expected rows of atoms or molecules"),
-    (lambda path: (path / "x.bin").unlink(), apt.CorruptFileError, r"x\.bin: expected the array"),
-    (saved("ns.npy", 3), apt.CorruptFileError, r"na\.npy: expected 4 integers"),
-    (saved("ns.npy", [2]), apt.CorruptFileError, r"ns\.npy: expected one integer"),
-    (saved("ns.npy", 2.0), apt.CorruptFileError, r"ns\.npy: expected one integer"),
-    (saved("na.npy", [1, 2, 5]), apt.CorruptFileError, r"na\.npy: expected numbers that ascend"),
-    (saved("na.npy", [0, 6, 5]), apt.CorruptFileError, r"na\.npy: expected numbers that ascend"),
-    (saved("na.npy", [0, 2, 6]), apt.CorruptFileError, r"x\.bin: expected 72 bytes"),
-    (saved("na.npy", [0.0, 2, 5]), apt.CorruptFileError, r"na\.npy: expected 3 integers"),
-    (put("na.npy", b"\x93NUMPY"), apt.CorruptFileError, r"na\.npy: no array"),
-    (put("ns.npy", b""), apt.CorruptFileError, r"ns\.npy: no array"),
-    (put("atompack_torch.json", b"{"), apt.CorruptFileError, "expected a description"),
-    (put("atompack_torch.json", b"[1]"), apt.CorruptFileError, "expected a description"),
-    (described({"field": "energy", "level": "x", "shape": []}), apt.CorruptFileError, "descript"),
-    (
-        described({"field": "energy", "level": "molecule", "shape": [-1]}),
-        apt.CorruptFileError,
-        "expected a description",
-    ),
-    (
-        described({"field": "energy", "level": "atom", "shape": []}),
-        apt.CorruptFileError,
-        "expected rows of energy",
-    ),
-    (
-        described({"field": "properties/k", "level": "molecule", "shape": [1 << 30]}),
-        apt.CorruptFileError,
-        r"energy\.bin: expected 8589934592 bytes",
-    ),
+    (lambda path: (path / "x.bin").unlink(), CORRUPT, r"x\.bin: expected the array"),
+    (saved("ns.npy", 3), CORRUPT, r"na\.npy: expected 4 integers"),
+    (saved("ns.npy", [2]), CORRUPT, r"ns\.npy: expected one integer"),
+    (saved("ns.npy", 2.0), CORRUPT, r"ns\.npy: expected one integer"),
+    (saved("na.npy", [1, 2, 5]), CORRUPT, r"na\.npy: expected numbers that ascend"),
+    (saved("na.npy", [0, 6, 5]), CORRUPT, r"na\.npy: expected numbers that ascend"),
+    (saved("na.npy", [0, 2, 6]), CORRUPT, r"x\.bin: expected 72 bytes"),
+    (saved("na.npy", [0.0, 2, 5]), CORRUPT, r"na\.npy: expected 3 integers"),
+    (put("na.npy", b"\x93NUMPY"), CORRUPT, r"na\.npy: no array"),
+    (put("ns.npy", b""), CORRUPT, r"ns\.npy: no array"),
+    (put("atompack_torch.json", b"{"), CORRUPT, "expected a description"),
+    (put("atompack_torch.json", b"[1]"), CORRUPT, "expected a description"),
+    (described("energy", "x", []), CORRUPT, "expected a description"),
+    (described("energy", "molecule", [-1]), CORRUPT, "expected a description"),
+    (described("energy", "atom", []), CORRUPT, "expected rows of energy"),
+    (described("properties/k", "molecule", [1 << 30]), CORRUPT, r"energy\.bin: expected 858993459"),
 ]
 
 

@@ -207,11 +207,9 @@ def _put_own(parts: Parts, field: str, value: Any, where: str) -> None:
         if not is_numeric(array):
             raise CorruptFileError(f"{where}: {field}: expected numbers, got {array.dtype}")
         value = native(array)
-        if scope == ATOM_PROPERTY and value.shape[:1] != (len(parts.positions),):
-            n = len(parts.positions)
-            raise CorruptFileError(f"{where}: {field}: expected {n} rows, got {value.shape}")
-    elif scope == ATOM_PROPERTY:
-        raise CorruptFileError(f"{where}: {field}: expected numbers, got text")
+    n, shape = len(parts.positions), np.shape(value)
+    if scope == ATOM_PROPERTY and shape[:1] != (n,):
+        raise CorruptFileError(f"{where}: {field}: expected {n} rows, got {shape}")
     target[key] = value
 
 

@@ -16,7 +16,6 @@ from atompack_torch.conversion.sources.rows import HeldRows, Rows
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY, FieldId
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import is_per_atom
 
 BLOCK_STRUCTURES = 4096
 BLOCK_ATOMS = 1 << 16
@@ -342,65 +341,50 @@ def numbers_of(values: Array, where: str) -> Array:
 
 
 def joined(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """Joins small blocks whose fields have the same types and shapes of rows.
+    """Joins small blocks in a row that have the same fields, in the same types and shapes of rows.
 
     Args:
-        blocks: blocks, whose lists hold strings.
+        blocks: blocks without masks, whose lists hold strings.
 
     Yields:
-        The same molecules in the same order; zeros, masked, where a block lacks a field.
+        The same molecules in the same order.
     """
     pending: list[Columns] = []
-    forms: dict[tuple[int, str], object] = {}
     for columns in blocks:
-        own = {(BUILTIN, "positions"): _form(columns.positions)}
-        own |= {column[:2]: _form(column.values) for column in columns.fields}
-        if any(forms.get(field, form) != form for field, form in own.items()):
+        if pending and _form(columns) != _form(pending[0]):
             yield _join(pending)
-            pending, forms = [], {}
+            pending = []
         pending.append(columns)
-        forms |= own
         n_structures = sum(len(one.ptr) - 1 for one in pending)
         n_atoms = sum(len(one.positions) for one in pending)
         if n_structures >= BLOCK_STRUCTURES or n_atoms >= BLOCK_ATOMS:
             yield _join(pending)
-            pending, forms = [], {}
+            pending = []
     if pending:
         yield _join(pending)
 
 
-def _form(values: Any) -> object:
-    return (values.dtype, values.shape[1:]) if isinstance(values, np.ndarray) else "string"
+def _form(columns: Columns) -> list[object]:
+    form: list[object] = [columns.positions.dtype]
+    for scope, key, values, _ in columns.fields:
+        is_array = isinstance(values, np.ndarray)
+        form.append((scope, key, *((values.dtype, values.shape[1:]) if is_array else ())))
+    return form
 
 
 def _join(blocks: list[Columns]) -> Columns:
     if len(blocks) == 1:
         return blocks[0]
     counts = np.concatenate([np.diff(block.ptr) for block in blocks])
-    found = [{column[:2]: column for column in block.fields} for block in blocks]
+    fields = []
+    for columns in zip(*(block.fields for block in blocks), strict=True):
+        parts: list[Any] = [column.values for column in columns]
+        is_array = isinstance(parts[0], np.ndarray)
+        whole = np.concatenate(parts) if is_array else [*chain(*parts)]
+        fields.append(columns[0].with_values(whole))
     return Columns(
         np.concatenate([block.positions for block in blocks]),
         np.concatenate([block.atomic_numbers for block in blocks]),
         np.concatenate([[0], np.cumsum(counts)]),
-        [_join_field(field, found, blocks) for field in dict.fromkeys(f for o in found for f in o)],
+        fields,
     )
-
-
-def _join_field(
-    field: tuple[int, str], found: list[dict[tuple[int, str], Column]], blocks: list[Columns]
-) -> Column:
-    sizes = [len(block.ptr) - 1 for block in blocks]
-    there = [field in own for own in found]
-    mask = None if all(there) else np.repeat(there, sizes)
-    first = next(own[field] for own in found if field in own)
-    values: Any = first.values
-    is_array = isinstance(values, np.ndarray)
-    if is_array and is_per_atom(first):
-        sizes = [len(block.positions) for block in blocks]
-    parts: list[Any] = [
-        own[field].values
-        if field in own
-        else (np.zeros((n, *values.shape[1:]), values.dtype) if is_array else [None] * n)
-        for own, n in zip(found, sizes, strict=True)
-    ]
-    return Column(*field, np.concatenate(parts) if is_array else [*chain(*parts)], mask)
