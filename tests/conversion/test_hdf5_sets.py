@@ -149,6 +149,8 @@ def test_ani_2x_and_comp6(tmp_path: Path, symbols: bool) -> None:
 def test_spice(tmp_path: Path) -> None:
     groups = {"103": spice(3, [8, 1], 1), "water": spice(2, [8, 1, 1], 2)}
     del groups["water"]["mbis_charges"]
+    for group in groups.values():
+        group["own"] = -group["dft_total_gradient"]
     path = written(tmp_path / "a.hdf5", groups)
     dataset, report = converted(path, keep_units=True)
     batch = dataset[:]
@@ -167,6 +169,9 @@ def test_spice(tmp_path: Path) -> None:
     assert any("'positions' in Bohr" in note for note in report.notes)
     assert not report.warnings
 
+    own, _ = converted(path, key_map={"own": "forces"}, keep_units=True)
+    assert np.array_equal(own[:].forces.numpy(), batch.forces.numpy())
+    assert np.array_equal(own[:]["dft_total_gradient"].numpy(), -batch.forces.numpy())
     own, report = converted(path, key_map={"dft_total_gradient": "forces"})
     assert [line.partition(",")[0] for line in report.changes] == [
         *("energy: Ha to eV", "positions: Bohr to Å", "forces: Ha/Bohr to eV/Å")

@@ -197,32 +197,33 @@ def changed(**changes: Any) -> Callable[[Path], object]:
 
 
 Harm = Callable[[Path], object]
+CORRUPT = apt.CorruptFileError
 DAMAGE: list[tuple[Harm, type[Exception], str]] = [
-    (cut, apt.CorruptFileError, "it was cut"),
-    (other(Evil()), apt.CorruptFileError, "posix.mkdir"),
-    (other(graph(0, 3) | {"x": Evil()}), apt.CorruptFileError, "posix.mkdir"),
-    (other(Report), apt.CorruptFileError, "atompack_torch"),
-    (other([1]), apt.CorruptFileError, "expected a graph or a dict, got list"),
-    (other(plain(graph(0, 3))[:200]), apt.CorruptFileError, "key 0: pickle"),
-    (other(b"\x80\x04."), apt.CorruptFileError, "key 0: pickle"),
-    (changed(pos=None), apt.CorruptFileError, "expected pos, got none"),
-    (changed(atomic_numbers=None), apt.CorruptFileError, "expected atomic_numbers, got none"),
+    (cut, CORRUPT, "it was cut"),
+    (other(Evil()), CORRUPT, "posix.mkdir"),
+    (other(graph(0, 3) | {"x": Evil()}), CORRUPT, "posix.mkdir"),
+    (other(Report), CORRUPT, "atompack_torch"),
+    (other([1]), CORRUPT, "expected a graph or a dict, got list"),
+    (other(plain(graph(0, 3))[:200]), CORRUPT, "key 0: pickle"),
+    (other(b"\x80\x04."), CORRUPT, "key 0: pickle"),
+    (changed(pos=None), CORRUPT, "expected pos, got none"),
+    (changed(atomic_numbers=None), CORRUPT, "expected atomic_numbers, got none"),
     (
         changed(atomic_numbers=None, atom_types=torch.zeros(3)),
-        apt.CorruptFileError,
+        CORRUPT,
         "types of atoms are not elements",
     ),
-    (changed(atomic_numbers=torch.ones(2)), apt.CorruptFileError, "expected 3 integers"),
-    (changed(atomic_numbers=torch.ones(3) / 2), apt.CorruptFileError, "expected 3 integers"),
-    (changed(pos=torch.ones(3, 2)), apt.CorruptFileError, r"expected floats \(n, 3\)"),
-    (changed(pos="text"), apt.CorruptFileError, "pos: expected numbers"),
-    (changed(force=torch.ones(2, 3)), apt.CorruptFileError, r"force: expected \(3, 3\)"),
-    (changed(y=torch.ones(2)), apt.CorruptFileError, r"y: expected \(\)"),
-    (changed(cell="x"), apt.CorruptFileError, "cell: expected"),
-    (other(graph(0, 3), length=pickle.dumps(99)), apt.CorruptFileError, "at most 2 molecules"),
-    (other(graph(0, 3), length=pickle.dumps("x")), apt.CorruptFileError, "at most 2 molecules"),
+    (changed(atomic_numbers=torch.ones(2)), CORRUPT, "expected 3 integers"),
+    (changed(atomic_numbers=torch.ones(3) / 2), CORRUPT, "expected 3 integers"),
+    (changed(pos=torch.ones(3, 2)), CORRUPT, r"expected floats \(n, 3\)"),
+    (changed(pos="text"), CORRUPT, "pos: expected numbers"),
+    (changed(force=torch.ones(2, 3)), CORRUPT, r"force: expected \(3, 3\)"),
+    (changed(y=torch.ones(2)), CORRUPT, r"y: expected \(\)"),
+    (changed(cell="x"), CORRUPT, "cell: expected"),
+    (other(graph(0, 3), length=pickle.dumps(99)), CORRUPT, "at most 2 molecules"),
+    (other(graph(0, 3), length=pickle.dumps("x")), CORRUPT, "at most 2 molecules"),
     (other(graph(0, 3), length=pickle.dumps(Evil())), apt.UnsafePickleError, "posix.mkdir"),
-    (other(graph(0, 3), length=pickle.dumps(2)), apt.CorruptFileError, "under this key, got none"),
+    (other(graph(0, 3), length=pickle.dumps(2)), CORRUPT, "under this key, got none"),
 ]
 
 
