@@ -150,7 +150,7 @@ FORMATS = [
     _foreign(
         "hdf5-set",
         "an HDF5 file of ANI-1x, ANI-2x, COMP6, SPICE or Transition1x",
-        converter=f"{_SOURCES}.hdf5_sets",
+        converter=_ARRAYS,
     ),
     Format(
         "sqlite",

@@ -122,25 +122,6 @@ def test_values_that_clash_are_named(tmp_path: Path) -> None:
     assert report.skipped == {("data 'k'", "the row has another value of that name"): 1}
 
 
-def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
-    def fail() -> None:
-        with open_target(str(tmp_path / "x.db"), TargetOptions(Report())) as writer:
-            writer.write(columns_of([Parts(np.zeros((1, 3)), np.array([1]), {}, {}, {})]))
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_an_empty_database(tmp_path: Path) -> None:
-    with open_target(str(tmp_path / "x.db"), TargetOptions(Report())):
-        pass
-    assert count(tmp_path / "x.db") == 0
-    report = convert(tmp_path / "x.db", tmp_path / "x.atp", progress=False)
-    assert report.structures_written == len(apt.AtpDataset(tmp_path / "x.atp")) == 0
-
-
 def test_a_row_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     calculated = ase.Atoms("H")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
-import ase
 import dpdata
 import numpy as np
 import pytest
+from reference.foreign import written_as
 
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.targets import deepmd as deepmd_writing
-from atompack_torch.conversion.targets.npy_files import GrowingNpy
-from atompack_torch.formats.records import columns_of
 
 
 def water(seed: int, order: tuple[int, ...] = (8, 1, 1), **more: Any) -> Parts:
@@ -35,13 +31,7 @@ def water(seed: int, order: tuple[int, ...] = (8, 1, 1), **more: Any) -> Parts:
 
 
 def written(parts: list[Parts], folder: Path, **options: Any) -> tuple[Path, Report]:
-    """Writes frames to ``1.atp``, and that to the folder ``systems``."""
-    with apt.AtpWriter(folder / "1.atp", mode="w") as writer:
-        writer.write_columns(columns_of(parts))
-    target = folder / "systems"
-    return target, convert(
-        folder / "1.atp", target, target="deepmd", progress=False, mode="w", **options
-    )
+    return written_as("deepmd", folder / "systems", parts, **options)
 
 
 def test_dpdata_reads_a_system(tmp_path: Path) -> None:
@@ -88,21 +78,6 @@ def test_there_and_back(tmp_path: Path) -> None:
                 assert np.allclose(found, value, rtol=3e-16, atol=0)
             else:
                 assert found.tobytes() == np.asarray(value).tobytes(), key
-
-
-def test_all_systems_in_dpdata(images: list[ase.Atoms], tmp_path: Path) -> None:
-    with apt.AtpWriter(tmp_path / "1.atp") as writer:
-        writer.write(images[:12])
-    assert main(["convert", f"{tmp_path}/1.atp", f"{tmp_path}/s", "--to", "deepmd", "--quiet"]) == 0
-    systems: Any = dpdata.MultiSystems()  # type: ignore[no-untyped-call]
-    for folder in sorted((tmp_path / "s").iterdir()):
-        systems.append(dpdata.LabeledSystem(folder, fmt="deepmd/npy"))
-    assert systems.get_nframes() == 12
-    assert sorted(systems.systems) == ["Cu4", "Cu8"]
-    energies = sorted(image.get_potential_energy() for image in images[:12])
-    assert np.load(tmp_path / "s/Cu4/set.000/atom_spin.npy").shape == (6, 4)
-    found = [system["energies"].tolist() for system in systems]
-    assert sorted(itertools.chain(*found)) == energies
 
 
 def test_sets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,51 +151,7 @@ def test_atoms_that_systems_cannot_hold(tmp_path: Path) -> None:
     parts.append(Parts(np.zeros((0, 3)), np.zeros(0, int), {}, {}, {}))
     with pytest.raises(apt.FieldError, match="expected atomic numbers of elements, got 0"):
         written(parts, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["1.atp"]
+    assert [path.name for path in tmp_path.iterdir()] == ["0.atp"]
     path, report = written(parts, tmp_path, on_error="skip")
     assert sum(report.skipped.values()) == 3
     assert [each.name for each in path.iterdir()] == ["H2O1"]
-
-
-def test_a_folder_is_replaced_at_the_end(tmp_path: Path) -> None:
-    path, _ = written([water(0)], tmp_path)
-    (tmp_path / "broken.xyz").write_text("1\nx=1\nH 0 0 0\n1\nx=2\nH 0 0\n")
-    sources = [tmp_path / "1.atp", tmp_path / "broken.xyz"]
-    with pytest.raises(apt.CorruptFileError):
-        convert(sources, path, target="deepmd", mode="w", progress=False)
-    assert len(dpdata.LabeledSystem(path / "H2O1", fmt="deepmd/npy")) == 1
-    with pytest.raises(FileExistsError):
-        convert(tmp_path / "1.atp", path, target="deepmd", progress=False)
-    written([water(0, (6, 1, 1))], tmp_path)
-    assert [each.name for each in path.iterdir()] == ["H2C1"]
-    assert {each.name for each in tmp_path.iterdir()} == {"1.atp", "broken.xyz", "systems"}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
-@pytest.mark.parametrize("shape", [(), (7,), (2, 3)])
-def test_npy_files_that_grow(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    file = GrowingNpy(tmp_path / "x.npy", np.dtype(dtype), shape)
-    rows = np.arange(60 * 42).reshape(60, 42)[:, : int(np.prod(shape))].reshape(60, *shape)
-    for first in range(0, 60, 20):
-        file.append(rows[first : first + 20].astype(dtype))
-    file.finish()
-    assert np.array_equal(np.load(tmp_path / "x.npy"), rows.astype(dtype))
-
-
-@pytest.mark.parametrize("target", ["deepmd", "metatrain", "aselmdb"])
-def test_other_folders_are_not_replaced(tmp_path: Path, target: str) -> None:
-    written([water(0)], tmp_path)
-    (tmp_path / "home/deep").mkdir(parents=True)
-    (tmp_path / "home/deep/letter.txt").write_text("mine")
-    (tmp_path / "file").write_text("mine")
-    for name in ("home", "file"):
-        with pytest.raises(ValueError, match=r"delete .* first"):
-            convert(tmp_path / "1.atp", tmp_path / name, target=target, mode="w", progress=False)
-    assert (tmp_path / "home/deep/letter.txt").read_text() == "mine"
-    assert (tmp_path / "file").read_text() == "mine"
-    (tmp_path / "empty").mkdir()
-    for _ in range(2):
-        convert(tmp_path / "1.atp", tmp_path / "empty", target=target, mode="w", progress=False)
-    assert convert(tmp_path / "empty", tmp_path / "2.atp", progress=False).structures_read == 1
-    with pytest.raises(ValueError, match="expected a local path, got a URL"):
-        convert(tmp_path / "1.atp", "s3://bucket/folder", target=target, progress=False)

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray
+from reference import foreign
 
 import atompack_torch as apt
 from atompack_torch.conversion import convert, convert_datasets
@@ -60,6 +61,11 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture
+def path(kind: str, tmp_path: Path) -> Path:
+    return tmp_path / f"x.{'nc' if kind == 'netcdf' else 'h5'}"
+
+
 def converted(kind: str, path: Path) -> object:
     target = path.with_suffix(".out.atp")
     if kind == "netcdf":
@@ -99,9 +105,9 @@ def filtered(group: h5py.Group, secret: Path) -> None:
 
 @pytest.mark.parametrize("lead", [external_link, external_storage, virtual, filtered])
 def test_what_leads_out_of_the_file_is_refused(
-    kind: str, lead: Callable[[h5py.Group, Path], None], tmp_path: Path
+    kind: str, lead: Callable[[h5py.Group, Path], None], path: Path
 ) -> None:
-    path, secret = tmp_path / f"x.{'nc' if kind == 'netcdf' else 'h5'}", tmp_path / "secret.h5"
+    secret = path.with_name("secret.h5")
     with h5py.File(secret, "w") as file:
         file["secret"] = np.full(2, 42.0)
     group = KINDS[kind](path)
@@ -112,8 +118,7 @@ def test_what_leads_out_of_the_file_is_refused(
     assert str(path) in str(error.value)
 
 
-def test_sizes_that_nothing_stored_justifies(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / f"x.{'nc' if kind == 'netcdf' else 'h5'}"
+def test_sizes_that_nothing_stored_justifies(kind: str, path: Path) -> None:
     group = KINDS[kind](path)
     n = {"ani": 2, "arrays": 2}.get(kind, 1 << 26)
     group.create_dataset("energy", (n,), "f8", chunks=(min(n, 1 << 20),), fillvalue=1.0)
@@ -273,9 +278,8 @@ def test_readers_of_threads_and_of_a_forked_process(tmp_path: Path) -> None:
     read()
 
 
-def test_mutants(kind: str, tmp_path: Path) -> None:
+def test_mutants(kind: str, path: Path) -> None:
     """A representative few of the thousands that a loop of hours tries."""
-    path = tmp_path / f"x.{'nc' if kind == 'netcdf' else 'h5'}"
     KINDS[kind](path).file.close()
     whole, rng = path.read_bytes(), random.Random(7)
     for _ in range(12):
@@ -287,46 +291,34 @@ def test_mutants(kind: str, tmp_path: Path) -> None:
             converted(kind, path)
 
 
-def attributed(path: Path, n: int, **attrs: object) -> Path:
+def attributed(path: Path, n: int, **attrs: object) -> tuple[apt.MoleculeBatch, set[str]]:
+    """Converts two groups of n molecules with attributes; also returns what was left out."""
     with h5py.File(path, "w") as file:
+        file.attrs["source"] = "somewhere"
         for number in range(2):
             group = file.create_group(f"g{number}")
             group["positions"], group["species"] = np.ones((n, 2, 3)), [8, 1]
             group["positions"].attrs["units"] = "angstrom"
-            for key, value in attrs.items():
-                group.attrs[key] = value
-    return path
+            group.attrs.update(attrs)
+    dataset, report = foreign.converted(path)
+    return dataset[:], {what for what, _ in report.skipped} - {"attribute 'source'"}
 
 
-def test_labels_in_attributes_of_groups(tmp_path: Path) -> None:
+def test_attributes_of_groups(tmp_path: Path) -> None:
     values = {"E": -1.5, "forces": np.ones((2, 3)), "cell": np.eye(3), "smiles": "O", "spin": 2}
-    path = attributed(tmp_path / "x.h5", 1, **values, about=h5py.Empty("f8"))
-    report = convert(path, tmp_path / "x.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "x.atp")[:]
+    batch, lost = attributed(tmp_path / "x.h5", 1, **values, about=h5py.Empty("f8"))
     assert batch.energy.tolist() == [-1.5, -1.5]
     assert batch.forces.shape == (4, 3)
     assert batch.cell.tolist() == [np.eye(3).tolist()] * 2
     assert (batch["smiles"], batch["spin"].tolist()) == (["O", "O"], [2, 2])
-    assert {what for what, _ in report.skipped} == {"attribute 'about'"}
-    key_map = {"E": "e_total"}
-    convert(path, tmp_path / "x.atp", key_map=key_map, mode="w", progress=False)
-    assert apt.AtpDataset(tmp_path / "x.atp")[:]["e_total"].tolist() == [-1.5, -1.5]
-
-
-def test_attributes_that_fit_no_structure_are_listed(tmp_path: Path) -> None:
-    path = attributed(tmp_path / "x.h5", 3, energy="Hartree", forces=np.ones(5), level=[1, 2, 3])
-    with h5py.File(path, "a") as file:
-        file.attrs["source"] = "somewhere"
-    report = convert(path, tmp_path / "x.atp", progress=False)
-    assert apt.AtpDataset(tmp_path / "x.atp")[:]["level"].tolist() == [1, 2, 3] * 2
-    lost = {what for what, _ in report.skipped}
-    assert {"attribute 'energy'", "attribute 'forces'", "attribute 'source'"} <= lost
-
-
-def test_a_number_of_a_group_is_that_of_all_its_structures(tmp_path: Path) -> None:
-    path = attributed(tmp_path / "x.h5", 3, charge=-1.5)
-    convert(path, tmp_path / "x.atp", progress=False)
-    assert apt.AtpDataset(tmp_path / "x.atp")[:]["charge"].tolist() == [-1.5] * 6
+    assert lost == {"attribute 'about'"}
+    named, _ = foreign.converted(tmp_path / "x.h5", key_map={"E": "e_total"})
+    assert named[:]["e_total"].tolist() == [-1.5, -1.5]
+    of_three = {"energy": "Hartree", "forces": np.ones(5), "level": [1, 2, 3], "charge": -1.5}
+    batch, lost = attributed(tmp_path / "x.h5", 3, **of_three)
+    assert batch["level"].tolist() == [1, 2, 3] * 2
+    assert batch["charge"].tolist() == [-1.5] * 6  # of all molecules of its group
+    assert lost == {"attribute 'energy'", "attribute 'forces'"}
 
 
 @pytest.mark.parametrize("make", [ani, mace])
@@ -337,10 +329,9 @@ def test_attributes_in_known_sets(make: Make, tmp_path: Path) -> None:
     group.file.attrs["source"] = "somewhere"
     owner["atomic_numbers" if make is mace else "species"].attrs["note"] = "x"
     group.file.close()
-    report = convert(tmp_path / "x.h5", tmp_path / "x.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "x.atp")[:]
-    assert set(batch["charge"].tolist()) == {1}
-    assert set(batch["smiles"]) == {"O"}
+    dataset, report = foreign.converted(tmp_path / "x.h5")
+    assert set(dataset[:]["charge"].tolist()) == {1}
+    assert set(dataset[:]["smiles"]) == {"O"}
     lost = {what for what, _ in report.skipped}
     assert "attribute 'source'" in lost
     assert any("attribute 'note' of array" in what for what in lost)

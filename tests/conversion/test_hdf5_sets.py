@@ -10,12 +10,10 @@ import ase.units
 import h5py
 import numpy as np
 import pytest
-from reference.foreign import peak_of_conversion
+from reference.foreign import assert_refused, converted
 
 import atompack_torch as apt
-from atompack_torch.cli import main
-from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.sources.hdf5_sets import count, recognize
+from atompack_torch.conversion import convert
 
 Group = dict[str, Any]
 METHOD = "wB97x_6-31G(d)"
@@ -85,12 +83,6 @@ def reaction(m: int, numbers: list[int], seed: int = 0) -> Group:
     return made
 
 
-def converted(source: Path, **options: Any) -> tuple[apt.AtpDataset, Report]:
-    target = source.with_name("made.atp")
-    report = convert(source, target, mode="w", progress=False, **options)
-    return apt.AtpDataset(target), report
-
-
 def joined(groups: dict[str, Group], key: str) -> Any:
     return np.concatenate([g[key].reshape(-1, *g[key].shape[2:]) for g in groups.values()])
 
@@ -157,6 +149,8 @@ def test_ani_2x_and_comp6(tmp_path: Path, symbols: bool) -> None:
 def test_spice(tmp_path: Path) -> None:
     groups = {"103": spice(3, [8, 1], 1), "water": spice(2, [8, 1, 1], 2)}
     del groups["water"]["mbis_charges"]
+    for group in groups.values():
+        group["own"] = -group["dft_total_gradient"]
     path = written(tmp_path / "a.hdf5", groups)
     dataset, report = converted(path, keep_units=True)
     batch = dataset[:]
@@ -175,6 +169,9 @@ def test_spice(tmp_path: Path) -> None:
     assert any("'positions' in Bohr" in note for note in report.notes)
     assert not report.warnings
 
+    own, _ = converted(path, key_map={"own": "forces"}, keep_units=True)
+    assert np.array_equal(own[:].forces.numpy(), batch.forces.numpy())
+    assert np.array_equal(own[:]["dft_total_gradient"].numpy(), -batch.forces.numpy())
     own, report = converted(path, key_map={"dft_total_gradient": "forces"})
     assert [line.partition(",")[0] for line in report.changes] == [
         *("energy: Ha to eV", "positions: Bohr to Å", "forces: Ha/Bohr to eV/Å")
@@ -227,7 +224,7 @@ def test_blocks_of_many_groups(tmp_path: Path) -> None:
     }
     path = written(tmp_path / "a.h5", groups)
     dataset, report = converted(path, keep_units=True)
-    assert report.structures_written == count(str(path), {}) == len(dataset)
+    assert report.structures_written == len(dataset)
     batch = dataset[:]
     assert np.array_equal(batch.positions.numpy(), joined(groups, "conformations"))
     energies = np.concatenate([g["dft_total_energy"] for g in groups.values()])
@@ -239,26 +236,16 @@ def test_blocks_of_many_groups(tmp_path: Path) -> None:
     assert parts.name == batch.name
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path / "a.h5", {"O2": ani_1x(2, [8, 8])})
-    target = str(tmp_path / "a.atp")
-    units = ["--energy-unit", "Ha", "--force-unit", "Ha/Ang"]
-    assert main(["convert", str(path), target, *units]) == 0
-    assert "read as ANI-1x" in capsys.readouterr().out
-    again = ["convert", str(path), target, "--quiet", "--overwrite"]
-    assert main([*again, "--from", "hdf5-set"]) == 0
-    assert main([*again, "--from", "hdf5", "--padding", "0"]) == 0
-
-
 def test_other_files_are_left_to_the_reader_of_arrays(tmp_path: Path) -> None:
     arrays = {"positions": np.zeros((2, 1, 3)), "numbers": np.array([1]), "energy": np.zeros(2)}
     path = written(tmp_path / "a.h5", {"g": arrays})
-    assert recognize(str(path)) is None
     assert len(converted(path)[0]) == 2
     with pytest.raises(apt.UnsupportedFormatError, match="expected the groups of ANI-1x, ANI-2x"):
         converted(path, format="hdf5-set")
-    (tmp_path / "b.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    assert recognize(str(tmp_path / "b.h5")) is None
+    known = written(tmp_path / "b.h5", {"O2": ani_1x(2, [8, 8])})
+    for format_, padding, is_known in (("hdf5-set", None, True), ("hdf5", 0, False)):
+        _, report = converted(known, format=format_, padding=padding)
+        assert ("read as ANI-1x" in report.notes) is is_known
 
 
 @pytest.mark.parametrize("name", ["rmd17", "md22"])
@@ -291,12 +278,6 @@ def put(name: str, values: Any) -> Callable[[h5py.File], object]:
     return harm
 
 
-def link(file: h5py.File) -> None:
-    del file["b/wb97x_dz.energy"]
-    file["b/wb97x_dz.energy"] = h5py.SoftLink("/nowhere")
-    del file["b/coordinates"]
-
-
 def unwritten(file: h5py.File) -> None:
     del file["b/wb97x_dz.energy"]
     file.create_dataset("b/wb97x_dz.energy", (3,), "f8")
@@ -307,33 +288,22 @@ def claims_much(file: h5py.File) -> None:
     file.create_dataset("b/coordinates", (1 << 40, 3, 3), "f4", chunks=(1 << 20, 3, 3))
 
 
+CORRUPT, FIELD = apt.CorruptFileError, apt.FieldError
 DAMAGE: list[tuple[Callable[[h5py.File], object], type[Exception], str]] = [
-    (
-        put("b/coordinates", np.zeros((3, 2, 3))),
-        apt.CorruptFileError,
-        r"forces: expected \(3, 2\) rows",
-    ),
-    (put("b/coordinates", np.zeros((3, 3))), apt.CorruptFileError, r"expected \(M, n, 3\), got"),
-    (put("b/atomic_numbers", np.zeros(4)), apt.CorruptFileError, r"expected \(3, 3\) or \(3,\)"),
-    (put("b/atomic_numbers", np.zeros(3)), apt.CorruptFileError, "expected integers, got float64"),
-    (put("b/atomic_numbers", [b"H", b"Q", b"H"]), apt.CorruptFileError, "element symbols, got 'Q'"),
-    (put("b/atomic_numbers", np.full(3, 999)), apt.FieldError, r"got 999 \(molecule 2\)"),
-    (put("b/wb97x_dz.energy", np.zeros(4)), apt.CorruptFileError, r"energy: expected \(3,\) rows"),
-    (
-        put("b/wb97x_dz.energy", np.zeros((3, 2))),
-        apt.CorruptFileError,
-        r"expected \(3,\), got \(3,",
-    ),
-    (put("b/wb97x_dz.forces", np.zeros((3, 3, 2))), apt.CorruptFileError, r"expected \(3, 3, 3\)"),
-    (lambda file: file.__delitem__("b/coordinates"), apt.CorruptFileError, "array 'coordinates'"),
-    (
-        lambda file: file.__delitem__("b/atomic_numbers"),
-        apt.CorruptFileError,
-        "an array of atomic_numbers, got none",
-    ),
-    (link, apt.CorruptFileError, "expected an array 'coordinates', got KeyError"),
-    (unwritten, apt.FieldError, "parts that were never written"),
-    (claims_much, apt.FieldError, "parts that were never written"),
+    (put("b/coordinates", np.zeros((3, 2, 3))), CORRUPT, r"expected \(3, 2\) or \(2,\), got \(3"),
+    (put("b/coordinates", np.zeros((3, 3))), FIELD, r"energy: expected \(\) .*molecule 2"),
+    (put("b/coordinates", np.zeros((3, 0, 3))), CORRUPT, "positions: expected atoms"),
+    (put("b/atomic_numbers", np.zeros(4)), CORRUPT, r"expected \(3, 3\) or \(3,\)"),
+    (put("b/atomic_numbers", np.zeros(3)), CORRUPT, "expected integers, got float64"),
+    (put("b/atomic_numbers", [b"H", b"Q", b"H"]), CORRUPT, "element symbols, got 'Q'"),
+    (put("b/atomic_numbers", np.full(3, 999)), FIELD, r"got 999 \(molecule 2\)"),
+    (put("b/wb97x_dz.energy", np.zeros(4)), CORRUPT, r"energy: expected \(3,\) rows"),
+    (put("b/wb97x_dz.energy", np.zeros((3, 2))), FIELD, r"energy: expected \(\) .* \(2,\)"),
+    (put("b/wb97x_dz.forces", np.zeros((3, 3, 2))), FIELD, r"forces: expected \(3,\) .* \(2,\)"),
+    (lambda file: file.__delitem__("b/coordinates"), CORRUPT, "an array of positions, got none"),
+    (lambda file: file.__delitem__("b/atomic_numbers"), CORRUPT, "of atomic_numbers, got none"),
+    (unwritten, FIELD, "parts that were never written"),
+    (claims_much, FIELD, "parts that were never written"),
 ]
 
 
@@ -344,17 +314,14 @@ def test_damage(
     path = written(tmp_path / "a.h5", {"a": ani_1x(2, [8, 1]), "b": ani_1x(3, [8, 1, 1])})
     with h5py.File(path, "a") as file:
         harm(file)
-    with pytest.raises(kind, match=message) as error:
-        convert(path, tmp_path / "out.atp", progress=False)
-    assert str(path) in str(error.value)
-    assert not (tmp_path / "out.atp").exists()
+    assert_refused(path, kind, message)
 
 
 def test_keys(tmp_path: Path) -> None:
     path = written(tmp_path / "a.h5", {"O2": ani_1x(2, [8, 8])})
     with pytest.raises(apt.FieldError, match="key_map: no array 'absent'"):
         converted(path, key_map={"absent": "energy"})
-    with pytest.raises(ValueError, match="expected each name once"):
+    with pytest.raises(apt.FieldError, match="could both be energy"):
         converted(path, key_map={"wb97x_dz.energy": "energy", "ccsd(t)_cbs.energy": "energy"})
 
 
@@ -365,13 +332,3 @@ def test_every_cut_ends_in_an_error(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises((apt.CorruptFileError, apt.FieldError, apt.UnsupportedFormatError)):
             converted(path, format="hdf5")
-
-
-@pytest.mark.exhaustive
-def test_memory_is_flat(tmp_path: Path) -> None:
-    peaks = []
-    for m in (20_000, 120_000):
-        path = written(tmp_path / f"{m}.h5", {"009": ani_2x(m, 9)})
-        peaks.append(peak_of_conversion(path))
-    assert path.stat().st_size > 40 << 20
-    assert peaks[1] - peaks[0] < 14_000  # kB

@@ -8,9 +8,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from reference.foreign import assert_refused, converted
 
 import atompack_torch as apt
-from atompack_torch.conversion import Changes, convert
 
 N = 12  # more than ten: by name config_10 comes before config_2
 
@@ -75,8 +75,8 @@ def old_layout(path: Path) -> None:
 def test_labels_come_over_and_weights_of_0_are_missing(write: Any, tmp_path: Path) -> None:
     source = tmp_path / "train_0.h5"
     write(source)
-    report = convert(source, tmp_path / "x.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "x.atp")[:]
+    dataset, report = converted(source)
+    batch = dataset[:]
     assert len(batch) == N
     has_energy = [i != 3 for i in range(N)]
     assert batch.mask("energy").tolist() == has_energy
@@ -104,14 +104,11 @@ def test_labels_come_over_and_weights_of_0_are_missing(write: Any, tmp_path: Pat
 
 def test_virials_become_stress(tmp_path: Path) -> None:
     new_layout(tmp_path / "a.h5")
-    keys, target = {"virials": "stress"}, tmp_path / "x.atp"
-    told = convert(tmp_path / "a.h5", target, key_map=keys, progress=False)
+    keys = {"virials": "stress"}
+    _, told = converted(tmp_path / "a.h5", key_map=keys)
     assert any("suggests a virial" in line for line in told.warnings)
-    changes = Changes(stress_from="virial")
-    report = convert(
-        tmp_path / "a.h5", target, key_map=keys, changes=changes, mode="w", progress=False
-    )
-    stress = apt.AtpDataset(target)[:].stress
+    dataset, report = converted(tmp_path / "a.h5", key_map=keys, stress_from="virial")
+    stress = dataset[:].stress
     assert np.allclose(stress[2], np.eye(3) * 3.0, rtol=1e-15)  # - -8 * 3 / 2^3
     assert report.warnings == []
 
@@ -120,17 +117,13 @@ def test_graphs_without_an_element_table_are_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["config_0/positions"] = np.zeros((1, 3))
         file["config_0/node_attrs"] = np.eye(1)
-    with pytest.raises(apt.UnsupportedFormatError, match="element table"):
-        convert(tmp_path / "a.h5", tmp_path / "x.atp", progress=False)
+    assert_refused(tmp_path / "a.h5", apt.UnsupportedFormatError, "element table")
 
 
 def test_damage_is_named(tmp_path: Path) -> None:
     new_layout(tmp_path / "a.h5")
     with h5py.File(tmp_path / "a.h5", "a") as file:
         del file["config_batch_0/config_7/atomic_numbers"]
-    with pytest.raises(
-        apt.CorruptFileError, match=r"config_7: expected atomic_numbers.*molecule 7"
-    ):
-        convert(tmp_path / "a.h5", tmp_path / "x.atp", progress=False)
-    report = convert(tmp_path / "a.h5", tmp_path / "x.atp", on_error="skip", progress=False)
-    assert report.structures_written == N - 1
+    message = r"config_7: expected atomic_numbers.*molecule 7"
+    assert_refused(tmp_path / "a.h5", apt.CorruptFileError, message)
+    assert len(converted(tmp_path / "a.h5", on_error="skip")[0]) == N - 1

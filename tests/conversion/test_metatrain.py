@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.foreign import assert_refused, converted, written_as
 
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts, masses_of
-from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
 from atompack_torch.conversion.sources.metatrain import Folder
-from atompack_torch.formats.records import columns_of
 
 
 def frame(seed: int, n: int = 3, **more: Any) -> Parts:
@@ -33,17 +32,8 @@ def frame(seed: int, n: int = 3, **more: Any) -> Parts:
     return Parts(positions, rng.integers(1, 80, n), given, {}, {})
 
 
-def written(blocks: list[list[Parts]], folder: Path, **options: Any) -> tuple[Path, Report]:
-    """Writes blocks to ``.atp`` files, and these to the folder ``arrays``."""
-    sources = []
-    for i, block in enumerate(blocks):
-        path = folder / f"{i}.atp"
-        with apt.AtpWriter(path, mode="w") as writer:
-            writer.write_columns(columns_of(block))
-        sources.append(str(path))
-    target = folder / "arrays"
-    report = convert(sources, target, target="metatrain", mode="w", progress=False, **options)
-    return target, report
+def written(blocks: list[list[Parts]], folder: Path) -> tuple[Path, Report]:
+    return written_as("metatrain", folder / "arrays", *blocks)
 
 
 def memmap(path: Path, shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -95,8 +85,8 @@ def test_there_and_back(tmp_path: Path) -> None:
     blocks[1][0].atom_properties["m"] = np.ones((4, 2, 2), "float32")
     path, report = written(blocks, tmp_path)
     assert not report.skipped
-    assert convert(path, tmp_path / "back.atp", progress=False).structures_written == 5
-    dataset = apt.AtpDataset(tmp_path / "back.atp")
+    dataset, _ = converted(path)
+    assert len(dataset) == 5
     for i, part in enumerate(blocks[0] + blocks[1]):
         molecule = dataset[i]
         assert molecule.positions.numpy().tobytes() == part.positions.tobytes()
@@ -124,8 +114,7 @@ def test_values_that_metatrain_cannot_hold(tmp_path: Path) -> None:
     assert any(note.startswith("pbc: T where it was absent") for note in report.notes)
     cells = memmap(path / "c.bin", (3, 3, 3))
     assert cells.any(axis=2).tolist() == [[True, True, False], [True] * 3, [False] * 3]
-    convert(path, tmp_path / "back.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "back.atp")[:]
+    batch = converted(path)[0][:]
     assert batch.pbc.tolist() == cells.any(axis=2).tolist()
     assert batch.energy[0].item() == np.float32(-1234.56789)
 
@@ -142,8 +131,7 @@ def test_velocities(tmp_path: Path) -> None:
     assert np.array_equal(momenta[:3], np.float32(velocities * standard[:, None]))
     assert np.array_equal(momenta[3:], np.float32(velocities * np.array([[1.0], [2.0], [4.0]])))
     assert np.isnan(masses[:3]).all()
-    convert(path, tmp_path / "back.atp", progress=False)
-    batch = apt.AtpDataset(tmp_path / "back.atp")[:]
+    batch = converted(path)[0][:]
     assert np.allclose(batch.velocities.numpy(), np.tile(velocities, (2, 1)), rtol=3e-7)
     assert batch["masses"][3:].tolist() == [1.0, 2.0, 4.0]
 
@@ -171,8 +159,7 @@ def folder(path: Path, **arrays: Any) -> Path:
 def test_folders_of_metatrain(tmp_path: Path) -> None:
     more = {"charge": [1, 2], "q": np.arange(5.0), "dipoles": np.ones((5, 3)), "t": np.ones((2, 9))}
     path = folder(tmp_path / "arrays", **more)
-    assert main(["convert", str(path), str(tmp_path / "a.atp"), "--quiet"]) == 0
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    batch = converted(path)[0][:]
     assert batch.atomic_numbers.tolist() == [1, 8, 6, 1, 1]
     assert batch.n_atoms.tolist() == [2, 3]
     assert batch.energy.tolist() == [1.0, 2.0]
@@ -186,30 +173,22 @@ def test_folders_of_metatrain(tmp_path: Path) -> None:
 
 
 def test_ambiguous_arrays_and_keys(tmp_path: Path) -> None:
-    path = folder(tmp_path / "arrays", u=np.arange(10.0), v=np.arange(30.0))
-    report = convert(path, tmp_path / "a.atp", progress=False)
+    path = folder(tmp_path / "arrays", u=np.arange(10.0), v=np.arange(30.0), dft=[3, 4])
+    dataset, report = converted(path, key_map={"dft": "energy", "energy_stress": "stress"})
+    assert dataset[:].energy.tolist() == [3.0, 4.0]
+    assert dataset[:].stress.shape == (2, 3, 3)
+    assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
     assert sum("key_map can say otherwise" in note for note in report.notes) == 2
     keys = {"u": "properties/u", "v": "atom_properties/w", "energy_forces": "gradient"}
-    report = convert(path, tmp_path / "a.atp", key_map=keys, mode="w", progress=False)
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    batch = converted(path, key_map=keys)[0][:]
     assert batch["u"].shape == (2, 5)
     assert batch["w"].shape == (5, 6)
     assert batch["gradient"].shape == (5, 3)
     assert "forces" not in batch
     with pytest.raises(apt.FieldError, match="no array 'nothing'"):
-        convert(path, tmp_path / "b.atp", key_map={"nothing": "x"}, progress=False)
+        converted(path, key_map={"nothing": "x"})
     with pytest.raises(apt.FieldError, match="holds numbers, not name"):
-        convert(path, tmp_path / "b.atp", key_map={"u": "name"}, progress=False)
-
-
-def test_a_key_takes_the_name_of_another_array(tmp_path: Path) -> None:
-    path = folder(tmp_path / "arrays", energy=[1, 2], dft=[3, 4], energy_stress=np.ones((2, 3, 3)))
-    key_map = {"dft": "energy", "energy_stress": "stress"}
-    report = convert(path, tmp_path / "a.atp", key_map=key_map, progress=False)
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
-    assert batch.energy.tolist() == [3.0, 4.0]
-    assert batch.stress.shape == (2, 3, 3)
-    assert report.skipped == {("array 'energy'", "key_map gives its name to another"): 1}
+        converted(path, key_map={"u": "name"})
 
 
 def test_ranges_and_blocks(tmp_path: Path) -> None:
@@ -235,22 +214,6 @@ def test_ranges_and_blocks(tmp_path: Path) -> None:
     assert first.n_atoms.tolist() == second.n_atoms.tolist()
 
 
-def test_an_empty_folder(tmp_path: Path) -> None:
-    with apt.AtpWriter(tmp_path / "1.atp"):
-        pass
-    convert(tmp_path / "1.atp", tmp_path / "2", target="metatrain", progress=False)
-    assert np.load(tmp_path / "2/na.npy").tolist() == [0]
-    assert convert(tmp_path / "2", tmp_path / "3.atp", progress=False).structures_read == 0
-
-
-def test_an_error_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = folder(tmp_path / "arrays")
-    (path / "f.bin").write_bytes(b"1")
-    with pytest.raises(apt.CorruptFileError):
-        convert(path, tmp_path / "other", target="metatrain", progress=False)
-    assert [each.name for each in tmp_path.iterdir()] == ["arrays"]
-
-
 def put(name: str, content: bytes) -> Callable[[Path], object]:
     return lambda path: (path / name).write_bytes(content)
 
@@ -259,45 +222,34 @@ def saved(name: str, values: Any) -> Callable[[Path], object]:
     return lambda path: np.save(path / name, values)
 
 
-def described(entry: Any) -> Callable[[Path], object]:
-    text = json.dumps({"energy": entry})
-    return put("atompack_torch.json", text.encode())
+def described(field: str, level: str, shape: list[int]) -> Callable[[Path], object]:
+    entry = {"field": field, "level": level, "shape": shape}
+    return put("atompack_torch.json", json.dumps({"energy": entry}).encode())
 
 
+CORRUPT = apt.CorruptFileError
 DAMAGE: list[tuple[Callable[[Path], object], type[Exception], str]] = [
-    (put("x.bin", b"123"), apt.CorruptFileError, r"x\.bin: expected 60 bytes, .* got 3"),
-    (put("a.bin", b""), apt.CorruptFileError, r"a\.bin: expected 20 bytes"),
-    (put("c.bin", b"1234"), apt.CorruptFileError, r"c\.bin: expected 72 bytes"),
-    (put("energy.bin", b"123"), apt.CorruptFileError, r"energy\.bin: expected 8 bytes"),
+    (put("x.bin", b"123"), CORRUPT, r"x\.bin: expected 60 bytes, .* got 3"),
+    (put("a.bin", b""), CORRUPT, r"a\.bin: expected 20 bytes"),
+    (put("c.bin", b"1234"), CORRUPT, r"c\.bin: expected 72 bytes"),
+    (put("energy.bin", b"123"), CORRUPT, r"energy\.bin: expected 8 bytes"),
     (put("other.bin", b"123"), apt.FieldError, r"other\.bin: expected rows of atoms or molecules"),
-    (lambda path: (path / "x.bin").unlink(), apt.CorruptFileError, r"x\.bin: expected the array"),
-    (saved("ns.npy", 3), apt.CorruptFileError, r"na\.npy: expected 4 integers"),
-    (saved("ns.npy", [2]), apt.CorruptFileError, r"ns\.npy: expected one integer"),
-    (saved("ns.npy", 2.0), apt.CorruptFileError, r"ns\.npy: expected one integer"),
-    (saved("na.npy", [1, 2, 5]), apt.CorruptFileError, r"na\.npy: expected numbers that ascend"),
-    (saved("na.npy", [0, 6, 5]), apt.CorruptFileError, r"na\.npy: expected numbers that ascend"),
-    (saved("na.npy", [0, 2, 6]), apt.CorruptFileError, r"x\.bin: expected 72 bytes"),
-    (saved("na.npy", [0.0, 2, 5]), apt.CorruptFileError, r"na\.npy: expected 3 integers"),
-    (put("na.npy", b"\x93NUMPY"), apt.CorruptFileError, r"na\.npy: no array"),
-    (put("ns.npy", b""), apt.CorruptFileError, r"ns\.npy: no array"),
-    (put("atompack_torch.json", b"{"), apt.CorruptFileError, "expected a description"),
-    (put("atompack_torch.json", b"[1]"), apt.CorruptFileError, "expected a description"),
-    (described({"field": "energy", "level": "x", "shape": []}), apt.CorruptFileError, "descript"),
-    (
-        described({"field": "energy", "level": "molecule", "shape": [-1]}),
-        apt.CorruptFileError,
-        "expected a description",
-    ),
-    (
-        described({"field": "energy", "level": "atom", "shape": []}),
-        apt.CorruptFileError,
-        "expected rows of energy",
-    ),
-    (
-        described({"field": "properties/k", "level": "molecule", "shape": [1 << 30]}),
-        apt.CorruptFileError,
-        r"energy\.bin: expected 8589934592 bytes",
-    ),
+    (lambda path: (path / "x.bin").unlink(), CORRUPT, r"x\.bin: expected the array"),
+    (saved("ns.npy", 3), CORRUPT, r"na\.npy: expected 4 integers"),
+    (saved("ns.npy", [2]), CORRUPT, r"ns\.npy: expected one integer"),
+    (saved("ns.npy", 2.0), CORRUPT, r"ns\.npy: expected one integer"),
+    (saved("na.npy", [1, 2, 5]), CORRUPT, r"na\.npy: expected numbers that ascend"),
+    (saved("na.npy", [0, 6, 5]), CORRUPT, r"na\.npy: expected numbers that ascend"),
+    (saved("na.npy", [0, 2, 6]), CORRUPT, r"x\.bin: expected 72 bytes"),
+    (saved("na.npy", [0.0, 2, 5]), CORRUPT, r"na\.npy: expected 3 integers"),
+    (put("na.npy", b"\x93NUMPY"), CORRUPT, r"na\.npy: no array"),
+    (put("ns.npy", b""), CORRUPT, r"ns\.npy: no array"),
+    (put("atompack_torch.json", b"{"), CORRUPT, "expected a description"),
+    (put("atompack_torch.json", b"[1]"), CORRUPT, "expected a description"),
+    (described("energy", "x", []), CORRUPT, "expected a description"),
+    (described("energy", "molecule", [-1]), CORRUPT, "expected a description"),
+    (described("energy", "atom", []), CORRUPT, "expected rows of energy"),
+    (described("properties/k", "molecule", [1 << 30]), CORRUPT, r"energy\.bin: expected 858993459"),
 ]
 
 
@@ -307,10 +259,7 @@ def test_damage(
 ) -> None:
     path = folder(tmp_path / "arrays")
     harm(path)
-    with pytest.raises(kind, match=message) as error:
-        convert(path, tmp_path / "a.atp", progress=False)
-    assert str(path) in str(error.value)
-    assert not (tmp_path / "a.atp").exists()
+    assert_refused(path, kind, message)
 
 
 def test_a_file_that_is_cut_meanwhile(tmp_path: Path) -> None:

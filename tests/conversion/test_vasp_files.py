@@ -7,9 +7,9 @@ from pathlib import Path
 import ase.units
 import numpy as np
 import pytest
+from reference.foreign import assert_refused, converted
 
 import atompack_torch as apt
-from atompack_torch.conversion import convert
 
 CELL = "<v>5 0 0</v><v>0 5 0</v><v>0 0 5</v>"
 ENERGIES = """<energy><i name="e_fr_energy">-6.5</i><i name="e_wo_entrp">-6.25</i>
@@ -72,9 +72,8 @@ OUTCAR = HEAD + STEP.format(number=1, z=2.5) + STEP.format(number=2, z=3.0)
 @pytest.mark.parametrize(("name", "text"), [("vasprun.xml", XML), ("OUTCAR", OUTCAR)])
 def test_all_steps_come_over(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    report = convert(tmp_path / name, tmp_path / "a.atp", progress=False)
-    assert report.structures_written == 2
-    batch = apt.AtpDataset(tmp_path / "a.atp")[:]
+    batch = converted(tmp_path / name)[0][:]
+    assert len(batch) == 2
     assert batch.atomic_numbers.tolist() == [11, 17] * 2
     assert np.allclose(batch.positions[1::2, 2], [2.5, 3.0])
     assert batch.energy.tolist() == [-6.375] * 2  # ASE takes that extrapolated to no smearing
@@ -118,7 +117,7 @@ def test_steps_that_did_not_converge(
     tmp_path: Path, name: str, text: str, steps: str | None
 ) -> None:
     (tmp_path / name).write_text(text)
-    report = convert(tmp_path / name, tmp_path / "a.atp", progress=False)
+    _, report = converted(tmp_path / name)
     found = [warning for warning in report.warnings if "(NELM)" in warning]
     assert [warning.rpartition(": ")[2] for warning in found] == ([steps] if steps else [])
 
@@ -126,12 +125,10 @@ def test_steps_that_did_not_converge(
 def test_a_vasprun_that_is_cut(tmp_path: Path) -> None:
     (tmp_path / "vasprun.xml").write_text(XML[: len(XML) // 3])
     message = r"vasprun\.xml: ASE's reader for vasp-xml could not read it: .*dpdata"
-    with pytest.raises(apt.UnsupportedFormatError, match=message):
-        convert(tmp_path / "vasprun.xml", tmp_path / "a.atp", progress=False)
-    assert not (tmp_path / "a.atp").exists()
+    assert_refused(tmp_path / "vasprun.xml", apt.UnsupportedFormatError, message)
 
 
 def test_an_outcar_of_a_run_that_goes_on(tmp_path: Path) -> None:
     """ASE reads the complete steps of an OUTCAR and does not mention the rest."""
     (tmp_path / "OUTCAR").write_text(OUTCAR[:-500])
-    assert convert(tmp_path / "OUTCAR", tmp_path / "a.atp", progress=False).structures_written == 1
+    assert len(converted(tmp_path / "OUTCAR")[0]) == 1

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+import atompack_torch as apt
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.conversion import Report, convert
+from atompack_torch.formats.records import columns_of
 
 SYMBOLS = {1: "H", 8: "O", 26: "Fe"}
 
@@ -42,3 +48,38 @@ def peak_of_conversion(source: Path) -> int:
     """kB of memory that a process takes at the most to convert a file."""
     command = [sys.executable, "-c", _PEAK, source, source.with_name("out.atp")]
     return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def converted(
+    source: Path, content: bytes | None = None, **options: Any
+) -> tuple[apt.AtpDataset, Report]:
+    """Converts a file or folder, given its content perhaps, to ``made.atp`` next to it."""
+    if content is not None:
+        source.write_bytes(content)
+    target = source.with_name("made.atp")
+    report = convert(source, target, mode="w", progress=False, **options)
+    return apt.AtpDataset(target), report
+
+
+def assert_refused(source: Path, kind: type[Exception], message: str, **options: Any) -> None:
+    """Asserts that converting ends in an error that names the source, and leaves nothing."""
+    target = source.with_name("refused.atp")
+    with pytest.raises(kind, match=message) as error:
+        convert(source, target, progress=False, **options)
+    assert str(source) in str(error.value)
+    assert not target.exists()
+
+
+def write_atp(path: Path, parts: list[Parts]) -> Path:
+    """Writes molecules to an ``.atp`` file."""
+    with apt.AtpWriter(path, mode="w") as writer:
+        writer.write_columns(columns_of(parts))
+    return path
+
+
+def written_as(
+    target: str, path: Path, *blocks: list[Parts], **options: Any
+) -> tuple[Path, Report]:
+    """Writes blocks of molecules to ``0.atp``, ``1.atp`` and so on, and these in another format."""
+    sources = [write_atp(path.with_name(f"{i}.atp"), block) for i, block in enumerate(blocks)]
+    return path, convert(sources, path, target=target, mode="w", progress=False, **options)

@@ -1,11 +1,11 @@
-"""Reader of molecules from arrays in NPZ and HDF5 files."""
+"""Reader of molecules from arrays in NPZ and HDF5 files, also those of public datasets."""
 
 from __future__ import annotations
 
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -16,10 +16,16 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.keys import SourceNames
 from atompack_torch.conversion.sources import hdf5_sets, mace_hdf5
-from atompack_torch.conversion.sources.hdf5_files import NO_POSITIONS, ForeignFile, HdfRows, opened
+from atompack_torch.conversion.sources.hdf5_files import ForeignFile, HdfRows, opened
+from atompack_torch.conversion.sources.hdf5_sets import HdfSet
 from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
-from atompack_torch.conversion.sources.systems import Level, Member, System, said_level
-from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.conversion.sources.systems import Level, Member, System, joined, said_level
+from atompack_torch.errors import (
+    AtompackError,
+    CorruptFileError,
+    FieldError,
+    UnsupportedFormatError,
+)
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
@@ -51,21 +57,32 @@ _NAMES = {key: name for name, keys in _KNOWN.items() for key in keys}
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens an ``.npz`` or an HDF5 file, also one that MACE wrote or of a public dataset."""
-    is_npz = options.format == "npz"
-    if not is_npz and mace_hdf5.is_mace(path):
+    known, is_mace = None, False
+    if options.format != "npz":
+        with suppress(AtompackError, OSError), opened(path) as file:  # a reader reports the problem
+            is_mace = mace_hdf5.is_mace(file)
+            known = hdf5_sets.recognize(file)
+    if options.format == "hdf5-set" and known is None:
+        raise UnsupportedFormatError(
+            f"{path}: expected the groups of {', '.join(one.title for one in hdf5_sets.SETS)}, "
+            "got other ones; --from hdf5 reads arrays of any name"
+        )
+    if is_mace:
         return mace_hdf5.open_source(path, options)
-    if not is_npz and options.padding is None and hdf5_sets.recognize(path) is not None:
-        return hdf5_sets.open_source(path, options)
-    systems = _npz_systems if is_npz else _hdf5_systems
-    given = systems, path, options
+    if options.padding is not None and options.format != "hdf5-set":
+        known = None
+    systems = _npz_systems if options.format == "npz" else _hdf5_systems
+    given = path, options, known
+    read_blocks = partial(_read, systems, *given)
     return Source(
         path,
-        partial(_read, *given),
-        lambda: _Survey(*given, Report()).n_structures,
+        read_blocks,
+        partial(_count, systems, *given),
         maps_keys=True,
-        takes_padding=True,
+        takes_padding=known is None,
         is_arrays=True,
-        names=partial(_names, *given),
+        read_range=None if known is None else read_blocks,
+        names=partial(_names, systems, *given),
     )
 
 
@@ -75,30 +92,57 @@ class _Request:
     Args:
         path: path of the file.
         options: the options.
+        known: the public dataset that the file is of, if any.
         report: receives what is not read.
     """
 
-    def __init__(self, path: str, options: SourceOptions, report: Report) -> None:
-        self.path, self.padding, self.report = path, options.padding, report
+    def __init__(
+        self, path: str, options: SourceOptions, known: HdfSet | None, report: Report
+    ) -> None:
+        self.path, self.padding, self.report, self.known = path, options.padding, report, known
         self.names = SourceNames(options.keys, report)
+        self._usual: Mapping[str, str] = _NAMES if known is None else known.names
+        self._here: dict[str, str | None] = {}
 
     def name_of(self, key: str) -> str:
         """Returns the name of an array or attribute here, by ``key_map`` first."""
-        return self.names.keys.get(key, _NAMES.get(key, key))
+        return self.names.keys.get(key, self._usual.get(key, key))
+
+    def here(self, key: str, what: str) -> str | None:
+        """Returns the name here of an array or attribute; None if it is omitted."""
+        if key not in self._here:
+            name = self.names.here(key, self._usual.get(key, key), what)
+            is_given = key in self.names.keys
+            if self.known is not None and not is_given and hdf5_sets.OF_PAIRS.search(key):
+                why = "values of all pairs of atoms: key_map can name it"
+                self.report.skip(f"{what} {key!r}", why)
+                name = None
+            self._here[key] = name
+        return self._here[key]
+
+    def is_gradient(self, key: str) -> bool:
+        """True if an array holds gradients; what ``key_map`` names keeps its sign."""
+        return self.known is not None and key == self.known.gradient and key not in self.names.keys
 
 
 _Opener = Callable[[_Request], AbstractContextManager[Systems]]
 
 
-def _names(systems: _Opener, path: str, options: SourceOptions) -> set[str]:
+def _names(systems: _Opener, path: str, options: SourceOptions, known: HdfSet | None) -> set[str]:
     """Returns the names of all fields, of some perhaps one that is omitted."""
     names: set[str] = set()
-    with systems(_Request(path, options, Report())) as found:
+    with systems(_Request(path, options, known, Report())) as found:
         for system in found:
             names |= {"name"} if system.name else set()
             for member in system.fields():
                 names |= {prefix + member.name for prefix in ("", *PREFIXES.values())}
     return names
+
+
+def _count(systems: _Opener, path: str, options: SourceOptions, known: HdfSet | None) -> int | None:
+    if known is not None:
+        return hdf5_sets.count(path, known, options.keys)
+    return _Survey(systems, _Request(path, options, None, Report())).n_structures
 
 
 class _Survey:
@@ -108,19 +152,18 @@ class _Survey:
     atoms.
     """
 
-    def __init__(self, systems: _Opener, path: str, options: SourceOptions, report: Report) -> None:
+    def __init__(self, systems: _Opener, request: _Request) -> None:
         self.n_structures = 0
         self.seen: set[str] = set()
         self._sizes: dict[str, set[int | None]] = {}
         self._possible: dict[str, set[Level]] = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._what: dict[str, str] = {}
-        with systems(_Request(path, options, report)) as found:
+        self._members: dict[str, Member] = {}
+        with systems(request) as found:
             for system in found:
                 self._add(system)
         if not self.seen:
             raise FieldError(
-                f"{path}: expected an array of positions, got none: name it in key_map"
+                f"{request.path}: expected an array of positions, got none: name it in key_map"
             )
 
     def _add(self, system: System) -> None:
@@ -131,64 +174,125 @@ class _Survey:
             if said_level(member.name) is None:
                 self._possible[member.key] = self._possible.get(member.key, possible) & possible
                 self._sizes.setdefault(member.key, set()).add(system.n_atoms)
-                self._shapes[member.key] = member.rows.shape[1:]
-                self._what[member.key] = member.what
+                self._members[member.key] = member
 
     def levels(self, report: Report) -> dict[str, Level]:
         """Returns the levels of custom members; members that fit none are omitted and reported."""
         levels: dict[str, Level] = {}
         for key, possible in self._possible.items():
+            member = self._members[key]
             if possible >= {"atom", "molecule"} and len(self._sizes[key]) == 1:
-                level: Level = "molecule" if self._shapes[key] == (3,) else "atom"
+                level: Level = "molecule" if member.rows.shape[1:] == (3,) else "atom"
                 what = "each atom" if level == "atom" else "the molecule"
                 report.note(f"{key!r} taken as a property of {what}; key_map can say otherwise")
                 levels[key] = level
             elif possible:
                 levels[key] = min(possible, key=("atom", "molecule", "shared").index)
             else:
-                what = f"{self._what[key]} {key!r}"
-                report.skip(what, "its rows are neither molecules nor atoms")
+                report.skip(f"{member.what} {key!r}", "its rows are neither molecules nor atoms")
         return levels
 
 
-def _read(systems: _Opener, path: str, options: SourceOptions, report: Report) -> Iterator[Columns]:
+def _read(
+    systems: _Opener,
+    path: str,
+    options: SourceOptions,
+    known: HdfSet | None,
+    report: Report,
+    first: int = 0,
+    last: int | None = None,
+) -> Iterator[Columns]:
     """Yields the molecules of a file in blocks, in order, in the types of the file.
 
     For the layouts see ``systems.System``. Members of ``.npz`` files are read as streams,
     compressed or not: memory holds one block, and ``n_atoms`` or ``ptr`` (8 bytes per molecule).
     Every group of HDF5 that holds positions is a separate system, in the order of their names, and
-    its path becomes the ``name`` of its molecules. Keys name arrays, not paths.
+    its path becomes the ``name`` of its molecules. Keys name arrays, not paths. In public datasets,
+    the levels of custom arrays follow from their names, so that no first pass is needed.
     """
-    survey = _Survey(systems, path, options, report)
-    for key in sorted({*options.keys} - survey.seen):
-        report.miss_key(key, FieldError(f"{path}: key_map: no array {key!r}"))
+    request = _Request(path, options, known, Report() if first else report)
+    if known is not None:
+        report.note(f"read as {known.title}")
+        report.units.update(known.units)
+        with systems(request) as found:
+            yield from joined(_blocks(found, None, report, first, last))
+        if last is None and first == 0:
+            request.names.check_all_found(path, "no array")
+        return
+    survey = _Survey(systems, request)
+    request.names.check_all_found(path, "no array")
     if survey.seen >= _RMD17:
         report.note("read as rMD17")
         report.units.update(_RMD17_UNITS)
-    custom = survey.levels(report)
-    with systems(_Request(path, options, Report())) as found:
-        for system in found:
-            levels = dict(custom)
-            for member in system.members.values():
-                if member.key != member.name:
-                    report.note(f"{member.key!r} read as {member.name}")
-                if member.unit:
-                    report.units[member.name] = member.unit
-            for member in system.fields():
-                _state_units(member, report)
-                if said_level(member.name) is not None:
-                    (levels[member.key],) = system.levels(member)
-                elif levels.get(member.key) == "shared" and not system.name:
-                    del levels[member.key]
-                    what = f"{member.what} {member.key!r}"
-                    report.skip(what, "one value for the whole file")
-            for member in system.members.values():
-                if member.key != member.name:
-                    report.origin(_field_name(member, levels), member.key)
-            _warn_of_groups(system, report)
-            if system.name and "name" not in system.members:
-                report.note("name: the group of the molecule")
-            yield from system.blocks(levels, report)
+    levels = survey.levels(report)
+    with systems(_Request(path, options, None, Report())) as found:
+        yield from _blocks(found, levels, report, first, last)
+
+
+def _blocks(
+    systems: Systems,
+    custom: Mapping[str, Level] | None,
+    report: Report,
+    first: int,
+    last: int | None,
+) -> Iterator[Columns]:
+    """Yields the molecules of a range; ``custom`` as for ``_levels``."""
+    start = 0
+    for system in systems:
+        n = system.n_structures
+        low, high = max(first - start, 0), n if last is None else min(last - start, n)
+        if low < high:
+            levels = _levels(system, custom, report)
+            _describe(system, levels, report)
+            yield from system.blocks(levels, report, low, high)
+        start += n
+        if last is not None and start >= last:
+            return
+
+
+def _levels(system: System, custom: Mapping[str, Level] | None, report: Report) -> dict[str, Level]:
+    """Returns the levels of the members to read; reports those that are omitted.
+
+    Args:
+        system: the system.
+        custom: levels of custom members by key; None: by the names of a public dataset.
+        report: receives what is omitted.
+    """
+    levels: dict[str, Level] = {}
+    for member in system.fields():
+        possible = system.levels(member)
+        what = f"{member.what} {member.key!r}"
+        level: Level | None
+        if said_level(member.name) is not None:
+            (levels[member.key],) = possible
+            continue
+        if custom is not None:
+            level = custom.get(member.key)
+        elif (level := hdf5_sets.level_of(member.key, possible)) is None:
+            report.skip(what, "its rows are not those of the molecules or atoms")
+        if level == "shared" and not system.name:
+            report.skip(what, "one value for the whole file")
+        elif level is not None:
+            levels[member.key] = level
+    return levels
+
+
+def _describe(system: System, levels: Mapping[str, Level], report: Report) -> None:
+    """Reports the interpretation of a system, and what of its group is not read."""
+    for what, why in system.lost.items():
+        report.skip(what, why)
+    for member in system.members.values():
+        if member.key != member.name:
+            sign = ", times -1" * member.is_gradient
+            report.note(f"{member.key!r} read as {member.name}{sign}")
+            if not member.is_gradient:  # a source of that name would warn of its sign
+                report.origin(_field_name(member, levels), member.key)
+        if member.unit:
+            report.units[member.name] = member.unit
+        _state_units(member, report)
+    if system.name and "name" not in system.members:
+        report.note("name: the group of the molecule")
+    _warn_of_groups(system, report)
 
 
 def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
@@ -241,14 +345,15 @@ def _system(
     members: dict[str, Member] = {}
     for key, rows in (*arrays.items(), *attributes.items()):
         what = "array" if key in arrays else "attribute"
-        here = request.names.here(key, _NAMES.get(key, key), what)
+        here = request.here(key, what)
         if here in members:
             both = f"{members[here].key!r} and {key!r}"
             raise FieldError(f"{where}: {both} could both be {here}: say which in key_map")
         if here is not None:
             unit = rows.unit() if isinstance(rows, HdfRows) else ""
-            members[here] = Member(key, here, rows, unit, what)
-    return System(where, members, request.padding, name)
+            is_gradient = request.is_gradient(key) and here == "forces"
+            members[here] = Member(key, here, rows, unit, what, is_gradient)
+    return System(where, members, request.padding, name, request.known is not None)
 
 
 @contextmanager
@@ -274,35 +379,50 @@ def _npz_systems(request: _Request) -> Iterator[Systems]:
 @contextmanager
 def _hdf5_systems(request: _Request) -> Iterator[Systems]:
     with opened(request.path) as file:
-        yield _systems_below(request, file, "/")
+        if request.known is None:
+            yield _systems_below(request, file, "/")
+        else:
+            groups = hdf5_sets.groups(file, request.known, request.report)
+            yield (_system_in(request, file, *group) for group in groups)
 
 
 def _systems_below(request: _Request, file: ForeignFile, name: str) -> Systems:
     """Yields the systems of a group and its subgroups, depth first."""
-    group, where = file.listing(name), f"{request.path}: {name}"
-    lost, datasets = group.unread(), group.readable()
-    if "positions" in map(request.name_of, datasets):
-        arrays: dict[str, Rows] = {
-            key: HdfRows(file, f"{name.rstrip('/')}/{key}", stored)
-            for key, stored in datasets.items()
-        }
-        attributes = _attributes(request, group.attrs, arrays, lost)
-        system = _system(request, arrays, where, name.strip("/"), attributes)
-        for member in system.fields():
-            if member.what == "attribute":
-                try:
-                    system.levels(member)
-                except FieldError:
-                    lost[f"attribute {member.key!r}"] = "its shape is not that of its name"
-                    del system.members[member.name]
-        yield system
+    group = file.listing(name)
+    if "positions" in map(request.name_of, group.readable()):
+        yield _system_in(request, file, name, name.strip("/"))
     else:
-        lost |= {f"array {key!r}": NO_POSITIONS for key in datasets}
-        lost |= {f"attribute {key!r}": NO_POSITIONS for key in group.attrs}
-    for what, why in lost.items():
-        request.report.skip(what, why)
+        group.list_unused(request.report, group.groups)
     for key in group.groups:
         yield from _systems_below(request, file, f"{name.rstrip('/')}/{key}")
+
+
+def _system_in(request: _Request, file: ForeignFile, group: str, name: str) -> System:
+    """Returns the system of a group that holds positions."""
+    listing, where = file.listing(group), f"{request.path}: {group}"
+    lost, known = listing.unread(), request.known
+    arrays: dict[str, Rows] = {
+        key: HdfRows(file, f"{group.rstrip('/')}/{key}", stored)
+        for key, stored in listing.readable().items()
+        if request.here(key, "array") is not None
+    }
+    attributes = _attributes(request, listing.attrs, arrays, lost)
+    system = _system(request, arrays, where, name, attributes)
+    for member in system.fields():
+        if member.what == "attribute":
+            try:
+                system.levels(member)
+            except (FieldError, CorruptFileError):
+                lost[f"attribute {member.key!r}"] = "its shape is not that of its name"
+                del system.members[member.name]
+    if known is not None:
+        lost |= {
+            f"group {key!r}": "a group in a group of molecules"
+            for key in listing.groups
+            if key not in known.subgroups
+        }
+    system.lost = lost
+    return system
 
 
 def _attributes(
@@ -310,9 +430,8 @@ def _attributes(
 ) -> dict[str, Rows]:
     """Returns the attributes of a group that may be values of its structures."""
     here = {key: request.name_of(key) for key in (*arrays, *attrs)}
-    given = {here[key] for key in arrays}
-    places = next(arrays[key] for key in arrays if here[key] == "positions")
-    is_one = len(places.shape) == 3 and places.shape[0] == 1
+    given = {here[key]: rows.shape for key, rows in arrays.items()}
+    is_one = given.get("positions", ())[:1] == (1,) and len(given["positions"]) == 3
     found: dict[str, Rows] = {}
     for key, value in attrs.items():
         rows = HeldRows(np.asarray(value))

@@ -15,8 +15,9 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, parts_of
 from atompack_torch.conversion.sources import pymatgen_json
+from atompack_torch.conversion.sources.values import label_shape
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.fields import BUILTINS, RESULTS
+from atompack_torch.fields import RESULTS
 from atompack_torch.formats import by_suffix, recognize
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
@@ -140,9 +141,7 @@ def labelled_parts(atoms: Any, report: Report) -> Parts:
 
 def take_label(parts: Parts, values: dict[str, Any], label: str, report: Report) -> None:
     """Moves a value with the name and shape of a label to the labels, unless there is another."""
-    value, shape = values.get(label), BUILTINS[label].shape
-    if BUILTINS[label].level == "atom":
-        shape = (len(parts.positions), *shape)
+    value, shape = values.get(label), label_shape(label, len(parts.positions))
     if value is None or isinstance(value, str) or label in parts.labels:
         return
     found = full_stress(np.asarray(value)) if label == "stress" else np.asarray(value)

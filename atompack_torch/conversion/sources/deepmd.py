@@ -245,12 +245,12 @@ def _columns(
     system: _System, elements: Array, folder: Path, values: dict[str, Array], count: int
 ) -> Columns:
     n = len(system.types)
-    real = values.pop(_REAL_TYPES, None)
-    if real is not None and (real != (whole := real.astype(np.int64))).any():
-        raise CorruptFileError(f"{folder}: {_REAL_TYPES}: expected integers, got other numbers")
-    real = None if real is None else whole
-    types = np.broadcast_to(system.types, (count, n)) if real is None else real.reshape(count, n)
-    present = types >= 0 if real is not None else np.ones((count, n), dtype=bool)
+    types, present = np.broadcast_to(system.types, (count, n)), np.ones((count, n), dtype=bool)
+    if (real := values.pop(_REAL_TYPES, None)) is not None:
+        types = real.astype(np.int64).reshape(count, n)
+        if (types != real.reshape(count, n)).any():
+            raise CorruptFileError(f"{folder}: {_REAL_TYPES}: expected integers, got other numbers")
+        present = types >= 0
     used = types[present]
     if used.size and not 0 <= int(used.min()) <= int(used.max()) < len(elements):
         raise CorruptFileError(

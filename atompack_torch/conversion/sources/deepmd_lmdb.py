@@ -22,8 +22,9 @@ import numpy as np
 
 from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Array, Columns
-from atompack_torch.batch.conversions import Parts, is_numeric, native
+from atompack_torch.batch.conversions import Parts, native
 from atompack_torch.conversion.keys import element_hint, elements_in, numbers_of_types
+from atompack_torch.conversion.sources.values import label_shape, number_array, shaped
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
@@ -42,7 +43,6 @@ _NAMES = {
     "virials": "virial",
 }
 _LABELS = {"energy": "energy", "force": "forces", "virial": "stress", "box": "cell"}
-_SHAPES = {"energy": (), "box": (3, 3), "virial": (3, 3), "force": (-1, 3), "coord": (-1, 3)}
 _DERIVED = {"atom_numbs", "atom_names", "orig", "nopbc", "natoms", "real_natoms_vec", "type"}
 
 
@@ -184,14 +184,15 @@ def _parts(file: LmdbFile, path: str, metadata: _Metadata, number: int, report: 
     if types.dtype.kind not in "iu" or (types.size and types.max() >= len(metadata.elements)):
         raise CorruptFileError(f"{where}: expected types below {len(metadata.elements)}")
     there = types >= 0
-    parts = Parts(_shaped(values, "coord", len(types), where), types, {}, {}, {})
-    parts = parts._replace(
-        positions=parts.positions[there], atomic_numbers=metadata.elements[types[there]]
-    )
+    if "coord" not in values:
+        raise CorruptFileError(f"{where}: expected coord, got none")
+    places = shaped(values.pop("coord"), (len(types), 3), f"{where}: coord")
+    parts = Parts(places[there], metadata.elements[types[there]], {}, {}, {})
     if np.any(values.get("nopbc", False)) and values.pop("box", None) is not None:
         report.note("'box' omitted where 'nopbc' says that there is none")
     for name in [name for name in _LABELS if name in values]:
-        value = _shaped(values, name, len(types), where)
+        shape = label_shape(_LABELS[name], len(types))
+        value = shaped(values.pop(name), shape, f"{where}: {name}")
         if name != "box" or value.any():
             parts.labels[_LABELS[name]] = value[there] if name == "force" else value
     parts.labels["pbc"] = np.full(3, "cell" in parts.labels)
@@ -232,29 +233,12 @@ def _value(value: Any, where: str) -> Any:
         raise CorruptFileError(f"{where}: expected an array: {described(error)}") from None
 
 
-def _shaped(values: dict[str, Any], name: str, n: int, where: str) -> Array:
-    """Takes a value out of a frame, in its shape."""
-    if name not in values:
-        raise CorruptFileError(f"{where}: expected {name}, got none")
-    array = np.asarray(values.pop(name))
-    shape = tuple(n if size < 0 else size for size in _SHAPES[name])
-    if not is_numeric(array) or array.size != int(np.prod(shape)):
-        raise CorruptFileError(
-            f"{where}: {name}: expected {shape}, got {array.dtype} {array.shape}"
-        )
-    return array.reshape(shape)
-
-
 def _put(
     parts: Parts, name: str, value: Any, metadata: _Metadata, there: Array, report: Report
 ) -> None:
     """Adds a value to the properties."""
-    if isinstance(value, str):
-        parts.properties[name] = value
-        return
-    array = np.asarray(value)
-    if not is_numeric(array):
-        report.skip(name, "neither numbers nor a string")
+    array = number_array(parts, name, value, report)
+    if array is None:
         return
     n = len(there)
     may_be_atoms = array.ndim > 0 and len(array) == n and name not in metadata.of_frames
@@ -264,4 +248,4 @@ def _put(
     if may_be_atoms and (is_known or array.ndim > 1):
         parts.atom_properties[name] = array[there]
     else:
-        parts.properties[name] = array[()] if array.ndim == 0 else array
+        parts.properties[name] = array

@@ -128,40 +128,38 @@ class _Hdf5:
     def trees(self, names: list[str]) -> list[tuple[Any, ...]]:
         """Reads groups with their values, until they are many bytes; kind and text of errors."""
         found: list[tuple[Any, ...]] = []
-        n_bytes = 0
+        self._n_read = 0
         for name in names:
             try:
-                tree, size = self._tree(self._file[name], 2)
+                tree: tuple[Any, ...] = {}, {}, {}
+                self._read_tree(name, "", tree)
                 found.append(tree)
-                n_bytes += size
             except Exception as error:
                 found.append(_fault_of(error))
-            if n_bytes > TREES_BYTES:
+            if self._n_read > TREES_BYTES:
                 break
         return found
 
-    def _tree(self, group: Any, depth: int) -> tuple[tuple[Any, ...], int]:
-        values: dict[str, Any] = {}
-        groups: dict[str, Any] = {}
-        others: dict[str, str] = {}
-        n_bytes = 0
-        for key, member, address in self._members(group, others):
-            size = 0
-            if address is None:
-                shape, dtype, attrs, fault = self._stored(member)
-                if fault is None:
-                    values[key] = member[()], attrs
-                    size = dtype.itemsize * math.prod(shape)
-                elif fault[0] == "type":
-                    others[key] = fault[1]
-                else:
-                    raise RefusedError(*fault)
-            elif depth > 1:
-                groups[key], size = self._tree(member, depth - 1)
+    def _read_tree(self, name: str, below: str, tree: tuple[Any, ...]) -> None:
+        """Adds attributes, values and others of a group, and of the groups in it, by path."""
+        own, groups, datasets, own_others = self.listing(name)
+        attrs, values, others = tree
+        attrs |= {below + key: value for key, value in own.items()}
+        others |= {below + key: why for key, why in own_others.items()}
+        for key, (_, _, about, fault) in datasets.items():
+            if fault is None:
+                dataset = self._listed[f"{name}/{key}"]
+                values[below + key] = dataset[()], about
+                self._n_read += dataset.nbytes
+            elif fault[0] == "type":
+                others[below + key] = fault[1]
             else:
-                others[key] = "a group in a group"
-            n_bytes += size
-        return (self._attributes(group), values, groups, others), n_bytes
+                raise RefusedError(*fault)
+        for key in groups:
+            if below:
+                others[below + key] = "a group in a group"
+            else:
+                self._read_tree(f"{name}/{key}", f"{key}/", tree)
 
     def _members(self, group: Any, others: dict[str, str]) -> Iterator[tuple[str, Any, Any]]:
         """Yields members along hard links; all else is added to ``others``.

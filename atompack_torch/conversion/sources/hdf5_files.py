@@ -117,18 +117,16 @@ class Listing(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A group with its values.
+    """A group, and the groups in it, with their values.
 
     Attributes:
-        attrs: its attributes.
-        values: name → value and attributes.
-        groups: name → group.
-        others: name → reason why it is not read.
+        attrs: path of an attribute in the group → value.
+        values: path → value and attributes.
+        others: path → reason why it is not read.
     """
 
     attrs: dict[str, Any]
     values: dict[str, tuple[Any, dict[str, Any]]]
-    groups: dict[str, Tree]
     others: dict[str, str]
 
 
@@ -242,6 +240,7 @@ class ForeignFile:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         self._fetched: dict[tuple[str, int, int], Any] = {}
         self._groups: dict[Any, tuple[str, str]] = {}
+        self._listed = "", Listing({}, {}, {}, {})  # the last one
         self._connection: Connection | None
         optional = ["zarr" if is_folder else "netCDF4"] * (kind == "xarray")
         self._connection, self._pid = _HELPER.fork(" ".join((*modules, *optional)))
@@ -291,13 +290,16 @@ class ForeignFile:
         Raises:
             AtompackError: it is damaged, or refers to other files.
         """
+        if self._listed[0] == name:
+            return self._listed[1]
         attrs, groups, datasets, others = self.ask("listing", name)
         for key, address in groups.items():
             if self._groups.setdefault(address, (name, key)) != (name, key):
                 where = f"{self.path}: {name.rstrip('/')}/{key}"
                 raise CorruptFileError(f"{where}: expected a tree of groups, got a second link")
         stored = {key: Stored(*one) for key, one in datasets.items()}
-        return Listing(attrs, groups, stored, others)
+        self._listed = name, Listing(attrs, groups, stored, others)
+        return self._listed[1]
 
     def shapes(self, names: list[str]) -> Iterator[tuple[int, ...] | AtompackError]:
         """Yields the shapes of datasets, or the error of a dataset, in order."""
@@ -334,7 +336,7 @@ class ForeignFile:
         while names:
             found = self.ask("trees", names[:64])
             for one in found:
-                yield _tree(one) if len(one) > 2 else self._error(one)
+                yield Tree(*one) if len(one) > 2 else self._error(one)
             names = names[len(found) :]
 
     def close(self) -> int:
@@ -348,11 +350,6 @@ class ForeignFile:
             return 0
         connection.close()
         return _HELPER.end(self._pid)
-
-
-def _tree(found: tuple[Any, ...]) -> Tree:
-    attrs, values, groups, others = found
-    return Tree(attrs, values, {key: _tree(one) for key, one in groups.items()}, others)
 
 
 def _fate(status: int) -> str:

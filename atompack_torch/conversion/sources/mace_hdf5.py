@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -52,14 +52,10 @@ def open_source(path: str, options: SourceOptions) -> Source:
     )
 
 
-def is_mace(path: _Path) -> bool:
-    """True if an HDF5 file was written by MACE; also False if it cannot be read."""
-    try:
-        with opened(path) as file:
-            names = file.listing().groups
-            return any(_BATCH.fullmatch(name) or _CONFIG.fullmatch(name) for name in names)
-    except (AtompackError, OSError):
-        return False  # the reader chosen next reports the problem
+def is_mace(file: ForeignFile) -> bool:
+    """True if an HDF5 file was written by MACE."""
+    names = file.listing().groups
+    return any(_BATCH.fullmatch(name) or _CONFIG.fullmatch(name) for name in names)
 
 
 def count(path: _Path) -> int:
@@ -164,31 +160,27 @@ def _values(tree: Tree, report: Report) -> tuple[dict[str, Any], dict[str, float
     values: dict[str, Any] = {}
     weights: dict[str, float] = {}
     own: dict[str, Any] = {}
-    for key, value in tree.attrs.items():
-        _add(values, key, value, report)
-    for key, (value, attrs) in tree.values.items():
-        if key.startswith(PREFIX) and FIELD in attrs:  # as mace_hdf5_writing writes them
-            own[str(attrs[FIELD])] = value.decode() if isinstance(value, bytes) else value
-        elif key.endswith("_weight"):
-            if (weight := _text(value)) is not None:
-                weights[key.removesuffix("_weight")] = float(weight)
+    for path, value in tree.attrs.items():
+        if "/" in path:
+            report.skip(path, "MACE has no such value")
         else:
+            _add(values, path, value, report)
+    for path, (value, attrs) in tree.values.items():
+        group, _, key = path.rpartition("/")
+        if group == "property_weights" or (not group and key.endswith("_weight")):
+            if (weight := _text(value)) is not None:
+                weights[key if group else key.removesuffix("_weight")] = float(weight)
+        elif not group and key.startswith(PREFIX) and FIELD in attrs:  # as our target writes them
+            own[str(attrs[FIELD])] = value.decode() if isinstance(value, bytes) else value
+        elif group in ("", "properties"):
             _add(values, key, value, report)
-            _list_attributes(key, attrs, report)
-    for name, group in tree.groups.items():
-        for key, (value, attrs) in group.values.items():
-            if name == "properties":
-                _add(values, key, value, report)
-                _list_attributes(key, attrs, report)
-            elif name == "property_weights" and (weight := _text(value)) is not None:
-                weights[key] = float(weight)
-        lost = [*group.others, *group.groups, *group.attrs]
-        if name not in ("properties", "property_weights"):
-            lost = [*lost, *group.values]
-        for key in lost:
-            report.skip(f"{name}/{key}", "MACE has no such value")
-    for key, why in tree.others.items():
-        report.skip(f"array {key!r}", why)
+            for name in attrs:
+                what = f"attribute {name!r} of array {key!r}"
+                report.skip(what, "attributes of arrays are not kept")
+        else:
+            report.skip(path, "MACE has no such value")
+    for path, why in tree.others.items():
+        report.skip(f"array {path!r}", why)
     return values, weights, own
 
 
@@ -197,11 +189,6 @@ def _add(values: dict[str, Any], key: str, value: Any, report: Report) -> None:
         report.skip(f"attribute {key!r}", "it is neither numbers nor text")
     elif (found := _text(value)) is not None:
         values[key] = found
-
-
-def _list_attributes(key: str, attrs: Mapping[str, Any], report: Report) -> None:
-    for name in attrs:
-        report.skip(f"attribute {name!r} of array {key!r}", "attributes of arrays are not kept")
 
 
 def _text(value: Any) -> Any:
@@ -220,11 +207,9 @@ def _put_own(parts: Parts, field: str, value: Any, where: str) -> None:
         if not is_numeric(array):
             raise CorruptFileError(f"{where}: {field}: expected numbers, got {array.dtype}")
         value = native(array)
-        if scope == ATOM_PROPERTY and value.shape[:1] != (len(parts.positions),):
-            n = len(parts.positions)
-            raise CorruptFileError(f"{where}: {field}: expected {n} rows, got {value.shape}")
-    elif scope == ATOM_PROPERTY:
-        raise CorruptFileError(f"{where}: {field}: expected numbers, got text")
+    n, shape = len(parts.positions), np.shape(value)
+    if scope == ATOM_PROPERTY and shape[:1] != (n,):
+        raise CorruptFileError(f"{where}: {field}: expected {n} rows, got {shape}")
     target[key] = value
 
 

@@ -8,8 +8,10 @@ writes predictions, are labels; others become properties, of atoms or molecules 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,15 @@ from atompack_torch.conversion.sources.rows import NpyRows
 from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.targets.metatrain import DESCRIPTION, TARGET, ArrayInfo, open_target
 from atompack_torch.errors import CorruptFileError, FieldError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY
-from atompack_torch.formats.conversion_report import Report, pass_on
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTIN,
+    BUILTINS,
+    MOLECULE_PROPERTY,
+    PREFIXES,
+    prefixed_id,
+)
+from atompack_torch.formats.conversion_report import Report, naming_damage, pass_on
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.options import files_in
 
@@ -43,9 +52,12 @@ _NAMES = {
     "masses": "atom_properties/masses",
 }
 _FLOAT = np.dtype(np.float32)
-_STRUCTURE = ("x", "a", "c")
+_STRUCTURE = {
+    "x": ArrayInfo("positions", True, (3,)),
+    "a": ArrayInfo("atomic_numbers", True, ()),
+    "c": ArrayInfo("cell", False, (3, 3)),
+}
 _MAX_DESCRIPTION_BYTES = 1 << 24
-_ROW_WIDTHS = (1, 3, 9)  # of scalars, vectors and matrices
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
@@ -82,20 +94,18 @@ class Folder:
         self._given = SourceNames(keys or {}, self._report)
         self._ptr = self._index()
         self.n_structures = len(self._ptr) - 1
-        self._n_atoms = int(self._ptr[-1])
+        self._n_rows = {True: int(self._ptr[-1]), False: self.n_structures}  # of atoms or not
         names = sorted(Path(file).stem for file in files_in(path, ".bin", is_deep=False))
-        for name, n_rows, width in (("x", self._n_atoms, 3), ("a", self._n_atoms, 1)):
-            self._check_size(name, n_rows, width)
+        for name, structure in _STRUCTURE.items():
+            if name in names or name != "c":
+                self._check_size(name, structure)
         self._has_cells = "c" in names
-        if self._has_cells:
-            self._check_size("c", self.n_structures, 9)
         self._described = self._description()
         others = [name for name in names if name not in _STRUCTURE]
         self._arrays = {name: info for name in others if (info := self._info(name)) is not None}
         self._given.check_all_found(self._path, "no array")
         for name, info in self._arrays.items():
-            n_rows = self._n_atoms if info.is_of_atoms else self.n_structures
-            self._check_size(name, n_rows, int(np.prod(info.shape)))
+            self._check_size(name, info)
 
     @property
     def names(self) -> set[str]:
@@ -175,16 +185,16 @@ class Folder:
     def _index(self) -> Array:
         """Reads ``ns.npy`` and ``na.npy``."""
         count, index = (NpyRows(os.fspath(self._path / f"{name}.npy")) for name in ("ns", "na"))
-        if count.shape or count.dtype.kind not in "iu":
-            raise CorruptFileError(f"{self._path / 'ns.npy'}: expected one integer")
-        n = int(count.read(0, 1))
-        path = self._path / "na.npy"
-        if index.dtype.kind not in "iu" or index.shape != (n + 1,):
-            got = f"{index.dtype} {index.shape}"
-            raise CorruptFileError(f"{path}: expected {n + 1} integers, as ns.npy says, got {got}")
-        ptr = index.read(0, n + 1).astype(np.int64)
-        index.close()
-        count.close()
+        with closing(count), closing(index):
+            if count.shape or count.dtype.kind not in "iu":
+                raise CorruptFileError(f"{self._path / 'ns.npy'}: expected one integer")
+            n, path = int(count.read(0, 1)), self._path / "na.npy"
+            if index.dtype.kind not in "iu" or index.shape != (n + 1,):
+                expected = f"{n + 1} integers, as ns.npy says"
+                raise CorruptFileError(
+                    f"{path}: expected {expected}, got {index.dtype} {index.shape}"
+                )
+            ptr = index.read(0, n + 1).astype(np.int64)
         if ptr[0] != 0 or (np.diff(ptr) < 0).any():
             raise CorruptFileError(f"{path}: expected numbers that ascend from 0")
         return ptr
@@ -196,8 +206,9 @@ class Folder:
         check_regular_file(os.fspath(path))
         return path.stat().st_size
 
-    def _check_size(self, name: str, n_rows: int, width: int) -> None:
-        size = self._size(name)
+    def _check_size(self, name: str, info: ArrayInfo) -> None:
+        size, n_rows = self._size(name), self._n_rows[info.is_of_atoms]
+        width = math.prod(info.shape)
         if size != 4 * n_rows * width:
             path = self._path / f"{name}.bin"
             expected = f"{4 * n_rows * width} bytes, {n_rows} rows of {width} numbers"
@@ -210,27 +221,18 @@ class Folder:
             return {}
         if path.stat().st_size > _MAX_DESCRIPTION_BYTES:
             raise CorruptFileError(f"{path}: expected at most {_MAX_DESCRIPTION_BYTES} bytes")
-        try:
-            found = {
-                str(name): ArrayInfo(
-                    str(entry["field"]),
-                    {"atom": True, "molecule": False}[entry["level"]],
-                    tuple(_checked_length(n) for n in entry["shape"]),
-                )
-                for name, entry in json.loads(path.read_text()).items()
-            }
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise CorruptFileError(f"{path}: expected a description of arrays: {error!r}") from None
-        for name, info in found.items():
-            self._check_label(info.field, info, f"{path}: {name}")
+        found: dict[str, ArrayInfo] = {}
+        with naming_damage(f"{path}: expected a description of arrays"):
+            for name, entry in json.loads(path.read_text()).items():
+                of_atoms = {"atom": True, "molecule": False}[entry["level"]]
+                info = ArrayInfo(str(entry["field"]), of_atoms, tuple(entry["shape"]))
+                if not all(type(n) is int and 0 <= n < 1 << 31 for n in info.shape):
+                    raise ValueError(f"expected lengths, got {info.shape}")
+                label = BUILTINS.get(info.field)
+                if label is not None and info[1:] != (label.level == "atom", label.shape):
+                    raise ValueError(f"expected rows of {info.field}, got {info.shape}")
+                found[name] = info
         return found
-
-    def _check_label(self, field: str, info: ArrayInfo, where: str) -> None:
-        builtin = BUILTINS.get(field)
-        if builtin is None:
-            return
-        if (info.is_of_atoms, info.shape) != (builtin.level == "atom", builtin.shape):
-            raise CorruptFileError(f"{where}: expected rows of {field}, got {info.shape}")
 
     def _info(self, name: str) -> ArrayInfo | None:
         """Returns the meaning of an array; None if ``key_map`` gives its name to another."""
@@ -248,32 +250,22 @@ class Folder:
                 raise FieldError(f"{self._path}: key_map: {name!r} holds numbers, not {field}")
             return ArrayInfo(field, builtin.level == "atom", builtin.shape)
         n_numbers, left = divmod(self._size(name), 4)
-        widths = {
-            ATOM_PROPERTY: n_numbers / max(self._n_atoms, 1),
-            MOLECULE_PROPERTY: n_numbers / max(self.n_structures, 1),
-        }
-        possible = [level for level, width in widths.items() if width == int(width) and not left]
-        if field.startswith(("atom_properties/", "properties/")):
-            possible = [level for level in possible if level == scope]
+        n_rows = {of_atoms: max(n, 1) for of_atoms, n in self._n_rows.items()}
+        possible = [of_atoms for of_atoms, n in n_rows.items() if not left and not n_numbers % n]
+        if prefixed_id(field) is not None:
+            possible = [of_atoms for of_atoms in possible if of_atoms == (scope == ATOM_PROPERTY)]
         if not possible:
             path = self._path / f"{name}.bin"
             got = f"{n_numbers} numbers"
             raise FieldError(f"{path}: expected rows of atoms or molecules, got {got}")
-        usual = [level for level in possible if widths[level] in _ROW_WIDTHS]
-        level = (usual or possible)[0]
+        usual = [of_atoms for of_atoms in possible if n_numbers // n_rows[of_atoms] in (1, 3, 9)]
+        of_atoms = (usual or possible)[0]
         if len(possible) == 2:
-            what = "atoms" if level == ATOM_PROPERTY else "molecules"
+            what = "atoms" if of_atoms else "molecules"
             self._report.note(f"{name!r} taken as values of {what}; key_map can say otherwise")
-        width = int(widths[level])
-        prefix = "atom_properties/" if level == ATOM_PROPERTY else "properties/"
-        shape = {1: (), 9: (3, 3)}.get(width, (width,))
-        return ArrayInfo(prefix + key, level == ATOM_PROPERTY, shape)
-
-
-def _checked_length(n: object) -> int:
-    if type(n) is not int or not 0 <= n < 1 << 31:
-        raise ValueError(f"expected a length, got {n!r}")
-    return n
+        width = n_numbers // n_rows[of_atoms]
+        prefix = PREFIXES[ATOM_PROPERTY if of_atoms else MOLECULE_PROPERTY]
+        return ArrayInfo(prefix + key, of_atoms, {1: (), 9: (3, 3)}.get(width, (width,)))
 
 
 def _cells(cells: Array) -> list[Column]:

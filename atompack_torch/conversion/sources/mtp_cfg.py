@@ -19,8 +19,7 @@ import numpy as np
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts
-from atompack_torch.batch.elements import SYMBOLS
-from atompack_torch.conversion.keys import element_hint
+from atompack_torch.conversion.keys import element_hint, elements_in
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.conversion_report import Report
@@ -31,6 +30,11 @@ _MAX_LINE_BYTES = 1 << 16
 _N_TYPES = 256
 _INT64_DIGITS = 20  # with the sign
 _AXES = ("x", "y", "z")
+_FIELDS = {
+    **{"Size": "Size", "Energy": "Energy", "Feature": "Feature", "PlusStress:": "PlusStress"},
+    **{"Supercell": "Supercell", "SuperCell": "Supercell", "AtomData:": "AtomData"},
+    **{"Atomic_data:": "AtomData", "Stress:": "Stress", "Virial:": "Virial"},
+}
 _VOIGT = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
 
 
@@ -43,7 +47,7 @@ class _Line(NamedTuple):
 
 def open_source(path: str, options: SourceOptions) -> Source:
     """Opens a file; keys of digits are types, and their names elements."""
-    types = {key: _number(key, name) for key, name in options.keys.items() if _is_type(key)}
+    types = elements_in(options.keys, [key for key in options.keys if _is_type(key)])
     elements = {int(key): number for key, number in types.items()}
     return Source(
         path,
@@ -55,13 +59,6 @@ def open_source(path: str, options: SourceOptions) -> Source:
 
 def _is_type(key: str) -> bool:
     return key.isascii() and key.isdigit()
-
-
-def _number(key: str, name: str) -> int:
-    """Returns the atomic number for the symbol of an element."""
-    if name not in SYMBOLS[1:]:
-        raise ValueError(f"key_map: {key!r}: expected the symbol of an element, got {name!r}")
-    return SYMBOLS.index(name)
 
 
 def count(path: str) -> int:
@@ -142,6 +139,13 @@ def _configurations(path: str) -> Iterator[list[_Line]]:
         raise CorruptFileError(f"{path}: expected END_CFG at the end, got none: it was cut")
 
 
+class _Field(NamedTuple):
+    """A field of a configuration: its first line, and the lines of numbers after it."""
+
+    line: _Line
+    rows: list[_Line]
+
+
 class _Parser:
     """Parser of one configuration.
 
@@ -153,11 +157,7 @@ class _Parser:
 
     def __init__(self, path: str, lines: list[_Line], report: Report) -> None:
         self._path, self._lines, self._report = path, lines, report
-        self._at = 0
-        self._n: int | None = None
-        self._cell: Array = np.zeros((0, 3))
-        self._atoms: dict[str, Array] = {}
-        self._labels: dict[str, Any] = {}
+        self._fields: dict[str, _Field] = {}
         self._features: dict[str, str] = {}
 
     def parts(self) -> Parts:
@@ -169,45 +169,65 @@ class _Parser:
         Raises:
             CorruptFileError: it violates the format.
         """
-        while self._at < len(self._lines):
-            self._field(self._next())
-        if self._n is None or not self._atoms:
+        for line in self._lines:
+            self._sort(line)
+        if not {"Size", "AtomData"} <= self._fields.keys():
             raise CorruptFileError(f"{self._path}: expected Size and AtomData, got none")
-        labels, atoms = self._labels, self._atoms
-        if len(self._cell):
-            cell = np.zeros((3, 3))
-            cell[: len(self._cell)] = self._cell
+        n = self._size()
+        names = self._fields["AtomData"].line.words[1:]
+        if not names or len({*names}) < len(names):
+            self._fail(self._fields["AtomData"].line, "different names of columns")
+        table = self._table("AtomData", n, len(names))
+        atoms = {name: table[:, i].copy() for i, name in enumerate(names)}
+        labels: dict[str, Any] = {}
+        cell = np.zeros((3, 3))
+        n_vectors = len(self._fields["Supercell"].rows) if "Supercell" in self._fields else 0
+        if n_vectors:
+            cell[:n_vectors] = self._table("Supercell", min(n_vectors, 3), 3)
             labels["cell"] = cell
-        labels["pbc"] = np.arange(3) < len(self._cell)
-        positions = self._vectors("cartes_")
-        if positions is None and (direct := self._vectors("direct_")) is not None:
-            if len(self._cell) < len(_AXES):
+        labels["pbc"] = np.arange(3) < n_vectors
+        if "Energy" in self._fields:
+            labels["energy"] = self._table("Energy", 1, 1)[0, 0]
+        if "PlusStress" in self._fields:
+            labels["stress"] = self._virial()
+        for name in ("Stress", "Virial"):
+            if name in self._fields:
+                self._report.skip(name, "its sign and unit differ between versions of MLIP")
+        positions, direct = _vectors(atoms, "cartes_"), _vectors(atoms, "direct_")
+        if positions is None and direct is not None:
+            if n_vectors < len(_AXES):
                 raise CorruptFileError(f"{self._path}: expected a Supercell of direct coordinates")
             self._report.note("direct coordinates multiplied by the Supercell")
-            positions = direct @ self._cell
+            positions = direct @ cell
         if positions is None:
             raise CorruptFileError(
                 f"{self._path}: expected columns cartes_x, cartes_y and cartes_z"
             )
-        forces = self._vectors("f")
-        if forces is not None:
+        if (forces := _vectors(atoms, "f")) is not None:
             labels["forces"] = forces
-        types = atoms.pop("type", np.zeros(self._n))
+        types = atoms.pop("type", np.zeros(n))
         if not ((types >= 0) & (types < _N_TYPES) & (types == np.floor(types))).all():
             raise CorruptFileError(f"{self._path}: expected types from 0 to {_N_TYPES - 1}")
         if "charge" in atoms:
             labels["charges"] = atoms.pop("charge")
-        ids = atoms.pop("id", None)
-        if ids is not None and not np.array_equal(ids, np.arange(1, self._n + 1)):
-            raise CorruptFileError(f"{self._path}: expected ids 1 to {self._n}, in order")
+        if not np.array_equal(atoms.pop("id", np.arange(1, n + 1)), np.arange(1, n + 1)):
+            raise CorruptFileError(f"{self._path}: expected ids 1 to {n}, in order")
         features = {key: _value(text) for key, text in self._features.items()}
-        return Parts(positions, types.astype(np.int64), labels, features, dict(atoms))
+        return Parts(positions, types.astype(np.int64), labels, features, atoms)
 
-    def _next(self) -> _Line:
-        if self._at == len(self._lines):
-            raise CorruptFileError(f"{self._path}: expected more lines before END_CFG")
-        self._at += 1
-        return self._lines[self._at - 1]
+    def _sort(self, line: _Line) -> None:
+        """Adds a line to the field that it begins, or that the lines before it have begun."""
+        name = _FIELDS.get(line.words[0])
+        if name == "Feature" and len(line.words) > 1:
+            key, text = line.words[1], " ".join(line.words[2:])
+            before = self._features.get(key)
+            self._features[key] = text if before is None else f"{before}\n{text}"
+        elif name is not None:
+            self._fields[name] = self._last = _Field(line, [])
+        elif self._fields:
+            self._last.rows.append(line)
+        else:
+            self._fail(line, "a field of a configuration")
 
     def _fail(self, line: _Line, expected: str) -> NoReturn:
         got = " ".join(line.words)
@@ -215,77 +235,41 @@ class _Parser:
             f"{self._path}: line {line.number}: expected {expected}, got {got!r:.60}"
         )
 
-    def _field(self, line: _Line) -> None:
-        name, *rest = line.words
-        if name == "Size":
-            value = self._next()
-            if len(value.words) != 1 or not _is_type(value.words[0]):
-                self._fail(value, "a number of atoms")
-            self._n = int(value.words[0])
-        elif name in ("Supercell", "SuperCell"):
-            rows: list[list[float]] = []
-            while self._at < len(self._lines) and len(rows) < len(_AXES):
-                row = _floats(self._lines[self._at].words)
-                if row is None or len(row) != len(_AXES):
-                    break
-                rows.append(row)
-                self._at += 1
-            self._cell = np.array(rows).reshape(-1, 3)
-        elif name in ("AtomData:", "Atomic_data:"):
-            self._atom_data(line, rest)
-        elif name == "Energy":
-            self._labels["energy"] = self._row(1)[0]
-        elif name == "PlusStress:":
-            self._plus_stress(line, rest)
-        elif name in ("Stress:", "Virial:"):
-            self._row(len(rest))
-            self._report.skip(name.rstrip(":"), "its sign and unit differ between versions of MLIP")
-        elif name == "Feature" and rest:
-            text, first = " ".join(rest[1:]), self._features.get(rest[0])
-            self._features[rest[0]] = text if first is None else f"{first}\n{text}"
-        else:
-            self._fail(line, "a field of a configuration")
+    def _size(self) -> int:
+        line, rows = self._fields["Size"]
+        words = [word for row in rows for word in row.words]
+        if len(words) != 1 or not _is_type(words[0]):
+            self._fail(rows[0] if rows else line, "a number of atoms")
+        return int(words[0])
 
-    def _row(self, size: int) -> Array:
-        line = self._next()
-        row = _floats(line.words)
-        if row is None or len(row) != size:
-            self._fail(line, f"{size} numbers")
-        return np.array(row)
+    def _table(self, name: str, n_rows: int, n_columns: int) -> Array:
+        """Returns the numbers of a field, (n_rows, n_columns)."""
+        line, rows = self._fields[name]
+        values = [_floats(row.words) for row in rows]
+        for row, found in zip(rows, values, strict=True):
+            if found is None or len(found) != n_columns:
+                self._fail(row, f"{n_columns} numbers")
+        if len(rows) != n_rows:
+            self._fail(rows[n_rows] if len(rows) > n_rows else line, f"{n_rows} lines of numbers")
+        return np.array(values).reshape(n_rows, n_columns)
 
-    def _plus_stress(self, line: _Line, names: list[str]) -> None:
+    def _virial(self) -> Array:
+        names = self._fields["PlusStress"].line.words[1:]
         if sorted(names) != sorted(_VOIGT):
-            self._fail(line, "PlusStress: with xx, yy, zz, yz, xz and xy")
+            self._fail(self._fields["PlusStress"].line, "xx, yy, zz, yz, xz and xy")
         virial = np.zeros((3, 3))
-        for name, number in zip(names, self._row(len(names)), strict=True):
+        for name, number in zip(names, self._table("PlusStress", 1, len(names))[0], strict=True):
             i, j = _VOIGT[name]
             virial[i, j] = virial[j, i] = number
-        self._labels["stress"] = virial
+        return virial
 
-    def _atom_data(self, line: _Line, names: list[str]) -> None:
-        if self._n is None:
-            self._fail(line, "Size before AtomData")
-        if not names or len({*names}) < len(names):
-            self._fail(line, "different names of columns")
-        lines = self._lines[self._at : self._at + self._n]
-        self._at += len(lines)
-        if len(lines) < self._n:
-            self._fail(lines[-1] if lines else line, f"{self._n} lines of atoms")
-        for each in lines:
-            if len(each.words) != len(names):
-                self._fail(each, f"{len(names)} numbers, one for each column")
-        values = _floats([word for each in lines for word in each.words])
-        if values is None:
-            wrong = next(each for each in lines if _floats(each.words) is None)
-            self._fail(wrong, "numbers")
-        table = np.array(values).reshape(self._n, len(names))
-        self._atoms = {name: table[:, i].copy() for i, name in enumerate(names)}
 
-    def _vectors(self, prefix: str) -> Array | None:
-        names = [f"{prefix}{axis}" for axis in _AXES]
-        if not all(name in self._atoms for name in names):
-            return None
-        return np.stack([self._atoms.pop(name) for name in names], axis=1)
+def _vectors(atoms: dict[str, Array], prefix: str) -> Array | None:
+    """Takes the columns of three components out of those of atoms; None if one is missing."""
+    names = [f"{prefix}{axis}" for axis in _AXES]
+    if not all(name in atoms for name in names):
+        return None
+    return np.stack([atoms.pop(name) for name in names], axis=1)
 
 
 def _floats(words: list[str]) -> list[float] | None:

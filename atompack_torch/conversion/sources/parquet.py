@@ -19,8 +19,7 @@ from atompack_torch.conversion.sources.parquet_blocks import (
     BlockReader,
     Field,
     Layout,
-    depth_of,
-    kind_of,
+    form_of,
 )
 from atompack_torch.conversion.sources.public_sets import (
     COMMON_DERIVED,
@@ -288,7 +287,7 @@ class ColumnPlanner:
         given: SourceNames,
         report: Report,
     ) -> None:
-        self._path, self._given_names, self._report = path, given, report
+        self._path, self._given, self._report = path, given, report
         self._columns = dict(zip(schema.names, schema.types, strict=True))
         stated = {field.name: field.metadata or {} for field in schema}
         self._units = {name: m.get(b"units") or m.get(b"unit") for name, m in stated.items()}
@@ -329,8 +328,11 @@ class ColumnPlanner:
         Raises:
             FieldError: positions or atomic numbers are missing, or two columns are one label.
         """
-        fields = [self._given(key, *part) for key, part in self._parts.items()]
-        fields += [f for name in self._columns if (f := self._column(name)) is not None]
+        given = [
+            self._field(key, *part, self._given.keys[key]) for key, part in self._parts.items()
+        ]
+        found = [*given, *map(self._column, self._columns)]
+        fields = [field for field in found if field is not None]
         targets = [field.target for field in fields]
         for name in _STRUCTURE:
             if FieldId(BUILTIN, name) not in targets:
@@ -348,44 +350,36 @@ class ColumnPlanner:
         self._report_names(fields)
         return fields
 
-    def _given(self, key: str, path: tuple[str, ...], type_: Any) -> Field:
-        kind, name = kind_of(type_), self._given_names.keys[key]
-        if kind not in ("number", "string") or (kind == "string" and not _holds(name, type_)):
-            raise FieldError(
-                f"{self._path}: key_map: {key!r} holds {type_}, which cannot be {name}"
-            )
-        target = _target(name)
-        is_leveled = target.scope == BUILTIN or prefixed_id(name) is not None
-        return Field(key, path, target, kind, is_leveled, is_given=True)
-
     def _column(self, name: str) -> Field | None:
         """Returns the field of a column that ``keys`` do not name; None if it is omitted."""
         if name in self._parts:
             return None
-        what, type_ = f"column {name!r}", self._columns[name]
-        own = self._given_names.here(name, self._names.get(name, name), "column")
-        if own is None:
+        here = self._given.here(name, self._names.get(name, name), "column")
+        if here is not None and name in self._derived:
+            self._report.skip(f"column {name!r}", "it follows from the molecule")
+        if here is None or name in self._derived or form_of(self._columns[name])[0] == "null":
             return None
-        if name in self._derived:
-            self._report.skip(what, "it follows from the molecule")
-            return None
-        kind = kind_of(type_)
-        if kind == "null":
-            return None
+        return self._field(name, (name,), self._columns[name], here)
+
+    def _field(self, key: str, path: tuple[str, ...], type_: Any, name: str) -> Field | None:
+        """Returns the field of a column, or part of one, by its name here; None: omitted."""
+        target, is_given, fault = _target(name), key in self._given.keys, ""
+        kind, depth = form_of(type_)
         if kind not in ("number", "string"):
             part = " (key_map can name its parts, COLUMN.PART)" if _is_struct(type_) else ""
-            self._report.skip(what, f"neither numbers nor strings{part}")
-            return None
-        if kind == "string" and not _holds(own, type_):
-            is_text = depth_of(type_) == 0
-            self._report.skip(
-                what, "text, where numbers are expected" if is_text else "lists of strings"
+            fault = f"neither numbers nor strings{part}"
+        elif kind == "string" and not _holds_text(target, depth):
+            fault = "lists of strings" if depth else "text, where numbers are expected"
+        if fault and is_given:
+            raise FieldError(
+                f"{self._path}: key_map: {key!r} holds {type_}, which cannot be {name}"
             )
+        if fault:
+            self._report.skip(f"column {key!r}", fault)
             return None
-        target = _target(own)
-        is_leveled = target.scope == BUILTIN or prefixed_id(own) is not None
-        layout = self._layouts.get(name) if target.scope != BUILTIN else None
-        return Field(name, (name,), target, kind, is_leveled, is_given=False, layout=layout)
+        layout = self._layouts.get(key) if target.scope != BUILTIN and not is_given else None
+        is_leveled = target.scope == BUILTIN or prefixed_id(name) is not None
+        return Field(key, path, target, kind, is_leveled, is_given, layout)
 
     def _report_names(self, fields: list[Field]) -> None:
         report, known = self._report, self.known
@@ -406,12 +400,11 @@ def _target(name: str) -> FieldId:
     return FieldId(BUILTIN, name) if name in _STRUCTURE else field_of(name, MOLECULE_PROPERTY)
 
 
-def _holds(name: str, type_: Any) -> bool:
-    """True if a field can hold strings of a type: symbols, a name, or a property."""
-    target = _target(name)
+def _holds_text(target: FieldId, depth: int) -> bool:
+    """True if a field can hold (lists of) strings: symbols, a name, or a property."""
     if target == (BUILTIN, "atomic_numbers"):
-        return depth_of(type_) == 1
-    return depth_of(type_) == 0 and target in ((BUILTIN, "name"), (MOLECULE_PROPERTY, target.key))
+        return depth == 1
+    return depth == 0 and (target == (BUILTIN, "name") or target.scope == MOLECULE_PROPERTY)
 
 
 def _is_struct(type_: Any) -> bool:

@@ -97,16 +97,15 @@ class BlockReader:
             arrays |= {name: _values_at(batch, field) for name, field in self._structure.items()}
             block = _Block({name: leaves_of(array) for name, array in arrays.items()})
             numbers = self._numbers(block)
-            labels = self._labels(block)
+            self._check_labels(block)
             if not block.faults:
-                return self._made(block, numbers, labels)
-            keep = np.ones(len(batch), dtype=bool)
+                return self._made(block, numbers)
             for i, fault in sorted(block.faults.items()):
                 self._report.refuse(
                     CorruptFileError(f"{self._path}: {fault} (molecule {int(index[i])})")
                 )
-                keep[i] = False
-            batch, index = batch.filter(_mask(keep)), index[keep]
+            keep = np.delete(np.arange(len(batch)), [*block.faults])
+            batch, index = batch.take(keep), index[keep]
         return None
 
     def _numbers(self, block: _Block) -> Array:
@@ -114,9 +113,13 @@ class BlockReader:
         found = block.leaves["atomic_numbers"]
         field = self._structure["atomic_numbers"]
         block.n_atoms = np.diff(found.offsets)
-        block.fault(~without_nulls(found), "atomic_numbers: expected values, got null")
         places = block.leaves["positions"]
-        block.fault(~without_nulls(places), "positions: expected values, got null")
+        for name, present in (
+            ("atomic_numbers", found.present),
+            ("positions", without_nulls(places)),
+        ):
+            for i in np.flatnonzero(~present).tolist():
+                block.faults.setdefault(i, f"{name}: expected values, got null")
         block.fault_of_shape("positions", places, block.n_atoms, (3,))
         if field.kind == "string":
             indices, symbols = symbols_of(found)
@@ -134,77 +137,65 @@ class BlockReader:
             raise FieldError(f"{where}: expected integers or symbols, got {numbers.dtype}")
         return numbers
 
-    def _labels(self, block: _Block) -> list[tuple[Field, Array, tuple[int, ...]]]:
-        """Returns the numeric labels with the molecules that have them, and their shapes."""
-        labels = []
+    def _check_labels(self, block: _Block) -> None:
+        """Finds molecules with labels of other shapes."""
         for field in self._fields:
-            if (
-                field.target.scope != BUILTIN
-                or field.kind != "number"
-                or field.target.key == "name"
-            ):
-                continue
-            found, builtin = block.leaves[field.column], BUILTINS[field.target.key]
-            counts = block.counts(is_of_atoms=builtin.level == "atom")
-            shape = _shape_of(field.target.key, found)
-            has = found.present if is_floating(found) else without_nulls(found)
-            found = found._replace(present=has)
-            block.leaves[field.column] = found
-            block.fault_of_shape(field.column, found, counts, shape)
-            labels.append((field, has, shape))
-        return labels
-
-    def _made(
-        self, block: _Block, numbers: Array, labels: list[tuple[Field, Array, tuple[int, ...]]]
-    ) -> Columns:
-        made: dict[FieldId, Column] = {}
-        for field, has, shape in labels:
-            if has.any():
-                column = self._label(block, field, has, shape)
-                made[field.target] = filled(made.get(field.target), column, block.n_atoms)
-        for field in self._fields:
-            if field.target.scope == BUILTIN and field.kind == "number":
-                if field.target.key != "name":
-                    continue
-                values = np.asarray(block.leaves[field.column].values).astype(str).tolist()
-                own = Column(*field.target, values, _or_none(block.leaves[field.column].present))
-            elif field.kind == "string":
+            if _is_label(field):
                 found = block.leaves[field.column]
-                texts = found.values.to_pylist()
-                own = Column(*field.target, texts, _or_none(found.present))
-            else:
-                prop = self._property(block, field)
-                if prop is None:
-                    continue
-                own = prop
-            if own.mask is None or own.mask.any():
+                counts, shape = self._form(block, field.target.key, found)
+                block.fault_of_shape(field.column, found, counts, shape)
+
+    def _form(self, block: _Block, key: str, found: Leaves) -> tuple[Array, tuple[int, ...]]:
+        """Returns the number of rows of each molecule for a label, and their shape in the file."""
+        shape, counts = BUILTINS[key].shape, block.counts(is_of_atoms=BUILTINS[key].level == "atom")
+        if key == "pbc" and found.depth == 0:
+            return counts, ()
+        if key == "stress" and found.depth == 1 and found.present.any():
+            first = int(found.counts[found.present][0])
+            return counts, _VOIGT if first == _VOIGT[0] else shape
+        return counts, shape
+
+    def _made(self, block: _Block, numbers: Array) -> Columns:
+        made: dict[FieldId, Column] = {}
+        for field in self._fields:
+            own = self._column(block, field)
+            if own is not None and (own.mask is None or own.mask.any()):
                 made[field.target] = filled(made.get(field.target), own, block.n_atoms)
         ptr = np.concatenate([[0], np.cumsum(block.n_atoms)])
         everything = np.ones(len(block.n_atoms), dtype=bool)
         places = dense(block.leaves["positions"], everything, block.n_atoms, (3,))
         return Columns(places, numbers, ptr, [*made.values()])
 
-    def _label(self, block: _Block, field: Field, has: Array, shape: tuple[int, ...]) -> Column:
-        key = field.target.key
-        counts = block.counts(is_of_atoms=BUILTINS[key].level == "atom")
-        values = dense(block.leaves[field.column], has, counts, shape)
-        if key == "pbc":
-            values = np.broadcast_to(values.reshape(len(values), -1) != 0, (len(values), 3))
-        if key == "stress" and shape == _VOIGT:
-            is_voigt = self._known is not None and not field.is_given
-            values = stress_of_six(values, self._report, is_voigt=is_voigt)
-        is_raw = field.is_given or self._known is None or self._known.stress != "vasp"
-        if key == "stress" and not is_raw:
-            values = stress_from_vasp(values, self._report, field.column)
-        return Column(BUILTIN, key, values, _or_none(has))
-
-    def _property(self, block: _Block, field: Field) -> Column | None:
-        """Returns a numeric property; None if no molecule has it."""
+    def _column(self, block: _Block, field: Field) -> Column | None:
+        """Returns the values of a field; None if no molecule has it."""
         found = block.leaves[field.column]
-        if not is_floating(found):
-            found = found._replace(present=without_nulls(found))
         if not found.present.any():
             return None
+        if _is_label(field):
+            return self._label(block, field, found)
+        if field.kind == "number" and field.target.scope != BUILTIN:
+            return self._property(block, field, found)
+        texts: Any = found.values.to_pylist()
+        if field.kind == "number":  # a name
+            texts = np.asarray(found.values).astype(str).tolist()
+        return Column(*field.target, texts, _or_none(found.present))
+
+    def _label(self, block: _Block, field: Field, found: Leaves) -> Column:
+        key = field.target.key
+        counts, shape = self._form(block, key, found)
+        values = dense(found, found.present, counts, shape)
+        if key == "pbc":
+            values = np.broadcast_to(values.reshape(len(values), -1) != 0, (len(values), 3))
+        if key == "stress":
+            known = None if field.is_given else self._known
+            if shape == _VOIGT:
+                values = stress_of_six(values, self._report, is_voigt=known is not None)
+            if known is not None and known.stress == "vasp":
+                values = stress_from_vasp(values, self._report, field.column)
+        return Column(BUILTIN, key, values, _or_none(found.present))
+
+    def _property(self, block: _Block, field: Field, found: Leaves) -> Column | None:
+        """Returns a numeric property; None if no molecule has it in the shape of the first."""
         if field.column not in self._layouts:
             learned = field.layout or self._layout(field, found, block.n_atoms)
             if learned == _UNKNOWN:
@@ -274,11 +265,6 @@ class _Block:
         """Returns the number of rows of each molecule: its atoms, or 1."""
         return self.n_atoms if is_of_atoms else np.ones_like(self.n_atoms)
 
-    def fault(self, wrong: Array, text: str) -> None:
-        """Records a fault of molecules, given (B,) bool."""
-        for i in np.flatnonzero(wrong).tolist():
-            self.faults.setdefault(i, text)
-
     def fault_of_shape(
         self, name: str, leaves: Leaves, counts: Array, shape: tuple[int, ...]
     ) -> None:
@@ -296,26 +282,14 @@ def _values_at(batch: Any, field: Field) -> Any:
     """Returns the array of a column, or of a part of its structs."""
     import pyarrow.compute as pc
 
-    array = batch.column(field.path[0])
-    for part in field.path[1:]:
-        array = pc.struct_field(array, part)
-    return array
+    column, *parts = field.path
+    return pc.struct_field(batch.column(column), parts) if parts else batch.column(column)
 
 
-def _mask(keep: Array) -> Any:
-    import pyarrow as pa
-
-    return pa.array(keep)
-
-
-def _shape_of(key: str, leaves: Leaves) -> tuple[int, ...]:
-    """Returns the shape of a label's rows in the file."""
-    shape = BUILTINS[key].shape
-    if key == "pbc" and leaves.depth == 0:
-        return ()
-    if key == "stress" and leaves.depth == 1 and leaves.present.any():
-        return _VOIGT if int(leaves.counts[leaves.present][0]) == _VOIGT[0] else shape
-    return shape
+def _is_label(field: Field) -> bool:
+    """True for numbers of a label."""
+    is_builtin = field.target.scope == BUILTIN and field.target.key != "name"
+    return is_builtin and field.kind == "number"
 
 
 def _or_none(mask: Array) -> Array | None:
@@ -328,7 +302,8 @@ class Leaves(NamedTuple):
     Attributes:
         values: the innermost values, an Arrow array without lists.
         offsets: (B + 1,) index of the first value of each row.
-        present: (B,) bool, False for rows that are null.
+        present: (B,) bool, False for rows that are null, or have null among values that are not
+            floats.
         counts: (B,) lengths of the outermost lists; 1 if a row is one value.
         widths: (R,) lengths of the innermost lists; None if a row is one value.
         rows: (B + 1,) index of the first innermost list of each row.
@@ -344,34 +319,28 @@ class Leaves(NamedTuple):
     depth: int
 
 
-def kind_of(type_: pa.DataType) -> str:
-    """Returns the kind of the innermost values of a type.
+def form_of(type_: pa.DataType) -> tuple[str, int]:
+    """Returns the kind of the innermost values of a type, and its depth.
 
     Args:
         type_: type of an Arrow column.
 
     Returns:
-        ``"number"``, ``"string"``, or the type as text if columns have no place for it.
+        ``"number"``, ``"string"``, or the type as text if columns have no place for it; and the
+        number of nested lists.
     """
     import pyarrow.types as of
 
-    while _is_list(type_) or isinstance(type_, _extension()):
-        type_ = type_.value_type if _is_list(type_) else type_.storage_type
-    if of.is_dictionary(type_):
-        type_ = type_.value_type
-    if of.is_floating(type_) or of.is_integer(type_) or of.is_boolean(type_):
-        return "number"
-    is_string = of.is_string(type_) or of.is_large_string(type_) or of.is_string_view(type_)
-    return "string" if is_string else str(type_)
-
-
-def depth_of(type_: pa.DataType) -> int:
-    """Returns the number of nested lists of a type."""
     depth = 0
     while _is_list(type_) or isinstance(type_, _extension()):
         depth += _is_list(type_)
         type_ = type_.value_type if _is_list(type_) else type_.storage_type
-    return depth
+    if of.is_dictionary(type_):
+        type_ = type_.value_type
+    if of.is_floating(type_) or of.is_integer(type_) or of.is_boolean(type_):
+        return "number", depth
+    is_string = of.is_string(type_) or of.is_large_string(type_) or of.is_string_view(type_)
+    return "string" if is_string else str(type_), depth
 
 
 def leaves_of(array: pa.Array) -> Leaves:
@@ -384,6 +353,7 @@ def leaves_of(array: pa.Array) -> Leaves:
         Its values.
     """
     import pyarrow.compute as pc
+    import pyarrow.types as of
 
     present = _numpy(array.is_valid())
     offsets = rows = np.arange(len(array) + 1, dtype=np.int64)
@@ -399,7 +369,8 @@ def leaves_of(array: pa.Array) -> Leaves:
         counts = counts if depth else widths
         array = array.flatten()
         depth += 1
-    return Leaves(array, offsets, present, counts, widths, rows, depth)
+    found = Leaves(array, offsets, present, counts, widths, rows, depth)
+    return found if of.is_floating(array.type) else found._replace(present=without_nulls(found))
 
 
 def fits(leaves: Leaves, counts: Array, shape: tuple[int, ...]) -> Array:
@@ -498,13 +469,6 @@ def symbols_of(leaves: Leaves) -> tuple[Array, list[Any]]:
         array = array.dictionary_encode()
     indices = _numpy(array.indices.cast("int64").fill_null(-1))
     return indices, array.dictionary.to_pylist()
-
-
-def is_floating(leaves: Leaves) -> bool:
-    """True if the values are floating-point numbers."""
-    import pyarrow.types as of
-
-    return bool(of.is_floating(leaves.values.type))
 
 
 def _numpy(array: Any) -> Array:

@@ -19,14 +19,11 @@ from torch import Tensor
 from atompack_torch._core import PickleReader
 from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Columns
-from atompack_torch.batch.conversions import Parts, is_numeric, native
+from atompack_torch.batch.conversions import Parts, is_numeric
 from atompack_torch.batch.exact_values import host_array
-from atompack_torch.errors import (
-    CorruptFileError,
-    UnsafePickleError,
-    UnsupportedFormatError,
-)
-from atompack_torch.fields import BUILTINS, is_of_molecule
+from atompack_torch.conversion.sources.values import label_shape, number_array, shaped
+from atompack_torch.errors import CorruptFileError, UnsafePickleError, UnsupportedFormatError
+from atompack_torch.fields import is_of_molecule
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each, stress_of_six
@@ -169,12 +166,7 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         value = np.asarray(_plain(values.pop(name)))
         if label == "stress" and value.size == 6:
             value = stress_of_six(value.reshape(6), report, is_voigt=True)
-        builtin = BUILTINS[label]
-        shape = (n, *builtin.shape) if builtin.level == "atom" else builtin.shape
-        if not is_numeric(value) or value.size != int(np.prod(shape)):
-            got = f"{value.dtype} {value.shape}"
-            raise CorruptFileError(f"{where}: {name}: expected {shape}, got {got}")
-        parts.labels[label] = value.reshape(shape) if shape else value.reshape(())[()]
+        parts.labels[label] = shaped(value, label_shape(label, n), f"{where}: {name}")
         report.origin(label, name)
     labels = parts.labels
     if "cell" in labels and not labels["cell"].any():
@@ -210,22 +202,14 @@ def _plain(value: Any) -> Any:
 
 def _put(parts: Parts, key: str, value: Any, report: Report, name: str) -> None:
     """Adds a value to the properties; labels of molecules, by its name here, are not of atoms."""
-    if isinstance(value, str):
-        parts.properties[key] = value
-        return
-    try:
-        array = np.asarray(_plain(value))
-    except ValueError:  # a list of lists of different lengths
-        array = np.array(None)
-    if not is_numeric(array):
-        report.skip(key, "neither numbers nor a string")
+    array = number_array(parts, key, _plain(value), report)
+    if array is None:
         return
     n = len(parts.positions)
-    array = native(array)
     may_be_atoms = array.ndim > 0 and not is_of_molecule(name, array.shape)
     if may_be_atoms and len(array) == n and (n > 1 or key in _OF_ATOMS):
         parts.atom_properties[key] = array
     elif array.ndim and len(array) == 1:  # the axis of graphs in a batch
         parts.properties[key] = array[0]
     else:
-        parts.properties[key] = array[()] if array.ndim == 0 else array
+        parts.properties[key] = array

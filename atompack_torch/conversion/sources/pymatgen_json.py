@@ -34,11 +34,11 @@ from atompack_torch.conversion.sources.public_sets import (
     stress_from_vasp,
     warn_of_stress,
 )
+from atompack_torch.conversion.sources.values import label_shape
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
-    BUILTINS,
     MOLECULE_PROPERTY,
     check_targets,
     is_of_molecule,
@@ -315,11 +315,7 @@ class EntryReader:
             made.labels[label] = str(value)
             self._report.origin(label, key)
             return
-        builtin = BUILTINS[label]
-        shape = (
-            builtin.shape if builtin.level == "molecule" else (len(made.positions), *builtin.shape)
-        )
-        array = _floats(value)
+        shape, array = label_shape(label, len(made.positions)), _floats(value)
         if label == "stress" and array is not None and array.shape == (6,):
             is_voigt = bool(known.units) and key not in self._keys
             array = stress_of_six(array, self._report, is_voigt=is_voigt)

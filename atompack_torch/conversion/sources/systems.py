@@ -16,7 +16,6 @@ from atompack_torch.conversion.sources.rows import HeldRows, Rows
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY, FieldId
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import is_per_atom
 
 BLOCK_STRUCTURES = 4096
 BLOCK_ATOMS = 1 << 16
@@ -34,6 +33,7 @@ class Member(NamedTuple):
         rows: the values.
         unit: unit that the file states for it, if any.
         what: ``"array"``, or ``"attribute"`` of a group.
+        is_gradient: True if the field has the other sign.
     """
 
     key: str
@@ -41,6 +41,7 @@ class Member(NamedTuple):
     rows: Rows
     unit: str = ""
     what: str = "array"
+    is_gradient: bool = False
 
 
 class System:
@@ -55,9 +56,15 @@ class System:
         members: the arrays, by their names here.
         padding: atomic number of padding rows; None: there are none.
         name: name of every molecule, if not empty and there is no array of names.
+        is_known: True if the file is of a known dataset, so that other shapes are damage, and rows
+            of one number are numbers.
+
+    Attributes:
+        lost: what of its group is not read → the reason.
 
     Raises:
-        FieldError: positions or atomic numbers are missing, or shapes fit no layout.
+        FieldError: positions or atomic numbers are missing, or shapes fit no layout;
+            CorruptFileError if the file is of a known dataset.
     """
 
     def __init__(
@@ -66,12 +73,15 @@ class System:
         members: Mapping[str, Member],
         padding: int | None,
         name: str = "",
+        is_known: bool = False,
     ) -> None:
-        self.where, self._padding, self.name = where, padding, name
+        self.where, self._padding, self.name, self._is_known = where, padding, name, is_known
+        self._error = CorruptFileError if is_known else FieldError
+        self.lost: dict[str, str] = {}
         self.members = dict(members)
         for name in ("positions", "atomic_numbers"):
             if name not in self.members:
-                raise FieldError(
+                raise self._error(
                     f"{where}: expected an array of {name}, got none: name it in key_map"
                 )
         shape = self._shape("positions")
@@ -80,9 +90,9 @@ class System:
             self._hold_as_stacked()
             shape = self._shape("positions")
         if len(shape) not in (2, 3) or shape[-1] != 3:
-            raise FieldError(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
+            raise self._error(f"{where}: positions: expected (M, n, 3) or (N, 3), got {shape}")
         if shape[0] and 0 in shape:  # otherwise a few bytes could declare any number of molecules
-            raise FieldError(f"{where}: positions: expected atoms, got {shape}")
+            raise self._error(f"{where}: positions: expected atoms, got {shape}")
         self.is_stacked = len(shape) == 3
         self._ptr = np.zeros(0, dtype=np.int64) if self.is_stacked else self._read_ptr(counted)
         self.n_structures = shape[0] if self.is_stacked else len(self._ptr) - 1
@@ -107,11 +117,11 @@ class System:
 
     def _read_ptr(self, counted: list[str]) -> Array:
         if len(counted) == 2:
-            raise FieldError(f"{self.where}: expected n_atoms or ptr, got both")
+            raise self._error(f"{self.where}: expected n_atoms or ptr, got both")
         rows = self.members[counted[0]].rows
         if len(rows.shape) != 1 or rows.dtype.kind not in "iu":
             got = f"{rows.shape} {rows.dtype}"
-            raise FieldError(f"{self.where}: {counted[0]}: expected integers (M,), got {got}")
+            raise self._error(f"{self.where}: {counted[0]}: expected integers (M,), got {got}")
         values = rows.read(0, rows.shape[0]).astype(np.int64)
         ptr = values if counted[0] == "ptr" else np.concatenate([[0], np.cumsum(values)])
         n = self._shape("positions")[0]
@@ -131,7 +141,7 @@ class System:
         if not is_count or ((counts < 0) | (counts > self.n_atoms)).any():
             key, got = self.members[name].key, f"{values.dtype} {values.shape}"
             expected = f"{of_all[0]} numbers of atoms up to {of_all[1]}"
-            raise FieldError(f"{self.where}: {key}: expected {expected}, got {got}")
+            raise self._error(f"{self.where}: {key}: expected {expected}, got {got}")
         return counts
 
     def _check_numbers(self) -> None:
@@ -140,7 +150,7 @@ class System:
         allowed = [positions[:-1], positions[1:2]] if self.is_stacked else [positions[:1]]
         if shape not in allowed:
             expected = " or ".join(map(str, allowed))
-            raise FieldError(f"{self.where}: atomic_numbers: expected {expected}, got {shape}")
+            raise self._error(f"{self.where}: atomic_numbers: expected {expected}, got {shape}")
 
     def fields(self) -> list[Member]:
         """Returns the members that are labels or properties."""
@@ -177,7 +187,7 @@ class System:
             return {"shared"}  # one name for all, as in sGDML
         if said not in possible:
             expected = of_atoms if said == "atom" else of_structures
-            raise FieldError(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
+            raise self._error(f"{self.where}: {member.key}: expected {expected} rows, got {shape}")
         return {said}
 
     def blocks(
@@ -270,8 +280,10 @@ class System:
             return np.repeat(value[None], rows[1] - rows[0], axis=0)
         values = member.rows.read(*rows)
         if level == "atom" and self.is_stacked:
-            return values.reshape(-1, *values.shape[2:])
-        return values
+            values = values.reshape(-1, *values.shape[2:])
+        if self._is_known and values.shape[1:] == (1,):
+            values = values[:, 0]
+        return -values if member.is_gradient else values
 
     def _column(self, member: Member, level: Level, values: Array) -> Column:
         scope = ATOM_PROPERTY if level == "atom" else MOLECULE_PROPERTY
@@ -329,65 +341,50 @@ def numbers_of(values: Array, where: str) -> Array:
 
 
 def joined(blocks: Iterable[Columns]) -> Iterator[Columns]:
-    """Joins small blocks whose fields have the same types and shapes of rows.
+    """Joins small blocks in a row that have the same fields, in the same types and shapes of rows.
 
     Args:
-        blocks: blocks, whose lists hold strings.
+        blocks: blocks without masks, whose lists hold strings.
 
     Yields:
-        The same molecules in the same order; zeros, masked, where a block lacks a field.
+        The same molecules in the same order.
     """
     pending: list[Columns] = []
-    forms: dict[tuple[int, str], object] = {}
     for columns in blocks:
-        own = {(BUILTIN, "positions"): _form(columns.positions)}
-        own |= {column[:2]: _form(column.values) for column in columns.fields}
-        if any(forms.get(field, form) != form for field, form in own.items()):
+        if pending and _form(columns) != _form(pending[0]):
             yield _join(pending)
-            pending, forms = [], {}
+            pending = []
         pending.append(columns)
-        forms |= own
         n_structures = sum(len(one.ptr) - 1 for one in pending)
         n_atoms = sum(len(one.positions) for one in pending)
         if n_structures >= BLOCK_STRUCTURES or n_atoms >= BLOCK_ATOMS:
             yield _join(pending)
-            pending, forms = [], {}
+            pending = []
     if pending:
         yield _join(pending)
 
 
-def _form(values: Any) -> object:
-    return (values.dtype, values.shape[1:]) if isinstance(values, np.ndarray) else "string"
+def _form(columns: Columns) -> list[object]:
+    form: list[object] = [columns.positions.dtype]
+    for scope, key, values, _ in columns.fields:
+        is_array = isinstance(values, np.ndarray)
+        form.append((scope, key, *((values.dtype, values.shape[1:]) if is_array else ())))
+    return form
 
 
 def _join(blocks: list[Columns]) -> Columns:
     if len(blocks) == 1:
         return blocks[0]
     counts = np.concatenate([np.diff(block.ptr) for block in blocks])
-    found = [{column[:2]: column for column in block.fields} for block in blocks]
+    fields = []
+    for columns in zip(*(block.fields for block in blocks), strict=True):
+        parts: list[Any] = [column.values for column in columns]
+        is_array = isinstance(parts[0], np.ndarray)
+        whole = np.concatenate(parts) if is_array else [*chain(*parts)]
+        fields.append(columns[0].with_values(whole))
     return Columns(
         np.concatenate([block.positions for block in blocks]),
         np.concatenate([block.atomic_numbers for block in blocks]),
         np.concatenate([[0], np.cumsum(counts)]),
-        [_join_field(field, found, blocks) for field in dict.fromkeys(f for o in found for f in o)],
+        fields,
     )
-
-
-def _join_field(
-    field: tuple[int, str], found: list[dict[tuple[int, str], Column]], blocks: list[Columns]
-) -> Column:
-    sizes = [len(block.ptr) - 1 for block in blocks]
-    there = [field in own for own in found]
-    mask = None if all(there) else np.repeat(there, sizes)
-    first = next(own[field] for own in found if field in own)
-    values: Any = first.values
-    is_array = isinstance(values, np.ndarray)
-    if is_array and is_per_atom(first):
-        sizes = [len(block.positions) for block in blocks]
-    parts: list[Any] = [
-        own[field].values
-        if field in own
-        else (np.zeros((n, *values.shape[1:]), values.dtype) if is_array else [None] * n)
-        for own, n in zip(found, sizes, strict=True)
-    ]
-    return Column(*field, np.concatenate(parts) if is_array else [*chain(*parts)], mask)

@@ -176,9 +176,9 @@ class Writer:
                 why = "its name has another meaning in metatrain, or cannot be that of a file"
                 self._report.skip(label, why, int(mask.sum()))
                 continue
-            shape = self._arrays[name].shape if name in self._arrays else _shape(column, mask)
-            good = mask & _has_shape(column, shape)
-            if not good.all() and (lost := int((mask & ~good).sum())):
+            known = self._arrays.get(name)
+            shape, good = _fitting(column, mask, None if known is None else known.shape)
+            if lost := int((mask & ~good).sum()):
                 rows = "no numbers" if shape is None else f"not of shape {shape}"
                 self._report.skip(label, f"{rows}, as the values before", lost)
             if shape is None or not good.any():
@@ -212,27 +212,28 @@ def _name_of(column: Column) -> str | None:
     return key if is_file_name(key) and key not in _TAKEN and key not in BUILTINS else None
 
 
-def _shape(column: Column, mask: Array) -> tuple[int, ...] | None:
-    """Returns the shape of the rows of a column, by the first; None if it has no numbers."""
+def _fitting(
+    column: Column, mask: Array, shape: tuple[int, ...] | None
+) -> tuple[tuple[int, ...] | None, Array]:
+    """Returns the shape of rows, and (B,) bool, True for the molecules in a mask that have it.
+
+    Args:
+        column: a column of B molecules.
+        mask: (B,) bool.
+        shape: the shape; None: that of the first molecule, or None if none has numbers.
+    """
     if isinstance(column.values, np.ndarray):
-        return tuple(column.values.shape[1:])
+        own = tuple(column.values.shape[1:])
+        shape = own if shape is None else shape
+        return shape, mask & (own == shape)
     start = int(is_per_atom(column))
-    shapes: list[tuple[int, ...]] = [
-        value.shape[start:]
+    shapes = [
+        value.shape[start:] if has and isinstance(value, np.ndarray) else None
         for value, has in zip(column.values, mask.tolist(), strict=True)
-        if has and isinstance(value, np.ndarray)
     ]
-    return shapes[0] if shapes else None
-
-
-def _has_shape(column: Column, shape: tuple[int, ...] | None) -> Array:
-    """Returns (B,) bool, True for the molecules with values of a shape."""
-    if isinstance(column.values, np.ndarray):
-        return np.array(column.values.shape[1:] == shape)
-    start = int(is_per_atom(column))
-    return np.array(
-        [isinstance(v, np.ndarray) and v.shape[start:] == shape for v in column.values], dtype=bool
-    )
+    if shape is None:
+        shape = next((own for own in shapes if own is not None), None)
+    return shape, np.array([own is not None and own == shape for own in shapes], dtype=bool)
 
 
 def _filled(array: _Values, ptr: Array) -> Array:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.fields import BUILTIN, BUILTINS, RESERVED, FieldId, prefixed_id
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits
-from atompack_torch.formats.records import is_per_atom
+from atompack_torch.formats.records import is_per_atom, present
 from atompack_torch.publishing import published
 
 TARGET = TargetTraits(has_schema=True, codecs=("zstd", "lz4", "none"))
@@ -98,7 +97,8 @@ class Writer:
             made = type_of(structure[0])
             assert made is not None
             self._types[POSITIONS] = made
-        fields = [f for c in columns.fields if (f := self._learned(with_masked(c))) is not None]
+        n = len(columns.ptr) - 1
+        fields = [f for c in columns.fields if (f := self._learned(c, n)) is not None]
         schema = self._schema()
         if self._group and self._group[0].schema != schema:
             self._end_group()
@@ -110,7 +110,6 @@ class Writer:
             )
             for column in (*structure, *fields)
         }
-        n = len(columns.ptr) - 1
         whole = [arrays.get(f.name, _arrow().nulls(n, f.type)) for f in schema]
         self._group.append(_arrow().RecordBatch.from_arrays(whole, schema=schema))
         n_rows = sum(batch.num_rows for batch in self._group)
@@ -143,31 +142,35 @@ class Writer:
         for part in self._parts:
             part.unlink(missing_ok=True)
 
-    def _learned(self, column: Column) -> Column | None:
-        """Learns the type of a field; returns the column without values that do not fit it."""
-        self._report_none(column)
+    def _learned(self, column: Column, n: int) -> Column | None:
+        """Learns the type of a field; returns the column without values that do not fit it.
+
+        Args:
+            column: a column of n molecules, whose entries are None where its mask is False.
+            n: their number.
+        """
+        n_none = _n_none(column.values)
+        if n_lost := n_none - n + int(present(column, n).sum()) if n_none else 0:
+            self._report.skip(label_of(column), "None is null, like a missing value", n_lost)
         field, made = FieldId(*column[:2]), type_of(column)
         if made is None:
             return None
         if field not in self._types:
             self._types[field] = made
             self._names[field] = self._new_name(field)
-        known = self._types[field]
+        known, values = self._types[field], column.values
         if known.dtype is None:
             return column
         n_axes = known.n_axes + known.is_of_atoms
-        if isinstance(column.values, np.ndarray):
-            values: Any = column.values if made.n_axes == known.n_axes else None
-        else:
-            given = [v for v in column.values if v is None or isinstance(v, np.ndarray)]
+        if not isinstance(values, np.ndarray):
+            given: Any = values
             values = [v if v is None or v.ndim == n_axes else None for v in given]
-        n_lost = len(column.values) if values is None else _n_none(values) - _n_none(column.values)
-        if n_lost:
+        elif made.n_axes != known.n_axes:
+            values = [None] * n
+        if n_lost := _n_none(values) - n_none:
             why = f"expected {n_axes} axes as in the molecules before, got others"
             self._report.skip(label_of(column), why, n_lost)
-        column = column.with_values([] if values is None else values)
-        if values is None:
-            return None
+        column = column.with_values(values)
         if shapes_of(column, known) - {known.shape}:
             self._types[field] = known._replace(shape=None)
             if known.n_axes > 1 and not isinstance(values, np.ndarray):
@@ -176,13 +179,6 @@ class Writer:
                     "no shape"
                 )
         return column
-
-    def _report_none(self, column: Column) -> None:
-        if isinstance(column.values, np.ndarray):
-            return
-        n_absent = 0 if column.mask is None else int((~column.mask).sum())
-        if n_none := _n_none(column.values) - n_absent:
-            self._report.skip(label_of(column), "None is null, like a missing value", n_none)
 
     def _new_name(self, field: FieldId) -> str:
         is_ambiguous = field.key in RESERVED or prefixed_id(field.key) is not None
@@ -235,15 +231,14 @@ class Writer:
         with importlib.import_module("pyarrow.parquet").ParquetFile(part) as file:
             for i in range(file.num_row_groups):
                 table = file.read_row_group(i)
-                n = table.num_rows
                 columns = [
                     table.column(field.name)
                     if field.name in table.column_names
-                    else _arrow().nulls(n, field.type)
+                    else _arrow().nulls(len(table), field.type)
                     for field in schema
                 ]
                 made = _arrow().Table.from_arrays(columns, names=schema.names).cast(schema)
-                self._file.write_table(made, row_group_size=n)
+                self._file.write_table(made, row_group_size=len(table))
 
 
 def _arrow() -> Any:
@@ -307,14 +302,6 @@ def type_of(column: Column) -> ColumnType | None:
     return ColumnType(of_atoms, dtype, len(shape), shape, is_fixed=is_fixed)
 
 
-def with_masked(column: Column) -> Column:
-    """Returns a column whose entries are None where its mask is False."""
-    if column.mask is None or isinstance(column.values, np.ndarray):
-        return column
-    given = zip(column.values, column.mask.tolist(), strict=True)
-    return column.with_values([value if has else None for value, has in given])
-
-
 def shapes_of(column: Column, type_: ColumnType) -> set[tuple[int, ...]]:
     """Returns the shapes of the values or rows of a numeric column."""
     if isinstance(column.values, np.ndarray):
@@ -334,78 +321,54 @@ def array_of(column: Column, type_: ColumnType, ptr: Array) -> Any:
     Returns:
         The array; null where the mask is False, and for values None.
     """
-    pa = _arrow()
-    n = len(ptr) - 1
-    mask = np.ones(n, dtype=bool) if column.mask is None else column.mask
-    if not isinstance(column.values, np.ndarray):
-        if type_.dtype is None:
-            return pa.array(column.values, pa.string())
-        return _of_entries([*column.values], type_)
-    if type_.is_of_atoms:
-        counts = np.diff(ptr)
-        rows = column.values[np.repeat(mask, counts)]
-        return _list(np.where(mask, counts, 0), _nested(rows, type_), mask)
-    if not type_.n_axes:
-        return pa.array(column.values, mask=~mask)
-    if type_.is_fixed:
-        return _fixed(column.values, ~mask)
-    rows = column.values[mask]
-    size = rows.shape[1]
-    inner = _nested(rows.reshape(-1, *rows.shape[2:]), type_._replace(n_axes=type_.n_axes - 1))
-    return _list(mask * size, inner, mask)
-
-
-def _list(counts: Array, items: Any, mask: Array) -> Any:
-    offsets = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    pa = _arrow()
-    nulls = None if mask.all() else pa.array(~mask)
-    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=nulls)
-
-
-def _nested(rows: Array, type_: ColumnType) -> Any:
-    """Converts rows of one shape to an array with one (nested) list for each."""
-    if type_.is_fixed and type_.n_axes:
-        return _fixed(rows, None)
-    if not type_.n_axes:
-        return _arrow().array(np.ascontiguousarray(rows))
-    size = rows.shape[1]
-    inner = rows.reshape(len(rows) * size, *rows.shape[2:])
-    there = np.ones(len(rows), dtype=bool)
-    return _list(there * size, _nested(inner, type_._replace(n_axes=type_.n_axes - 1)), there)
-
-
-def _fixed(values: Array, nulls: Array | None) -> Any:
-    """Converts values of one shape to lists of fixed sizes."""
-    pa = _arrow()
-    made = pa.array(np.ascontiguousarray(values).reshape(-1))
-    for size in reversed(values.shape[2:]):
-        made = pa.FixedSizeListArray.from_arrays(made, size)
-    mask = None if nulls is None or not nulls.any() else pa.array(nulls)
-    return pa.FixedSizeListArray.from_arrays(made, values.shape[1], mask=mask)
-
-
-def _of_entries(values: list[Any], type_: ColumnType) -> Any:
-    """Converts values of any shape, of one number of axes."""
-    pa = _arrow()
+    pa, mask = _arrow(), present(column, len(ptr) - 1)
+    n_axes, of_atoms = type_.n_axes + type_.is_of_atoms, int(type_.is_of_atoms)
+    values: Any = column.values
+    if type_.dtype is None:
+        return pa.array(values, pa.string())
+    if not n_axes and isinstance(values, np.ndarray):
+        return pa.array(values, mask=~mask)
+    if isinstance(values, np.ndarray):
+        counts = np.diff(ptr) if of_atoms else np.ones(len(mask), dtype=np.int64)
+        shapes = np.empty((int(mask.sum()), n_axes), dtype=np.int64)
+        shapes[:, :of_atoms] = counts[mask, None]
+        shapes[:, of_atoms:] = values.shape[1:]
+        # Lists of fixed sizes have values where they are null, too.
+        flat = values if type_.is_fixed and not of_atoms else values[np.repeat(mask, counts)]
+        return _nested(flat.reshape(-1), shapes, type_, mask)
     there = [value for value in values if value is not None]
     mask = np.array([value is not None for value in values], dtype=bool)
-    n_axes = type_.n_axes + type_.is_of_atoms
     if not n_axes:
-        flat = np.zeros(len(values), dtype=type_.dtype)
-        flat[mask] = there
-        return pa.array(flat, mask=~mask)
+        return pa.array(
+            [None if value is None else value.item() for value in values], type_.arrow()
+        )
     flat = np.concatenate([np.zeros(0, type_.dtype), *(value.reshape(-1) for value in there)])
-    made = pa.array(flat)
+    shapes = np.array([value.shape for value in there], dtype=np.int64).reshape(-1, n_axes)
+    return _nested(flat, shapes, type_, mask)
+
+
+def _nested(flat: Array, shapes: Array, type_: ColumnType, mask: Array) -> Any:
+    """Makes lists of the values of molecules.
+
+    Args:
+        flat: the values, in order.
+        shapes: (K, axes) shapes of the values of the K molecules that have some.
+        type_: their type.
+        mask: (B,) bool, True for these molecules.
+    """
+    pa = _arrow()
+    made, nulls = pa.array(flat), None if mask.all() else pa.array(~mask)
     sizes = type_.shape if type_.is_fixed and type_.shape is not None else ()
-    for size in reversed(sizes):
-        made = pa.FixedSizeListArray.from_arrays(made, size)
-    for axis in reversed(range(n_axes - len(sizes))):
-        counts: list[int] = []
-        for value in there:
-            counts += [value.shape[axis]] * math.prod(value.shape[:axis])
-        if axis:
-            made = _list(np.array(counts, int), made, np.ones(len(counts), dtype=bool))
-    of_all = np.zeros(len(values), dtype=np.int64)
-    of_all[mask] = counts
-    return _list(of_all, made, mask)
+    n_free = shapes.shape[1] - len(sizes)
+    for axis in reversed(range(len(sizes))):
+        own = None if axis or n_free else nulls
+        made = pa.FixedSizeListArray.from_arrays(made, sizes[axis], mask=own)
+    for axis in reversed(range(n_free)):
+        lengths = np.repeat(shapes[:, axis], np.prod(shapes[:, :axis], axis=1))
+        if not axis:
+            lengths = np.zeros(len(mask), dtype=np.int64)
+            lengths[mask] = shapes[:, 0]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        own = None if axis else nulls
+        made = pa.ListArray.from_arrays(pa.array(offsets), made, mask=own)
+    return made

@@ -1,0 +1,59 @@
+"""Checks of single values of molecules, for readers of records."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from atompack_torch.batch.columns import Array
+from atompack_torch.batch.conversions import Parts, is_numeric, native
+from atompack_torch.errors import CorruptFileError
+from atompack_torch.fields import BUILTINS
+from atompack_torch.formats.conversion_report import Report
+
+
+def label_shape(label: str, n_atoms: int) -> tuple[int, ...]:
+    """Returns the shape of a label of a molecule."""
+    builtin = BUILTINS[label]
+    return (n_atoms, *builtin.shape) if builtin.level == "atom" else builtin.shape
+
+
+def shaped(value: Any, shape: tuple[int, ...], where: str) -> Array:
+    """Returns as many numbers as a shape has, in that shape.
+
+    Args:
+        value: the numbers.
+        shape: the shape.
+        where: name of the value, for messages.
+
+    Raises:
+        CorruptFileError: there are others.
+    """
+    array = np.asarray(value)
+    if not is_numeric(array) or array.size != math.prod(shape):
+        raise CorruptFileError(f"{where}: expected {shape}, got {array.dtype} {array.shape}")
+    return array.reshape(shape)
+
+
+def number_array(parts: Parts, key: str, value: Any, report: Report) -> Array | None:
+    """Returns the numbers of a property; None for others: text is added to the molecule.
+
+    Args:
+        parts: the molecule.
+        key: name of the property.
+        value: its value.
+        report: receives what is neither numbers nor text.
+    """
+    if isinstance(value, str):
+        parts.properties[key] = value
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a list of lists of different lengths
+        array = np.array(None)
+    if is_numeric(array):
+        return native(array)
+    report.skip(key, "neither numbers nor a string")
+    return None
