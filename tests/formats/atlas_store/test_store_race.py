@@ -15,7 +15,7 @@ SECONDS = float(os.environ.get("ATOMPACK_RACE_SECONDS", "2"))
 
 
 @pytest.mark.timeout(120 + 2 * SECONDS)
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("durable", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_no_reader_sees_two_flushes_at_once(durable: bool) -> None:
     """Values, attributes and statistics of one flush, or a refusal; the original reads along."""
     for seconds in (SECONDS, 4 * SECONDS, 16 * SECONDS):  # longer where the machine is busy

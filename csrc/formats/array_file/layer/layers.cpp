@@ -89,9 +89,6 @@ std::string sidecar_path(const std::string& base_path, uint32_t number) {
   return cat(base.folder, base.stem(), '.', number, kExtension);
 }
 
-namespace {
-
-// The number of a cell; nullopt if it is outside of the grid.
 std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const std::vector<uint64_t>& grid) {
   uint64_t number = 0;
   for (size_t i = 0; i < grid.size(); ++i) {
@@ -101,6 +98,8 @@ std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const 
   }
   return number;
 }
+
+namespace {
 
 void check_rank(std::string_view what, uint64_t got, const Array& array) {
   if (got == array.shape.size()) return;
@@ -206,21 +205,17 @@ std::vector<Layers::SingleRecord> Layers::history(std::string_view name) const {
 }
 
 Array Layers::array(std::string_view name) const {
-  Array array;
-  array.name = name;
-  try {
+  return in_array(layer(0).path(), name, [&] {
     const uint32_t newest = find(name);
     if (newest == kNone) throw FieldError("no such array");
+    Array array;
+    array.name = name;
     describe(mentions_[newest], array);
     array.attributes = attributes(newest);
     check_extent(array);
     collect_chunks(newest, array);
-  } catch (DataError& error) {
-    error.at_field(array.name);
-    error.in_file(layer(0).path());
-    throw;
-  }
-  return array;
+    return array;
+  });
 }
 
 void Layers::describe(const Mention& mention, Array& array) const {
@@ -267,7 +262,7 @@ void Layers::collect_chunks(uint32_t mention, Array& array) const {
 
 void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array& array) const {
   const Layer& layer = this->layer(mention.layer);
-  try {
+  in_file(layer.path(), [&] {
     check_rank("chunk shape", array.chunk_shape.size(), array);
     const std::vector<uint64_t> grid = array.grid().cells();
     for (uint64_t i = 0; i < record.chunks.count; ++i) {
@@ -276,10 +271,7 @@ void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array
       const std::optional<uint64_t> cell = cell_number(layer.footer(), chunk.coordinate, grid);
       if (cell) array.chunks.push_back({*cell, mention.layer, i, chunk});
     }
-  } catch (DataError& error) {
-    error.in_file(layer.path());
-    throw;
-  }
+  });
 }
 
 bool Layers::same_layout(const Mention& mention, const ArrayRecord& record, const Array& array) const {

@@ -244,38 +244,12 @@ void Summary::add_items(Bytes values) {
   n_values_ += range.n;
 }
 
-void Summary::add_numbers(Bytes values) {
-  switch (type_) {
-    case Type::int8:
-      return add_items<int8_t>(values);
-    case Type::int16:
-      return add_items<int16_t>(values);
-    case Type::int32:
-      return add_items<int32_t>(values);
-    case Type::int64:
-    case Type::timestamp:
-      return add_items<int64_t>(values);
-    case Type::uint8:
-      return add_items<uint8_t>(values);
-    case Type::uint16:
-      return add_items<uint16_t>(values);
-    case Type::uint32:
-      return add_items<uint32_t>(values);
-    case Type::uint64:
-      return add_items<uint64_t>(values);
-    case Type::float32:
-      return add_items<float>(values);
-    case Type::float64:
-      return add_items<double>(values);
-    default:
-      return;
-  }
-}
-
 void Summary::add(Bytes chunk, uint64_t n_elements) {
   if (holds_strings(type_)) return add_strings(Strings(chunk, n_elements), n_elements);
   check_chunk_bytes(n_elements * item_bytes(type_), chunk.size());
-  add_numbers(chunk);
+  with_number_of(type_, [&]<typename T>(T) {
+    if constexpr (!std::is_same_v<T, std::monostate>) add_items<T>(chunk);
+  });
 }
 
 void Summary::add_strings(const Strings& strings, uint64_t count) {
