@@ -61,7 +61,6 @@ class AtlasStore(FlushingWriter):
 
         with AtlasStore("profiles") as store:
             column = store.scan("temperature", layout="jagged")
-            profile = store["cast-1"]
 
         with AtlasStore("profiles", "x") as store:
             store.create_dataset("cast-1")

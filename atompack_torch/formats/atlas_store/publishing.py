@@ -181,7 +181,8 @@ class RemoteCopy:
                 if error.errno not in (errno.ESTALE, errno.EEXIST):
                     raise
                 if self._withdraw():
-                    raise file_exists(shown_url(self._url), _INSTEAD) from None
+                    text = f"another writer has created it meanwhile: {_INSTEAD}"
+                    raise FileExistsError(errno.EEXIST, text, shown_url(self._url)) from None
                 raise was_replaced(shown_url(self._url)) from None
             self._pending = None
             self._temporary.release()

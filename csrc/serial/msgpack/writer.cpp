@@ -22,12 +22,6 @@ void MsgpackWriter::big_endian(Stored value) {
   out_.append(bytes.data(), bytes.size());
 }
 
-template <typename Stored>
-void MsgpackWriter::coded(int code_of_type, Stored value) {
-  out_ += code(code_of_type);
-  big_endian(value);
-}
-
 void MsgpackWriter::head(size_t n, uint8_t short_code, size_t n_short, uint8_t code_of_16) {
   if (n > std::numeric_limits<uint32_t>::max()) {
     throw FieldError(cat("MessagePack: expected a 32-bit length, got ", n));
@@ -35,9 +29,11 @@ void MsgpackWriter::head(size_t n, uint8_t short_code, size_t n_short, uint8_t c
   if (n < n_short) {
     out_ += code(short_code | static_cast<int>(n));
   } else if (n <= 0xFFFF) {
-    coded(code_of_16, static_cast<uint16_t>(n));
+    out_ += code(code_of_16);
+    big_endian(static_cast<uint16_t>(n));
   } else {
-    coded(code_of_16 + 1, static_cast<uint32_t>(n));
+    out_ += code(code_of_16 + 1);
+    big_endian(static_cast<uint32_t>(n));
   }
 }
 
@@ -58,13 +54,17 @@ void MsgpackWriter::natural(uint64_t value) {
   if (value < 0x80) {
     out_ += code(static_cast<int>(value));
   } else if (value <= 0xFF) {
-    coded(0xCC, static_cast<uint8_t>(value));
+    out_ += code(0xCC);
+    big_endian(static_cast<uint8_t>(value));
   } else if (value <= 0xFFFF) {
-    coded(0xCD, static_cast<uint16_t>(value));
+    out_ += code(0xCD);
+    big_endian(static_cast<uint16_t>(value));
   } else if (value <= 0xFFFFFFFF) {
-    coded(0xCE, static_cast<uint32_t>(value));
+    out_ += code(0xCE);
+    big_endian(static_cast<uint32_t>(value));
   } else {
-    coded(0xCF, value);
+    out_ += code(0xCF);
+    big_endian(value);
   }
 }
 
@@ -73,16 +73,23 @@ void MsgpackWriter::integer(int64_t value) {
   if (value >= -32) {
     out_ += code(static_cast<int>(value));
   } else if (value >= INT8_MIN) {
-    coded(0xD0, static_cast<int8_t>(value));
+    out_ += code(0xD0);
+    big_endian(static_cast<int8_t>(value));
   } else if (value >= INT16_MIN) {
-    coded(0xD1, static_cast<int16_t>(value));
+    out_ += code(0xD1);
+    big_endian(static_cast<int16_t>(value));
   } else if (value >= INT32_MIN) {
-    coded(0xD2, static_cast<int32_t>(value));
+    out_ += code(0xD2);
+    big_endian(static_cast<int32_t>(value));
   } else {
-    coded(0xD3, value);
+    out_ += code(0xD3);
+    big_endian(value);
   }
 }
 
-void MsgpackWriter::real(double value) { coded(0xCB, value); }
+void MsgpackWriter::real(double value) {
+  out_ += code(0xCB);
+  big_endian(value);
+}
 
 }  // namespace atompack::serial

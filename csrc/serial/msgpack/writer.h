@@ -30,8 +30,6 @@ class MsgpackWriter {
  private:
   template <typename Stored>
   void big_endian(Stored value);
-  template <typename Stored>
-  void coded(int code_of_type, Stored value);
   // `short_code` includes lengths below `n_short`; `code_of_16` is followed by a 16-bit length, the next code by a
   // 32-bit one. Throws FieldError for longer ones.
   void head(size_t n, uint8_t short_code, size_t n_short, uint8_t code_of_16);

@@ -71,30 +71,25 @@ void Writer::real(double value) {
   put(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
 }
 
-void Writer::put_size(uint64_t size, Op short_form, Op long_form, Op huge_form) {
-  if (size <= UINT8_MAX) {
+void Writer::write_sized(Op short_form, Op long_form, Op huge_form, Bytes bytes) {
+  if (bytes.size() <= UINT8_MAX) {
     op(short_form);
-    put(static_cast<uint8_t>(size));
-  } else if (size <= UINT32_MAX) {
+    put(static_cast<uint8_t>(bytes.size()));
+  } else if (bytes.size() <= UINT32_MAX) {
     op(long_form);
-    put(static_cast<uint32_t>(size));
+    put(static_cast<uint32_t>(bytes.size()));
   } else {
     op(huge_form);
-    put(size);
+    put(static_cast<uint64_t>(bytes.size()));
   }
-}
-
-void Writer::put_size_of_bytes(uint64_t size) { put_size(size, Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8); }
-
-void Writer::text(std::string_view text) {
-  put_size(text.size(), Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8);
-  put(as_bytes(text));
-}
-
-void Writer::bytes(Bytes bytes) {
-  put_size_of_bytes(bytes.size());
   put(bytes);
 }
+
+void Writer::text(std::string_view text) {
+  write_sized(Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8, as_bytes(text));
+}
+
+void Writer::bytes(Bytes bytes) { write_sized(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes); }
 
 bool Writer::recall(std::string_view what) {
   const auto found = memo_.find(what);
@@ -158,7 +153,16 @@ void Writer::shape(std::span<const int64_t> shape) {
 
 void Writer::bytes_of(const Array& array) {
   const uint64_t size = array.bytes();
-  put_size_of_bytes(size);
+  if (size <= UINT8_MAX) {
+    op(Op::short_bin_bytes);
+    put(static_cast<uint8_t>(size));
+  } else if (size <= UINT32_MAX) {
+    op(Op::bin_bytes);
+    put(static_cast<uint32_t>(size));
+  } else {
+    op(Op::bin_bytes8);
+    put(size);
+  }
   const size_t at = out_.size();
   out_.resize(at + size);
   copy_out(array, std::span(out_).subspan(at));

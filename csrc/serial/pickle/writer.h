@@ -73,8 +73,7 @@ class Writer {
   template <std::integral T>
   void put(T number);
   void put(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-  void put_size(uint64_t size, Op short_form, Op long_form, Op huge_form);
-  void put_size_of_bytes(uint64_t size);
+  void write_sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
   void bytes_of(const Array& array);
   // Memo keys start with a letter for the kind of thing: string, global, element type.
   static std::string memo_key(char kind, std::string_view what);

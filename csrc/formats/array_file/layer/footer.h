@@ -66,36 +66,6 @@ enum class Type : uint8_t {
   timestamp,
 };
 
-// Calls `use` with an element of a type of numbers as it is in memory (timestamps are int64), or with std::monostate.
-template <typename Use>
-auto with_number_of(Type type, const Use& use) {
-  switch (type) {
-    case Type::int8:
-      return use(int8_t{});
-    case Type::int16:
-      return use(int16_t{});
-    case Type::int32:
-      return use(int32_t{});
-    case Type::int64:
-    case Type::timestamp:
-      return use(int64_t{});
-    case Type::uint8:
-      return use(uint8_t{});
-    case Type::uint16:
-      return use(uint16_t{});
-    case Type::uint32:
-      return use(uint32_t{});
-    case Type::uint64:
-      return use(uint64_t{});
-    case Type::float32:
-      return use(float{});
-    case Type::float64:
-      return use(double{});
-    default:
-      return use(std::monostate{});
-  }
-}
-
 std::string_view name_of(Type type);
 // Size of one value; 0 if values differ in length.
 uint64_t item_bytes(Type type);

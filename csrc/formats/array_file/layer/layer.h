@@ -186,21 +186,16 @@ class Layer {
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
 
-// Runs `action`; data errors that do not name them yet get the array, unless it has no name, and the file.
+// Runs `action`; data errors that do not name them yet get the array and the path of the layer.
 template <typename Action>
-auto in_array(const std::string& path, std::string_view array, const Action& action) {
+auto in_layer(const Layer& layer, std::string_view array, const Action& action) {
   try {
     return action();
   } catch (DataError& error) {
-    if (!array.empty()) error.at_field(std::string(array));
-    error.in_file(path);
+    error.at_field(std::string(array));
+    error.in_file(layer.path());
     throw;
   }
-}
-
-template <typename Action>
-auto in_layer(const Layer& layer, std::string_view array, const Action& action) {
-  return in_array(layer.path(), array, action);
 }
 
 // Starts fetching what read_footer_bytes() reads.

@@ -44,9 +44,6 @@ std::vector<LayerFile> existing_layers(const io::Location& base);
 // The path of the sidecar with this number.
 std::string sidecar_path(const std::string& base_path, uint32_t number);
 
-// The number of a cell with this coordinate in a grid of equal rank; nullopt if it is outside.
-std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const std::vector<uint64_t>& grid);
-
 // Const methods are thread-safe.
 class Layers {
  public:

@@ -55,17 +55,16 @@ bool Column::add_single(const Layers::SingleRecord& single) {
   const ArrayRecord& record = single.record;
   if (record.chunk_shape.count != record.shape.count || record.shape.count > kMaxAxes) return false;
   const uint32_t number = layout_of(footer, record);
-  const std::vector<uint64_t>& cells = layouts_[number].grid.cells();
+  const ColumnLayout& layout = layouts_[number];
   const size_t first = chunks_.size();
   for (uint64_t i = 0; i < record.chunks.count; ++i) {
-    const ChunkRecord chunk = footer.chunk(record.chunks, i);
-    const bool has_rank = chunk.coordinate.count == cells.size();
-    const auto cell = has_rank ? cell_number(footer, chunk.coordinate, cells) : std::nullopt;
-    if (!cell || (chunks_.size() > first && *cell <= chunks_.back().cell)) {
+    auto chunk = place(layout, footer, footer.chunk(record.chunks, i));
+    if (!chunk || (chunks_.size() > first && chunk->cell <= chunks_.back().cell)) {
       chunks_.resize(first);
       return false;
     }
-    chunks_.push_back({*cell, single.layer, chunk.block, chunk.offset, chunk.bytes});
+    chunk->layer = single.layer;
+    chunks_.push_back(*chunk);
   }
   rows_.back() = {number, static_cast<uint32_t>(chunks_.size() - first), first};
   return true;
@@ -86,6 +85,19 @@ uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
   const auto number = static_cast<uint32_t>(layouts_.size() - 1);
   layout_numbers_.emplace(std::move(key), number);
   return number;
+}
+
+std::optional<ColumnChunk> Column::place(const ColumnLayout& layout, const Footer& footer,
+                                         const ChunkRecord& chunk) const {
+  const std::vector<uint64_t>& cells = layout.grid.cells();
+  if (chunk.coordinate.count != cells.size()) return std::nullopt;
+  ColumnChunk placed{0, 0, chunk.block, chunk.offset, chunk.bytes};
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const uint32_t at = footer.integer(chunk.coordinate, i);
+    if (at >= cells[i]) return std::nullopt;
+    placed.cell = placed.cell * cells[i] + at;
+  }
+  return placed;
 }
 
 void Column::add_array(const Array& array) {

@@ -75,6 +75,7 @@ class Column {
   bool add_single(const Layers::SingleRecord& single);
   void add_array(const Array& array);
   uint32_t layout_of(const Footer& footer, const ArrayRecord& record);
+  std::optional<ColumnChunk> place(const ColumnLayout& layout, const Footer& footer, const ChunkRecord& chunk) const;
   [[noreturn]] void fail(size_t row) const;
 
   const Layers* layers_;

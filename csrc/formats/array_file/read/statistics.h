@@ -68,6 +68,7 @@ class Summary {
  private:
   template <typename T>
   void add_items(Bytes values);
+  void add_numbers(Bytes values);
   void add_strings(const Strings& strings, uint64_t count);
   std::optional<Extreme> extreme(int64_t key, const std::string& text) const;
 
