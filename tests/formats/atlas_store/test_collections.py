@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from reference.compare import assert_same
 from reference.fixture_files import fixtures_root
-from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.cli import main

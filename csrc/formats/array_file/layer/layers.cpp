@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "formats/array_file/layer/footer_encoder.h"
+#include "formats/array_file/layer/in_array.h"
 #include "io/open_file.h"
 
 namespace atompack::array_file {
@@ -89,6 +90,9 @@ std::string sidecar_path(const std::string& base_path, uint32_t number) {
   return cat(base.folder, base.stem(), '.', number, kExtension);
 }
 
+namespace {
+
+// The number of a cell; nullopt if it is outside of the grid.
 std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const std::vector<uint64_t>& grid) {
   uint64_t number = 0;
   for (size_t i = 0; i < grid.size(); ++i) {
@@ -98,8 +102,6 @@ std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const 
   }
   return number;
 }
-
-namespace {
 
 void check_rank(std::string_view what, uint64_t got, const Array& array) {
   if (got == array.shape.size()) return;

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/checked_math.h"
+#include "formats/array_file/layer/number_type.h"
 
 namespace atompack::array_file {
 

@@ -9,6 +9,7 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "formats/array_file/layer/in_array.h"
 #include "formats/array_file/read/array.h"
 #include "formats/array_file/read/column.h"
 

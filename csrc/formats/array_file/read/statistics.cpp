@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "formats/array_file/layer/archive.h"
+#include "formats/array_file/layer/number_type.h"
 #include "formats/array_file/read/reader.h"
 #include "io/open_file.h"
 
@@ -244,12 +245,16 @@ void Summary::add_items(Bytes values) {
   n_values_ += range.n;
 }
 
+void Summary::add_numbers(Bytes values) {
+  with_number_of(type_, [&]<typename T>(T) {
+    if constexpr (!std::is_same_v<T, std::monostate>) add_items<T>(values);
+  });
+}
+
 void Summary::add(Bytes chunk, uint64_t n_elements) {
   if (holds_strings(type_)) return add_strings(Strings(chunk, n_elements), n_elements);
   check_chunk_bytes(n_elements * item_bytes(type_), chunk.size());
-  with_number_of(type_, [&]<typename T>(T) {
-    if constexpr (!std::is_same_v<T, std::monostate>) add_items<T>(chunk);
-  });
+  add_numbers(chunk);
 }
 
 void Summary::add_strings(const Strings& strings, uint64_t count) {

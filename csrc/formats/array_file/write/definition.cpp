@@ -5,6 +5,7 @@
 
 #include "base/excerpt.h"
 #include "base/utf8.h"
+#include "formats/array_file/layer/number_type.h"
 
 namespace atompack::array_file {
 namespace {
@@ -29,8 +30,9 @@ void check_kind(const OwnedFill& fill, Type type) {
 }
 
 void check_fill(const OwnedFill& fill, Type type) {
-  // Some programs store those of timestamps as integers.
-  if (type == Type::timestamp) return std::holds_alternative<int64_t>(fill) ? void() : check_kind<Timestamp>(fill, type);
+  const bool is_integer = std::holds_alternative<int64_t>(fill);
+  if (type == Type::timestamp && is_integer) return;  // some programs store these as integers
+  if (type == Type::timestamp) return check_kind<Timestamp>(fill, type);
   if (type == Type::string) return check_kind<std::string>(fill, type);
   with_number_of(type, [&]<typename T>(T) {
     if constexpr (std::is_integral_v<T>) {
