@@ -141,7 +141,7 @@ def read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarra
 def _variable(
     store: AtlasStore, dataset: str, name: str, attributes: dict[str, Any]
 ) -> xarray.Variable:
-    from atompack_torch.formats.atlas_store.xarray_engine import StoredArray
+    from atompack_torch.formats.atlas_store.xarray_lazy import StoredArray
 
     schema = store.schema(name, dataset)
     if attributes.get(_DURATION) == "ns" and schema.dtype == "int64":
@@ -174,7 +174,7 @@ def read_stacked(
     """Reads several datasets as one; see ``AtlasStore.to_xarray``."""
     import xarray
 
-    from atompack_torch.formats.atlas_store.xarray_engine import StoredArray
+    from atompack_torch.formats.atlas_store.xarray_lazy import StoredArray
 
     if not datasets:
         raise FieldError(f"{store.path}: datasets: expected at least one name, got none")

@@ -8,7 +8,7 @@
 
 namespace atompack::array_file {
 
-// Calls `use` with an element of a type of numbers as it is in memory (timestamps are int64), or with std::monostate.
+// Calls `use` with a zero of the C++ type of a type of numbers (int64 for timestamps), or with std::monostate.
 template <typename Use>
 auto with_number_of(Type type, const Use& use) {
   switch (type) {
