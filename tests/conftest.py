@@ -53,7 +53,6 @@ SLOW = {
     "test_feature_operators.py",
     "test_shard_safety.py",
     "test_store_limits.py",
-    "test_store_race.py",
     "test_worker_ring.py",
 }
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -122,57 +122,63 @@ def _open_one_generation(
     raise AssertionError("the last attempt returns or raises")
 
 
-class OpenShards:
-    """Open files of a dataset, and its batches.
+class ReadOptions(NamedTuple):
+    """Options by which files are opened, and examples become batches.
 
-    Args:
-        root: absolute path or URL of the folder.
-        remote: access to remote files.
+    Attributes:
         cache_blocks: number of decoded blocks to keep; None: as many as fit in 256 MiB.
         allow_pickle: unpickle blocks in Python.
         jagged: join arrays that differ in their first dimension.
         levels: True for keys of atoms, False for keys of molecules.
         num_threads: maximum number of threads for a batch; None: as many as torch uses.
         missing_shards: treatment of lost shards.
+    """
+
+    cache_blocks: int | None
+    allow_pickle: bool
+    jagged: bool
+    levels: Mapping[str, bool]
+    num_threads: int | None
+    missing_shards: MissingShards
+
+
+class OpenShards:
+    """Open files of a dataset, and its batches.
+
+    Args:
+        root: absolute path or URL of the folder.
+        remote: access to remote files.
+        options: see ``ReadOptions``.
         n_shards: number of shards to use, the first ones; None: all.
     """
 
     def __init__(
-        self,
-        root: str,
-        remote: RemoteFiles,
-        *,
-        cache_blocks: int | None,
-        allow_pickle: bool,
-        jagged: bool,
-        levels: Mapping[str, bool],
-        num_threads: int | None,
-        missing_shards: MissingShards,
-        n_shards: int | None,
+        self, root: str, remote: RemoteFiles, options: ReadOptions, n_shards: int | None
     ) -> None:
+        how = options.missing_shards, n_shards
         place, store = remote.location(root)
         self.version: Version
         with formats.opening(root, "a folder of Atlas shards", "shards"):
             if store is None:
                 self.reader, self.version = _open_one_generation(
-                    root, lambda: ShardReader(place, cache_blocks, None, missing_shards, n_shards)
+                    root, lambda: ShardReader(place, options.cache_blocks, None, *how)
                 )
             else:
-                self.reader = ShardReader(
-                    place.rstrip("/"), cache_blocks, store, missing_shards, n_shards
-                )
+                self.reader = ShardReader(place.rstrip("/"), options.cache_blocks, store, *how)
                 self.version = self.reader.fingerprint
         self._needs_process = None if store is None else os.getpid()
         self.native: ExampleBatcher | None = None
         self.unpickle: Callable[[int, int], Any] | None = None
-        self._jagged = jagged
-        self._levels = levels
-        if allow_pickle:
-            kept = KEPT_BLOCKS if cache_blocks is None else cache_blocks
+        self._options = options
+        if options.allow_pickle:
+            kept = KEPT_BLOCKS if options.cache_blocks is None else options.cache_blocks
             self.unpickle = unpickle_blocks(self.reader, kept)
         else:
             self.native = ExampleBatcher(
-                self.reader, jagged=jagged, levels=levels, max_threads=num_threads or 0
+                self.reader,
+                jagged=options.jagged,
+                levels=options.levels,
+                max_threads=options.num_threads or 0,
             )
 
     def generation(self) -> Generation:
@@ -204,10 +210,10 @@ class OpenShards:
 
     def collate_in_python(self, numbers: Sequence[int], examples: list[Any] | None = None) -> Any:
         """Collates examples that the native core does not support."""
-        levels = self._levels if self.native is None else self.native.levels()
+        levels = self._options.levels if self.native is None else self.native.levels()
         if examples is None:
             examples = [self.example(number) for number in numbers]
-        return Examples(numbers, levels, jagged=self._jagged).collate(examples)
+        return Examples(numbers, levels, jagged=self._options.jagged).collate(examples)
 
 
 Layout = Literal["list", "jagged"]
@@ -303,13 +309,10 @@ class ShardDataset(BatchDataset[object, object]):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
         self._is_plain = dtype is None and missing == "nan" and transform is None
         self._root = absolute_location(path)
-        self._allow_pickle = allow_pickle
-        self._cache_blocks = cache_blocks
-        self._layout = layout
-        self._missing_shards: MissingShards = missing_shards
-        self._levels = {
-            utf8("levels", key): level == "atom" for key, level in (levels or {}).items()
-        }
+        is_of_atoms = {utf8("levels", key): at == "atom" for key, at in (levels or {}).items()}
+        self._reading = ReadOptions(
+            cache_blocks, allow_pickle, layout == "jagged", is_of_atoms, num_threads, missing_shards
+        )
         self._version: Version | None = None
         self._generation: Generation | None = None
         self._n = len(reader := (opened := self._open()).reader)
@@ -340,17 +343,7 @@ class ShardDataset(BatchDataset[object, object]):
         return self._open_current(self._generation[0])
 
     def _open_current(self, n_shards: int | None = None) -> OpenShards:
-        return OpenShards(
-            self._root,
-            self._remote,
-            cache_blocks=self._cache_blocks,
-            allow_pickle=self._allow_pickle,
-            jagged=self._layout == "jagged",
-            levels=self._levels,
-            num_threads=self._options.num_threads,
-            missing_shards=self._missing_shards,
-            n_shards=n_shards,
-        )
+        return OpenShards(self._root, self._remote, self._reading, n_shards)
 
     @property
     def _is_remote(self) -> bool:

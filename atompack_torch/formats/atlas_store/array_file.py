@@ -15,12 +15,11 @@ from atompack_torch.formats.atlas_store.handles import (
     ArrayFileHandle,
     BlockOptions,
     FlushingWriter,
+    LocalCopy,
+    MemoryCopy,
     MemoryLimits,
 )
-from atompack_torch.formats.atlas_store.remote_handles import (
-    MemoryArrayFileHandle,
-    RemoteArrayFileHandle,
-)
+from atompack_torch.formats.atlas_store.publishing import RemoteArrayFile
 from atompack_torch.formats.atlas_store.stored_values import (
     Attribute,
     Values,
@@ -116,22 +115,21 @@ class ArrayFile(FlushingWriter):
             durable=durable,
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
         )
+        copy: LocalCopy | None = None
         if path is None:
             check_choice("mode", mode, ["x", "a"])
-            self._handle = MemoryArrayFileHandle(options)
-            return
-        if isinstance(path, BUFFERS):
-            name = f"{MEMORY}.af"
-            memory = MemoryFiles({name: path}, mode)
-            self._handle = ArrayFileHandle(name, options, memory, cache)
-            return
-        if isinstance(path, str) and is_url(path) and mode != "r":
-            self._handle = RemoteArrayFileHandle(path, options, storage_options)
-            return
-        whole = remote.absolute(path)
-        if mode == "x" and Path(whole).exists():
-            raise file_exists(whole, "mode='a' appends to it")
-        self._handle = ArrayFileHandle(whole, options, remote, cache)
+            place, copy = f"{MEMORY}.af", MemoryCopy("data.af")
+        elif isinstance(path, BUFFERS):
+            place = f"{MEMORY}.af"
+            remote = MemoryFiles({place: path}, mode)
+        elif isinstance(path, str) and is_url(path) and mode != "r":
+            place, copy = path, RemoteArrayFile(path, mode, storage_options)
+        else:
+            place = remote.absolute(path)
+            if mode == "x" and Path(place).exists():
+                raise file_exists(place, "mode='a' appends to it")
+        self._handle = ArrayFileHandle(place, mode, options.limits, remote, cache, copy)
+        self._handle.open(options)
 
     @property
     def names(self) -> list[str]:
@@ -213,11 +211,12 @@ class ArrayFile(FlushingWriter):
         """
         schema = self.schema(name)
         first, counts = schema.box(start, shape)
-        reader = self._handle.reader
-        if reader is not None:
-            values = reader.read(name, first, counts, self._handle.limits.max_unstored_bytes)
+        writer = self._handle.writer
+        if writer is not None:
+            values = writer.read(name, first, counts)
         else:
-            values = self._handle.changing().read(name, first, counts)
+            limit = self._handle.limits.max_unstored_bytes
+            values = self._handle.reader().read(name, first, counts, limit)
         return schema.loaded(values, counts)
 
     def stats(self) -> dict[str, ArrayStatistics]:
@@ -229,8 +228,9 @@ class ArrayFile(FlushingWriter):
         Raises:
             FieldError: the file was written to since it was opened for reading.
         """
-        reader, path = self._handle.reader, self._handle.local_path
-        stored = read_array_statistics(path) if reader is None else reader.statistics()
+        handle = self._handle
+        is_writing = handle.writer is not None
+        stored = read_array_statistics(handle.local) if is_writing else handle.reader().statistics()
         return {name: ArrayStatistics(*stored[name]) for name in self.names if name in stored}
 
     def define(
@@ -293,10 +293,10 @@ class ArrayFile(FlushingWriter):
         Raises:
             ValueError: the file has a path, or is closed.
         """
-        if not isinstance(self._handle, MemoryArrayFileHandle):
+        if not isinstance(self._handle.copy, MemoryCopy):
             raise ValueError(f"to_bytes: expected a file without a path, got {self._handle.path}")
         self.compact()
-        return self._handle.to_bytes()
+        return self._handle.copy.path.read_bytes()
 
     def __repr__(self) -> str:
         return f"ArrayFile({self._handle.path!r})"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import torch
 
-from atompack_torch._core import read_held
-from atompack_torch.batch.indices import Indices
+from atompack_torch._core import ColumnBatcher, read_held, scan_columns
+from atompack_torch._native import AtlasReader, AtlasWriter
+from atompack_torch.batch.indices import Indices, names_in
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.atlas_store import exporting, xarray_datasets
 from atompack_torch.formats.atlas_store.array_schema import (
@@ -23,24 +25,16 @@ from atompack_torch.formats.atlas_store.array_schema import (
     put,
 )
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
-from atompack_torch.formats.atlas_store.columns import (
-    ColumnScan,
-    Layout,
-    ScanOptions,
-    StoreColumns,
-    StoreNames,
-)
+from atompack_torch.formats.atlas_store.columns import ColumnScan, Layout, ScanOptions
 from atompack_torch.formats.atlas_store.handles import (
     FlushingWriter,
+    LocalCopy,
+    MemoryCopy,
     MemoryLimits,
     StoreHandle,
     StoreOptions,
 )
-from atompack_torch.formats.atlas_store.remote_handles import (
-    MemoryStoreHandle,
-    RemoteStoreHandle,
-)
-from atompack_torch.formats.atlas_store.stored_dataset import StoredDataset
+from atompack_torch.formats.atlas_store.publishing import RemoteStore
 from atompack_torch.formats.atlas_store.stored_values import (
     Attribute,
     Values,
@@ -67,7 +61,6 @@ class AtlasStore(FlushingWriter):
 
         with AtlasStore("profiles") as store:
             column = store.scan("temperature", layout="jagged")
-            profile = store["cast-1"]
 
         with AtlasStore("profiles", "x") as store:
             store.create_dataset("cast-1")
@@ -159,18 +152,17 @@ class AtlasStore(FlushingWriter):
             limits=MemoryLimits(max_metadata_bytes, max_unstored_bytes),
             metadata=metadata,
         )
+        local: LocalCopy | None = None
         if path is None:
             check_choice("mode", mode, ["x", "a"])
-            self._own(MemoryStoreHandle(options, cache))
-            return
-        if isinstance(path, str) and is_url(path) and mode != "r":
-            self._own(RemoteStoreHandle(path, options, storage_options, cache))
-            return
-        if isinstance(path, Mapping):
-            location, remote = MEMORY, MemoryFiles.in_folder(path, mode)
+            place, local = MEMORY, MemoryCopy()
+        elif isinstance(path, Mapping):
+            place, remote = MEMORY, MemoryFiles.in_folder(path, mode)
+        elif isinstance(path, str) and is_url(path) and mode != "r":
+            place, local = path, RemoteStore(path, mode, storage_options)
         else:
-            location = remote.absolute(path)
-        self._own(StoreHandle(location, mode, options.limits, remote=remote, cache=cache))
+            place = remote.absolute(path)
+        self._own(StoreHandle(place, mode, options.limits, remote, cache, local))
         if mode != "r":
             self._handle.open_writer(options)
             return
@@ -179,14 +171,73 @@ class AtlasStore(FlushingWriter):
 
     def _own(self, handle: StoreHandle) -> None:
         self._handle = handle
-        self._names = StoreNames(handle)
-        self.columns = StoreColumns(handle, self._names)
+        self._n_changes = -1  # those of the handle that the names below include
+        self._dataset_names: list[str] | None = None
+        self._array_numbers: dict[str, int] | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        return self._handle.state()
+    def __getstate__(self) -> StoreHandle:
+        return copy.copy(self._handle)  # a handle of its own, at the same flush
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self._own(StoreHandle.of_state(state))
+    def __setstate__(self, handle: StoreHandle) -> None:
+        self._own(handle)
+
+    # Names and numbers, pending changes included where nothing else is said.
+
+    def _forget_older(self) -> None:
+        if self._n_changes != self._handle.n_changes:
+            self._n_changes = self._handle.n_changes
+            self._dataset_names = self._array_numbers = None
+
+    def _names(self) -> list[str]:
+        """Returns the names of the datasets, in stored order; not to be modified."""
+        self._forget_older()
+        names = self._dataset_names
+        if names is None:
+            names = self._dataset_names = self._handle.current().dataset_names()
+        return names
+
+    def _numbers(self) -> dict[str, int]:
+        """Returns the numbers of the arrays by name; not to be modified."""
+        self._forget_older()
+        numbers = self._array_numbers
+        if numbers is None:
+            names = self._handle.current().variable_names()
+            numbers = {name: i for i, name in enumerate(names) if name is not None}
+            self._array_numbers = numbers
+        return numbers
+
+    def _number_of(self, array: str) -> int:
+        """Returns the number of an array; FieldError if none has this name."""
+        try:
+            return self._numbers()[array]
+        except KeyError:
+            raise self._no_array(array) from None
+
+    def _flushed_number_of(self, array: str) -> int:
+        """Returns the reader's number for a flushed array; FieldError if it is missing."""
+        if self._handle.writer is None:
+            return self._number_of(array)
+        try:
+            return self._handle.reader().variable_names().index(array)
+        except ValueError:
+            raise self._no_array(array) from None
+
+    def _no_array(self, array: str) -> FieldError:
+        return FieldError(f"{self._handle.path}: no dataset has an array {array!r}")
+
+    def _find(self, handle: AtlasReader | AtlasWriter, datasets: list[str]) -> list[int]:
+        """Returns the numbers that a native handle has for datasets, in the order of the names."""
+        try:
+            return handle.find_datasets(datasets)
+        except FieldError as error:
+            raise FieldError(f"{self._handle.path}: {error}") from None
+        except TypeError:  # not strings, or not representable in UTF-8
+            for name in datasets:
+                utf8(f"{self._handle.path}: dataset", name)
+            raise
+
+    def _dataset_number(self, dataset: str) -> int:
+        return self._find(self._handle.current(), [dataset])[0]
 
     def last_flush(self) -> AtlasStore:
         """Returns another handle, for reading, that keeps showing what ``scan`` shows now.
@@ -198,13 +249,8 @@ class AtlasStore(FlushingWriter):
         view._own(self._handle.at_last_flush())
         return view
 
-    def __getitem__(self, dataset: str) -> StoredDataset:
-        """Returns a handle of one dataset; a FieldError if none has this name."""
-        self._names.dataset_number(dataset)
-        return StoredDataset(self, dataset)
-
     def __contains__(self, dataset: object) -> bool:
-        return dataset in self._names.datasets()
+        return dataset in self._names()
 
     def __iter__(self) -> Iterator[str]:
         """Iterates over the names of the datasets, in stored order."""
@@ -213,12 +259,12 @@ class AtlasStore(FlushingWriter):
     @property
     def datasets(self) -> list[str]:
         """Names of the datasets, in stored order."""
-        return list(self._names.datasets())
+        return list(self._names())
 
     @property
     def arrays(self) -> list[str]:
         """Names of the arrays of all datasets, sorted."""
-        return sorted(self._names.arrays())
+        return sorted(self._numbers())
 
     def arrays_of(self, dataset: str) -> list[str]:
         """Returns the names of the arrays of one dataset.
@@ -232,7 +278,9 @@ class AtlasStore(FlushingWriter):
         Raises:
             FieldError: there is no such dataset.
         """
-        return self._names.arrays_of(dataset)
+        handle = self._handle.current()
+        names = handle.variable_names()
+        return [str(names[i]) for i in handle.variables_of(self._dataset_number(dataset))]
 
     def attrs(self, dataset: str) -> dict[str, Attribute]:
         """Returns the attributes of a dataset.
@@ -249,7 +297,7 @@ class AtlasStore(FlushingWriter):
             FieldError: there is no such dataset.
             CorruptFileError: the file that holds the attributes is damaged.
         """
-        return self._handle.current().attributes(self._names.dataset_number(dataset))
+        return self._handle.current().attributes(self._dataset_number(dataset))
 
     def array_attrs(self, dataset: str, array: str) -> dict[str, Attribute]:
         """Returns the attributes of an array of a dataset.
@@ -267,13 +315,21 @@ class AtlasStore(FlushingWriter):
             FieldError: no such dataset, or it has no such array.
             CorruptFileError: the array's file is damaged.
         """
-        if self.columns.has_array_attributes:
-            return self.columns.attributes(dataset, array)
+        if self._has_array_attributes():
+            return self._own_attributes(dataset, array)
         self._check_array(dataset, array)
-        own = {} if self._handle.is_writing else self.columns.attributes(dataset, array)
+        own = {} if self._handle.writer is not None else self._own_attributes(dataset, array)
         of_dataset, prefix = self.attrs(dataset), f"{array}."
         named = {k.removeprefix(prefix): v for k, v in of_dataset.items() if k.startswith(prefix)}
         return own | named
+
+    def _has_array_attributes(self) -> bool:
+        """True if arrays have attributes of their own, as in all but the oldest stores."""
+        return self._handle.writer is None and self._handle.reader().has_array_attributes
+
+    def _own_attributes(self, dataset: str, array: str) -> dict[str, Attribute]:
+        number = self._dataset_number(dataset)
+        return self._handle.reader().attributes(number, self._number_of(array))
 
     def _check_array(self, dataset: str, array: str) -> None:
         if array not in self.arrays_of(dataset):
@@ -295,7 +351,11 @@ class AtlasStore(FlushingWriter):
         Raises:
             FieldError: no such dataset, or it has no such array.
         """
-        return self.columns.attributes_in_doubt(dataset, array)
+        number = self._dataset_number(dataset)
+        if self._handle.writer is not None:
+            return []
+        variable = None if array is None else self._number_of(array)
+        return self._handle.reader().attributes_in_doubt(number, variable)
 
     @overload
     def schema(self, array: str, dataset: None = None) -> dict[str, ArraySchema]: ...
@@ -317,8 +377,32 @@ class AtlasStore(FlushingWriter):
             FieldError: no such array or dataset.
             CorruptFileError: the array's file contradicts itself or the metadata.
         """
-        columns = self.columns
-        return columns.schemas(array) if dataset is None else columns.schema(array, dataset)
+        number = self._number_of(array)
+        if dataset is not None:
+            return self._schema(number, array, dataset)
+        handle, names = self._handle.current(), self._names()
+        present = set(handle.datasets_with(number))
+        having = {
+            name: i
+            for name, i in zip(names, self._find(handle, names), strict=True)
+            if i in present
+        }
+        if self._handle.writer is not None:
+            return {name: self._schema(number, array, name) for name in having}
+        found: dict[str, ArraySchema] = {}
+        stored = schema = None
+        layouts = self._handle.reader().arrays(number, list(having.values()))
+        for name, layout in zip(having, layouts, strict=True):
+            if schema is None or layout is not stored:
+                stored, schema = layout, ArraySchema.of(layout)
+            found[name] = schema
+        return found
+
+    def _schema(self, number: int, array: str, dataset: str) -> ArraySchema:
+        writer = self._handle.writer
+        if writer is not None:
+            return ArraySchema.of(writer.definition(utf8("dataset", dataset), utf8("array", array)))
+        return ArraySchema.of(self._handle.reader().array(number, self._dataset_number(dataset)))
 
     def read(
         self,
@@ -351,7 +435,18 @@ class AtlasStore(FlushingWriter):
                 held = None
             if held is not None:
                 return held
-        return self.columns.read(dataset, array, start, shape)
+        writer = self._handle.writer
+        if writer is not None:
+            place = utf8("dataset", dataset), utf8("array", array)
+            schema = ArraySchema.of(writer.definition(*place))
+            first, counts = schema.box(start, shape)
+            return schema.loaded(writer.read(*place, first, counts), counts)
+        # A scan takes numbers too.
+        scan = self.scan(array, [utf8("dataset", dataset)], start, shape, "list")
+        values = scan.values[0]
+        if values is None:
+            raise FieldError(f"{self._handle.path}: dataset {dataset!r} has no array {array!r}")
+        return values
 
     def scan(
         self,
@@ -389,8 +484,9 @@ class AtlasStore(FlushingWriter):
             TypeError: ``datasets`` is neither names nor integers nor a mask.
             CorruptFileError: a file is damaged.
         """
-        options = ScanOptions(start, shape, layout, dtype, num_threads)
-        return self.columns.scan([array], datasets, options)[array]
+        return self.scan_many(
+            [array], datasets, start, shape, layout, dtype, num_threads=num_threads
+        )[array]
 
     def scan_many(
         self,
@@ -421,7 +517,44 @@ class AtlasStore(FlushingWriter):
             FieldError, IndexError, TypeError, CorruptFileError: as for ``scan``.
         """
         options = ScanOptions(start, shape, layout, dtype, num_threads)
-        return self.columns.scan(arrays, datasets, options)
+        native = options.native(self._handle.limits.max_unstored_bytes)
+        named = None if datasets is None else names_in(datasets)
+        rows = cast("Indices | None", datasets if named is None else None)
+        variables = [self._flushed_number_of(array) for array in arrays]
+        try:
+            made = scan_columns(self._handle.reader(), variables, rows, named, **native)
+        except TypeError:  # a name that is not a string, or not representable in UTF-8
+            for name in named or ():
+                utf8(f"{self._handle.path}: dataset", name)
+            raise
+        _, columns, names = made
+        return {
+            array: ColumnScan(values, offsets, mask, names)
+            for array, (values, offsets, mask) in zip(arrays, columns, strict=True)
+        }
+
+    def _batcher(
+        self,
+        arrays: Sequence[str],
+        options: ScanOptions,
+        missing: Literal["nan", "error", "drop"] = "nan",
+    ) -> ColumnBatcher:
+        """Returns a native source of batches of flushed arrays, with checked options."""
+        native = options.native(self._handle.limits.max_unstored_bytes)
+        variables = [self._flushed_number_of(array) for array in arrays]
+        return ColumnBatcher(self._handle.reader(), variables, **native, missing=missing)
+
+    def _blocks(self, array: str, datasets: Sequence[int]) -> list[int]:
+        """Returns the number of the block that holds the array's first chunk in each dataset."""
+        return self._handle.reader().blocks(self._flushed_number_of(array), datasets)
+
+    def _statistics(self, array: str) -> dict[str, Any]:
+        """Returns the stored statistics of the datasets that have an array; None if missing."""
+        number, reader = self._flushed_number_of(array), self._handle.reader()
+        stored = reader.statistics(number)
+        names = self._names() if self._handle.writer is None else reader.dataset_names()
+        present = (names[i] for i in reader.datasets_with(number))
+        return {name: stored.get(name) for name in present}
 
     def stats(self, array: str) -> dict[str, ArrayStatistics]:
         """Returns the stored statistics of an array; no data is read.
@@ -436,10 +569,8 @@ class AtlasStore(FlushingWriter):
         Raises:
             FieldError: there is no such array.
         """
-        number, reader = self._names.flushed_array_number(array), self._handle.reader()
-        stored, names = reader.statistics(number), self._names.flushed_datasets()
-        present = (names[i] for i in reader.datasets_with(number))
-        return {name: ArrayStatistics(*stored[name]) for name in present if name in stored}
+        found = self._statistics(array)
+        return {name: ArrayStatistics(*stored) for name, stored in found.items() if stored}
 
     def select(
         self,
@@ -464,13 +595,11 @@ class AtlasStore(FlushingWriter):
             FieldError: no such array, or a numeric bound for an array of strings or the reverse.
             TypeError: a bound is neither a number nor a string nor a ``datetime64``.
         """
-        number, reader = self._names.flushed_array_number(array), self._handle.reader()
-        stored, names = reader.statistics(number), self._names.flushed_datasets()
+        found = self._statistics(array)
         least, most = comparable(min), comparable(max)
         where = f"{self._handle.path}: array {array!r}"
-        check_bounds(where, stored.values(), (least, most))
-        present = (names[i] for i in reader.datasets_with(number))
-        return [name for name in present if may_match(stored.get(name), least, most)]
+        check_bounds(where, filter(None, found.values()), (least, most))
+        return [name for name, stored in found.items() if may_match(stored, least, most)]
 
     def create_dataset(self, name: str) -> None:
         """Adds a dataset without arrays.
@@ -635,10 +764,10 @@ class AtlasStore(FlushingWriter):
         Raises:
             ValueError: the store has a path, or is closed.
         """
-        if not isinstance(self._handle, MemoryStoreHandle):
+        if not isinstance(self._handle.copy, MemoryCopy):
             raise ValueError(f"to_bytes: expected a store without a path, got {self._handle.path}")
         self.compact()
-        return self._handle.to_bytes()
+        return self._handle.copy.files()
 
     def to_xarray(
         self,

@@ -117,14 +117,14 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         Returns:
             The batcher.
         """
-        reader = self._view.columns.reader
+        reader = self._view._handle.reader()
         native = self._native
         if native is None or native[0] is not reader:
             native = self._native = reader, self._open_batcher(self._view)
         return native[1]
 
     def _open_batcher(self, store: AtlasStore) -> ColumnBatcher:
-        return store.columns.batcher(self._arrays, self._options, self._missing)
+        return store._batcher(self._arrays, self._options, self._missing)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_native", "_store")}
@@ -146,9 +146,9 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         """
         self._store.refresh()
         view = self._store.last_flush()
-        is_newer = view.columns.version != self._view.columns.version
+        is_newer = view._handle.version != self._view._handle.version
         if is_newer or is_url(self.path):  # its files may have been replaced by equal ones
-            native = view.columns.reader, self._open_batcher(view)
+            native = view._handle.reader(), self._open_batcher(view)
             self._check_selection(len(view))
             self._view, self._native, self._digests = view, native, None
         return is_newer
@@ -205,7 +205,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
         For ``BlockShuffleSampler``: datasets of one block are decompressed together.
         """
         rows = range(len(self)) if self._selection is None else self._selection.tolist()
-        blocks = torch.tensor(self._view.columns.blocks(self._arrays[0], rows), dtype=torch.int64)
+        blocks = torch.tensor(self._view._blocks(self._arrays[0], rows), dtype=torch.int64)
         sizes: Tensor = torch.unique_consecutive(blocks, return_counts=True)[1]
         return sizes
 
@@ -234,7 +234,7 @@ class AtlasDataset(BatchDataset[Item, Batch]):
             return self.batch(item)
         number = resolve_index(item, self._size(), self._selection, self.item_name)
         options = self._options._replace(layout="list")
-        batcher = self._view.columns.batcher(self._arrays, options)
+        batcher = self._view._batcher(self._arrays, options)
         _, columns, names = batcher.collate([number], None, False)
         values: Item = {a: column[0][0] for a, column in zip(self._arrays, columns, strict=True)}
         return values | {"name": names[0]}

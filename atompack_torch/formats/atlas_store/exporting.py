@@ -36,7 +36,7 @@ def export(
     check_choice("mode", mode, ("x", "w"))
     check_level(codec, level)
     names = store.datasets if datasets is None else list(datasets)
-    numbers = store.columns.reader.find_datasets(names)
+    numbers = store._handle.reader().find_datasets(names)
     if len(set(names)) < len(names):
         raise FieldError(f"{store.path}: datasets: expected each name once")
     target = Path(checked_path(path))
@@ -50,7 +50,7 @@ def export(
             made.mkdir()
         if to == "collection":
             place = os.fspath(made if is_file else made / COLLECTION)
-            reader = store.columns.reader
+            reader = store._handle.reader()
             write_collection(reader, numbers, place, codec, level, threads_or_cores(None))
             return
         with type(store)(made, "x", codec, level=level) as new:

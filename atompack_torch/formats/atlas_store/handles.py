@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from abc import abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from atompack_torch import formats
 from atompack_torch._native import ArrayFileReader, ArrayFileWriter, AtlasReader, AtlasWriter
@@ -23,7 +25,11 @@ from atompack_torch.options import (
     shown_path,
 )
 from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.staging import TemporaryFolder, naming
 from atompack_torch.remote.urls import shown_url
+
+Reader = TypeVar("Reader")
+Writer = TypeVar("Writer")
 
 FORMS = ("json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4")
 
@@ -86,47 +92,236 @@ class StoreOptions(BlockOptions):
         check_choice("metadata", self.metadata, FORMS)
 
 
-Mode = Literal["r", "a", "x"]
-_FileVersion = tuple[int, int, int, int, int]
-# What identifies a flush: the metadata file, and the record of changes that are not visible yet.
-Version = tuple[_FileVersion | None, _FileVersion | None]
+class LocalCopy(Protocol):
+    """Local files that are written to instead of those that users name.
 
-_PICKLED = ("_path", "_mode", "_limits", "_version")
+    Attributes:
+        path: the folder of a store, or the base of an array file.
+    """
+
+    path: Path
+
+    def publish(self, *, only_rest: bool) -> None:
+        """Uploads what was flushed; ``only_rest``: only what an earlier call could not."""
+
+    def discard(self) -> None:
+        """Removes the files."""
 
 
-class StoreHandle:
-    """Native reader and writer of a store; the reader is opened when it is first needed.
+class MemoryCopy:
+    """Files of a new store or array file without a name, in a temporary folder until it is closed.
 
     Args:
-        path: absolute path or URL of the folder.
-        mode: mode in which the store was opened.
+        name: name of the array file; empty for a store.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self._folder = TemporaryFolder()
+        self.path = self._folder.path / name
+
+    def publish(self, *, only_rest: bool) -> None:
+        """Does nothing."""
+
+    def discard(self) -> None:
+        """Removes the files."""
+        self._folder.remove()
+
+    def files(self) -> dict[str, bytes]:
+        """Returns the files as of the last flush, by their relative paths."""
+        folder = self._folder.path
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+class _Named:
+    """A native writer whose errors name what users know instead of the local copy.
+
+    Args:
+        native: the writer.
+        handle: its handle.
+    """
+
+    def __init__(self, native: Any, handle: Handle[Any, Any]) -> None:
+        self._native = native
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._native, name)
+        if not callable(function):
+            return function
+
+        def call(*args: Any) -> Any:
+            with self._handle.naming():
+                return function(*args)
+
+        return call
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+
+class Handle(Generic[Reader, Writer]):
+    """Native reader and writer of a store or an array file.
+
+    The reader is opened when it is first needed, and again in a process that was forked from the
+    one that opened a remote file. A pickle holds what opens it at the same flush.
+
+    Args:
+        path: absolute path or URL; or, of what has none, its name in messages.
+        mode: mode in which it was opened.
         limits: limits on memory.
-        version: the flush that the reader shows; None: the latest one.
         remote: access to remote files; None: without options.
         cache: of decoded blocks; None: that of the process.
+        copy: the local copy that is written to; None: what is at the path.
     """
+
+    kind: ClassVar[str]  # for messages
+    article: ClassVar[str]
+    format: ClassVar[str]  # as the table of formats names it
+    writer: Writer | None = None
+    version: Any = None  # identity of the flush that the reader shows; None: not known yet
 
     def __init__(
         self,
         path: str,
-        mode: Mode,
+        mode: str,
         limits: MemoryLimits,
-        version: Version | None = None,
         remote: RemoteFiles | None = None,
         cache: BlockCache | None = None,
+        copy: LocalCopy | None = None,
     ) -> None:
-        self._cache = cache
         self.given = path
         self.path = shown_url(path) if is_url(path) else path  # for messages
-        self.remote = remote or RemoteFiles()
-        self._is_remote = is_url(path)
+        self.local = path if copy is None else str(copy.path)
         self.mode = mode
         self.limits = limits
-        self.version = version
-        self.writer: AtlasWriter | None = None
+        self.copy = copy
         self.n_changes = 0  # of what names and numbers may depend on
-        self._reader: AtlasReader | None = None
+        self._remote = remote or RemoteFiles()
+        self._cache = cache
+        self._reader: Reader | None = None
         self._process = 0  # that opened the reader
+
+    def __getstate__(self) -> tuple[object, ...]:
+        if self.mode != "r":
+            raise TypeError(f"a {self.kind} that is open for writing cannot be pickled")
+        is_local = not is_url(self.given) and not is_in_memory(self.given)
+        remote = None if is_local else self._remote
+        return self.given, tuple(self.limits), remote, self._cache, self.version
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        path, limits, remote, cache, version = state
+        Handle.__init__(self, path, "r", MemoryLimits(*limits), remote, cache)
+        self.version = version
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Lets errors name what users know instead of the local copy."""
+        return nullcontext() if self.copy is None else naming(self.given, self.local)
+
+    def _open_writer(self, native: Any, options: BlockOptions, *arguments: object) -> None:
+        """Opens the native writer; without it, the local copy is not kept."""
+        is_durable = options.durable and self.copy is None
+        try:
+            with self.naming(), formats.opening(self.local, self.article, self.format):
+                self.writer = native(
+                    self.local,
+                    *arguments,
+                    options.level,
+                    options.block_bytes,
+                    is_durable,
+                    *options.limits,
+                    options.n_threads,
+                )
+        except BaseException:
+            if self.copy is not None:
+                self.copy.discard()
+            raise
+        if self.copy is not None:
+            self.writer = cast(Writer, _Named(self.writer, self))
+
+    @abstractmethod
+    def _open_reader(self, version: Any) -> Reader:
+        """Opens the native reader of a flush; None: of the latest one."""
+
+    @staticmethod
+    @abstractmethod
+    def _version_of(reader: Reader) -> Any:
+        """Returns the identity of the flush that a native reader shows."""
+
+    @property
+    def _is_remote(self) -> bool:
+        """True if readers need threads, which a fork has not."""
+        return self.copy is None and is_url(self.given)
+
+    def _keep(self, reader: Reader) -> None:
+        self._reader, self._process, self.version = reader, os.getpid(), self._version_of(reader)
+
+    def reader(self) -> Reader:
+        """Returns the native reader of the flush that this handle shows."""
+        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
+        reader = self._reader
+        if reader is None or (self._is_remote and self._process != os.getpid()):
+            reader = self._open_reader(self.version)
+            self._keep(reader)
+        return reader
+
+    @property
+    def is_open(self) -> bool:
+        """True if a native reader or writer is open."""
+        return self.writer is not None or self._reader is not None
+
+    def current(self) -> Reader | Writer:
+        """Returns the native handle that shows pending changes too, if there can be any."""
+        return self.reader() if self.writer is None else self.writer
+
+    def changing(self) -> Writer:
+        """Returns the native writer, for a change; ValueError if open for reading, or closed."""
+        if self.writer is None:
+            is_reader = self.mode == "r"
+            raise is_read_only(self.path, self.kind) if is_reader else is_closed(self.path)
+        self.n_changes += 1
+        return self.writer
+
+    def refresh(self) -> bool:
+        """Moves the reader to the latest flush; True if there was a newer one."""
+        with self._remote.refreshing():
+            reader = self._open_reader(None)
+        is_newer: bool = self._version_of(reader) != self.version
+        if is_newer or is_url(self.given):  # its files may have been replaced by equal ones
+            self._keep(reader)
+            self.n_changes += 1
+        return is_newer
+
+    def forget_flush(self) -> None:
+        """Lets the next read open the latest flush."""
+        self._reader = self.version = None
+
+    def publish(self, *, only_rest: bool = False) -> None:
+        """Uploads what was flushed to a local copy, or only what an earlier call could not."""
+        if self.copy is not None:
+            self.copy.publish(only_rest=only_rest)
+
+    def close(self) -> None:
+        """Closes the files, drops unflushed changes and removes a local copy."""
+        writer: Any = self.writer
+        self.writer = self._reader = None
+        if writer is not None:
+            self.n_changes += 1
+            writer.abandon()
+        if self.copy is not None:
+            self.copy.discard()
+
+
+_FileVersion = tuple[int, int, int, int, int]
+# What identifies a flush: the metadata file, and the record of changes that are not visible yet.
+Version = tuple[_FileVersion | None, _FileVersion | None]
+
+
+class StoreHandle(Handle[AtlasReader, AtlasWriter]):
+    """Native reader and writer of a store."""
+
+    kind, article, format = "store", "an ATLAS store", "atlas-store"
+    version: Version | None
 
     def open_writer(self, options: StoreOptions) -> None:
         """Opens the store for writing.
@@ -139,42 +334,25 @@ class StoreHandle:
             WriterLockedError: another writer has it open.
         """
         try:
-            with formats.opening(self.path, "an ATLAS store", "atlas-store"):
-                self.writer = AtlasWriter(
-                    self.path,
-                    options.mode == "x",
-                    options.codec,
-                    FORMS.index(options.metadata),
-                    options.level,
-                    options.block_bytes,
-                    options.durable,
-                    *options.limits,
-                    options.n_threads,
-                )
+            is_new = options.mode == "x" and self.copy is None
+            form = FORMS.index(options.metadata)
+            self._open_writer(AtlasWriter, options, is_new, options.codec, form)
         except FileExistsError:
             raise file_exists(self.path, "mode='a' appends to it") from None
-
-    def reader(self) -> AtlasReader:
-        """Returns the native reader of the last flush that this handle shows."""
-        # No lock, which a fork could inherit in the locked state; opening twice is harmless.
-        native = None if self._is_of_another_process() else self._reader
-        if native is None:
-            native = self._open_reader(self.version)
-            self._reader, self._process = native, os.getpid()
-            self.version = native.version
-        return native
 
     @property
     def held_reader(self) -> AtlasReader | None:
         """Native reader if it is open, of a local store that is open for reading; else None."""
         return None if self._is_remote or self.writer is not None else self._reader
 
-    def _is_of_another_process(self) -> bool:
-        """True if the reader needs threads that another process has: that of a remote store."""
-        return self._is_remote and self._process not in (0, os.getpid())
+    @staticmethod
+    def _version_of(reader: AtlasReader) -> Version:
+        return reader.version
 
     def _open_reader(self, version: Version | None) -> AtlasReader:
-        place, store = self.remote.location(self.given)
+        place, store = (
+            self._remote.location(self.given) if self.copy is None else (self.local, None)
+        )
         limit = self.limits.max_metadata_bytes
         cache = None if self._cache is None else self._cache.native
         if store is not None:
@@ -182,83 +360,21 @@ class StoreHandle:
             if native.version[0] is None:
                 raise FileNotFoundError(errno.ENOENT, "no ATLAS store in this folder", self.path)
             return native
-        with formats.opening(self.path, "an ATLAS store (a folder)", "atlas-store"):
+        with self.naming(), formats.opening(place, f"{self.article} (a folder)", self.format):
             native = AtlasReader(place, version, limit, None, cache)
             if not native.is_collection:
-                check_store(self.path)
+                check_store(place)
         return native
 
-    @property
-    def is_writing(self) -> bool:
-        """True while the store is open for writing."""
-        return self.writer is not None
-
-    @property
-    def is_open(self) -> bool:
-        """True if a native reader or writer is open."""
-        return self.writer is not None or self._reader is not None
-
-    def current(self) -> AtlasReader | AtlasWriter:
-        """Returns the native handle that shows pending changes too, if there can be any."""
-        return self.reader() if self.writer is None else self.writer
-
-    def changing(self) -> AtlasWriter:
-        """Returns the native writer, for a change; ValueError if open for reading, or closed."""
-        if self.writer is None:
-            raise is_read_only(self.path, "store") if self.mode == "r" else is_closed(self.path)
-        self.n_changes += 1
-        return self.writer
-
     def at_last_flush(self) -> StoreHandle:
-        """Returns another handle, for reading, at the last flush that this one shows."""
-        native = self.reader()
-        version = native.version
-        other = StoreHandle(self.given, "r", self.limits, version, self.remote, self._cache)
-        other._reader, other._process = native, self._process
+        """Returns another handle, for reading, at the last flush that this one shows.
+
+        That of a local copy goes when this handle is closed.
+        """
+        reader = self.reader()
+        other = StoreHandle(self.local, "r", self.limits, self._remote, self._cache)
+        other._reader, other._process, other.version = reader, self._process, reader.version
         return other
-
-    def refresh(self) -> bool:
-        """Moves the reader to the latest flush; True if there was a newer one."""
-        with self.remote.refreshing():
-            native = self._open_reader(None)
-        is_newer = native.version != self.version
-        if is_newer or is_url(self.given):  # its files may have been replaced by equal ones
-            self._reader, self._process = native, os.getpid()
-            self.version = native.version
-            self.n_changes += 1
-        return is_newer
-
-    def forget_flush(self) -> None:
-        """Lets the next read open the latest flush."""
-        self._reader = self.version = None
-
-    def publish(self, *, only_rest: bool = False) -> None:
-        """Does nothing: a flush of local files is visible immediately."""
-
-    def close(self) -> None:
-        """Closes the files and drops unflushed changes."""
-        writer, self.writer, self._reader = self.writer, None, None
-        if writer is not None:
-            self.n_changes += 1
-            writer.abandon()
-
-    def state(self) -> dict[str, object]:
-        """Returns what a pickle holds; TypeError if the store is open for writing."""
-        if self.mode != "r":
-            raise TypeError("a store that is open for writing cannot be pickled")
-        values = (self.given, self.mode, tuple(self.limits), self.version)
-        state: dict[str, object] = dict(zip(_PICKLED, values, strict=True))
-        if self._cache is not None:
-            state["_cache"] = self._cache
-        is_local = not is_url(self.given) and not is_in_memory(self.given)
-        return state if is_local else {**state, "_remote": self.remote}
-
-    @classmethod
-    def of_state(cls, state: dict[str, Any]) -> StoreHandle:
-        """Returns a handle by what a pickle holds."""
-        path, mode, limits, version = (state[name] for name in _PICKLED)
-        remote, cache = state.get("_remote"), state.get("_cache")
-        return cls(path, mode, MemoryLimits(*limits), version, remote, cache)
 
 
 def check_store(folder: str) -> None:
@@ -276,162 +392,71 @@ def check_store(folder: str) -> None:
         raise FileNotFoundError(errno.ENOENT, text, folder)
 
 
-_Versions = list[tuple[int, int, int, int, int]]  # of the layers
+_Versions = list[_FileVersion]  # of the layers
 
 
-class ArrayFileHandle:
-    """Native reader or writer of an array file, open from the start.
+class ArrayFileHandle(Handle[ArrayFileReader, ArrayFileWriter]):
+    """Native reader or writer of an array file, open from the start."""
 
-    A pickle opens the reader again on first use, and so does a process that was forked from the
-    one that opened a remote file.
+    kind, article, format = "file", "an array file", "array-file"
+    version: _Versions | None  # None: closed, or open for writing
 
-    Args:
-        path: absolute path or URL of the base file.
-        options: its options.
-        remote: access to remote files.
-        cache: of decoded blocks; None: that of the process.
-    """
+    def open(self, options: BlockOptions) -> None:
+        """Opens the file for reading or writing.
 
-    writer: ArrayFileWriter | None
-
-    def __init__(
-        self,
-        path: str,
-        options: BlockOptions,
-        remote: RemoteFiles,
-        cache: BlockCache | None = None,
-    ) -> None:
-        self._set(path, options.mode, options.limits, remote, cache)
-        if options.mode == "r":
-            self._keep(self._open_reader())
+        Args:
+            options: its options.
+        """
+        if self.mode == "r":
+            self._keep(self._open_reader(None))
             return
-        with formats.opening(path, "an array file", "array-file"):
-            self.writer = ArrayFileWriter(
-                path,
-                options.codec or "zstd",
-                options.level,
-                options.block_bytes,
-                options.durable,
-                *options.limits,
-                options.n_threads,
-            )
+        self._open_writer(ArrayFileWriter, options, options.codec or "zstd")
 
-    def _set(
-        self,
-        path: str,
-        mode: str,
-        limits: MemoryLimits,
-        remote: RemoteFiles,
-        cache: BlockCache | None,
-    ) -> None:
-        self._cache = cache
-        self.given = path
-        self.path = shown_url(path) if is_url(path) else path  # for messages
-        self.local_path = path  # of what is written to
-        self.limits = limits
-        self.writer = None
-        self._mode = mode
-        self._remote = remote
-        self._reader: ArrayFileReader | None = None
-        self._versions: _Versions | None = None  # None: closed, or open for writing
-        self._process = 0  # that opened the reader
+    @staticmethod
+    def _version_of(reader: ArrayFileReader) -> _Versions:
+        return reader.versions
 
-    def _open_reader(self) -> ArrayFileReader:
+    def _open_reader(self, version: _Versions | None) -> ArrayFileReader:
         place, store = self._remote.location(self.given)
-        with formats.opening(self.given, "an array file", "array-file"):
-            cache = None if self._cache is None else self._cache.native
-            return ArrayFileReader(place, self.limits.max_metadata_bytes, store, cache)
+        cache = None if self._cache is None else self._cache.native
+        with formats.opening(self.given, self.article, self.format):
+            reader = ArrayFileReader(place, self.limits.max_metadata_bytes, store, cache)
+        if version is not None and reader.versions != version:
+            text = "the file was written to since it was opened; refresh() opens its last flush"
+            raise OSError(errno.ESTALE, text, self.path)
+        return reader
 
-    def _keep(self, reader: ArrayFileReader) -> None:
-        self._reader, self._process, self._versions = reader, os.getpid(), reader.versions
-
-    @property
-    def reader(self) -> ArrayFileReader | None:
-        """Native reader; None if the file is closed, or open for writing."""
-        if self._versions is None:
-            return None
-        is_of_another_process = is_url(self.given) and self._process != os.getpid()
-        if self._reader is None or is_of_another_process:
-            reader = self._open_reader()
-            if reader.versions != self._versions:
-                text = "the file was written to since it was opened; refresh() opens its last flush"
-                raise OSError(errno.ESTALE, text, self.path)
-            self._keep(reader)
-        return self._reader
-
-    @property
-    def is_writing(self) -> bool:
-        """True while the file is open for writing."""
-        return self.writer is not None
-
-    def current(self) -> ArrayFileReader | ArrayFileWriter:
-        """Returns the open native handle; ValueError if the file is closed."""
-        handle = self.writer or self.reader
-        if handle is None:
+    def reader(self) -> ArrayFileReader:
+        """Returns the native reader; ValueError if the file is closed."""
+        if self.version is None:
             raise is_closed(self.path, "file")
-        return handle
+        return super().reader()
 
     @property
     def num_layers(self) -> int:
         """Number of files of the last flush; ValueError if the file is closed."""
-        self.current()
-        if self._versions is not None:
-            return len(self._versions)
-        return len(ArrayFileReader(self.local_path, self.limits.max_metadata_bytes).versions)
-
-    def changing(self) -> ArrayFileWriter:
-        """Returns the native writer; ValueError if the file is open for reading, or closed."""
         if self.writer is None:
-            raise is_read_only(self.path, "file") if self._mode == "r" else is_closed(self.path)
-        return self.writer
-
-    def forget_flush(self) -> None:
-        """Does nothing: the native writer reads what it has flushed itself."""
+            return len(self.reader().versions)
+        return len(ArrayFileReader(self.local, self.limits.max_metadata_bytes).versions)
 
     def refresh(self) -> bool:
         """Opens the layers that exist now; True if they are others. Writers show them always."""
         if self.writer is not None:
             return False
-        if self._versions is None:
+        if self.version is None:
             raise is_closed(self.path, "file")
-        with self._remote.refreshing():
-            reader = self._open_reader()
-        is_newer = reader.versions != self._versions
-        self._keep(reader)
-        return is_newer
-
-    def publish(self, *, only_rest: bool = False) -> None:
-        """Does nothing: a flush of local files is visible immediately."""
+        return super().refresh()
 
     def close(self) -> None:
-        """Closes the file and drops unflushed changes."""
-        writer, self.writer, self._reader, self._versions = self.writer, None, None, None
-        if writer is not None:
-            writer.abandon()
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._mode != "r":
-            raise TypeError("an array file that is open for writing cannot be pickled")
-        values: dict[str, Any] = {
-            "path": self.given,
-            "limits": tuple(self.limits),
-            "versions": self._versions,
-        }
-        if self._cache is not None:
-            values["cache"] = self._cache
-        is_local = not is_url(self.given) and not is_in_memory(self.given)
-        return values if is_local else values | {"remote": self._remote}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        remote = state.get("remote") or RemoteFiles()
-        self._set(state["path"], "r", MemoryLimits(*state["limits"]), remote, state.get("cache"))
-        self._versions = state["versions"]
+        """Closes the file for good, and drops unflushed changes."""
+        super().close()
+        self.version = None
 
 
 class FlushingWriter(WriterBase):
     """Base of stores and array files, whose changes are pending until a flush."""
 
-    _handle: StoreHandle | ArrayFileHandle
+    _handle: Handle[Any, Any]
 
     @property
     def path(self) -> Path | str:
@@ -494,5 +519,5 @@ class FlushingWriter(WriterBase):
         self._handle.close()
 
     def _is_unfinished(self) -> bool:
-        handle: StoreHandle | ArrayFileHandle | None = getattr(self, "_handle", None)
-        return handle is not None and handle.is_writing
+        handle: Handle[Any, Any] | None = getattr(self, "_handle", None)
+        return handle is not None and handle.writer is not None

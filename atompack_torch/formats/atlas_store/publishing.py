@@ -6,11 +6,12 @@ import errno
 import re
 import time
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from atompack_torch._native import (
     ArrayFileWriter,
@@ -93,31 +94,120 @@ def stem_of(name: str) -> str:
     return layer[0] if layer else name.rpartition(".")[0]
 
 
+_N_LOOKS = 10
+_PAUSE = 0.05  # seconds between two checks, longer each time
+_INSTEAD = "mode='a' appends to it"
+ADVICE = "call flush() again, or upload it by hand"
+
+
 class RemoteCopy:
-    """Local files, and the states of the objects that they were or will be.
+    """Local copy of a remote store or array file, whose flushes are published.
 
     Args:
-        objects: the object store.
-        url: the URL of the folder.
+        url: the URL of the store or of the base file.
+        mode: ``"x"``: it must not exist; ``"a"``: it is downloaded.
+        storage_options: options of the object store.
+        folder: the URL of the folder that holds the files.
         name: name of the local folder.
 
     Attributes:
-        objects: the object store.
-        url: the URL of the folder, without the last slash.
-        folder: the temporary folder.
-        path: the local folder in it.
+        path: the folder of the local copy, or the base of the array file in it.
+
+    Raises:
+        FileExistsError: ``mode="x"`` and it exists.
+        FileNotFoundError: there is no such bucket.
+        OSError: it changes too fast, the object store refuses, or does not respond.
     """
 
-    def __init__(self, objects: RemoteObjects, url: str, name: str) -> None:
-        self.objects = objects
-        self.url = url.rstrip("/")
-        self.folder = TemporaryFolder()
-        self.path = self.folder.path / name
+    what: str  # for messages
+
+    def __init__(
+        self, url: str, mode: str, storage_options: Options, folder: str, name: str
+    ) -> None:
+        self._url, self._folder_url = url, folder
+        self.objects = RemoteObjects(url, storage_options)
+        self.objects.check_bucket()
+        self._temporary = TemporaryFolder()
+        self.folder = self.path = self._temporary.path / name
         self._known: dict[str, _Known] = {}
+        self._must_be_new = mode == "x"
+        self._pending: Changes | None = None  # that are being published
+        try:
+            self._open()
+        except BaseException:
+            self.discard()
+            raise
+
+    def _open(self) -> None:
+        """Downloads all files as they were at one time."""
+        for i in range(_N_LOOKS):
+            time.sleep(_PAUSE * i)
+            if self._try_to_open():
+                return
+        text = f"the {self.what} changes faster than it can be opened"
+        raise OSError(errno.EAGAIN, text, shown_url(self._url))
+
+    @abstractmethod
+    def _try_to_open(self) -> bool:
+        """Downloads the files; False if another writer has changed them in the meantime."""
+
+    def _check_new(self, is_there: bool) -> None:
+        if self._must_be_new and is_there:
+            raise file_exists(shown_url(self._url), _INSTEAD)
+
+    def publish(self, *, only_rest: bool) -> None:
+        """Uploads what the local copy has and the object store has not.
+
+        After an error the local copy is kept, and this can be repeated.
+
+        Args:
+            only_rest: True to upload only what an earlier call could not, and what a compaction
+                left that failed.
+
+        Raises:
+            FileExistsError: another writer has created the store or file.
+            OSError: another writer has changed it (``ESTALE``), the object store refuses, or does
+                not respond; the message names the local copy.
+        """
+        with keeping(self._temporary, self.folder, ADVICE):
+            if self._pending is None:
+                changes = self.changes()
+                if not any(changes) or (only_rest and not changes.is_compaction):
+                    return
+                self._pending = changes
+            try:
+                self._send(self._pending)
+            except OSError as error:
+                if error.errno not in (errno.ESTALE, errno.EEXIST):
+                    raise
+                if self._withdraw():
+                    text = f"another writer has created it meanwhile: {_INSTEAD}"
+                    raise FileExistsError(errno.EEXIST, text, shown_url(self._url)) from None
+                raise was_replaced(shown_url(self._url)) from None
+            self._pending = None
+            self._temporary.release()
+
+    @abstractmethod
+    def _send(self, changes: Changes) -> None:
+        """Takes the steps of a publication that are left."""
+
+    @abstractmethod
+    def _withdraw(self) -> bool:
+        """Undoes a publication after a conflict; True if there was nothing here before."""
+
+    def discard(self) -> None:
+        """Removes the local copy."""
+        self._temporary.remove()
 
     def url_of(self, name: str) -> str:
         """Returns the URL of a file."""
-        return f"{self.url}/{name}"
+        return f"{self._folder_url}/{name}"
+
+    def put(
+        self, name: str, data: bytes, expected: ObjectState | None, *, is_last: bool = False
+    ) -> ObjectState:
+        """Stores bytes as an object that is in an expected state; see ``RemoteObjects.put``."""
+        return self.objects.put(self.url_of(name), data, expected=expected, is_last=is_last)
 
     def fetch(self, found: Mapping[str, ObjectState]) -> None:
         """Downloads objects in the given states, and removes what was downloaded before.
@@ -130,7 +220,7 @@ class RemoteCopy:
                 refuses or does not respond.
         """
         for name in [name for name in self._known if name not in found]:
-            (self.path / name).unlink()
+            (self.folder / name).unlink()
             del self._known[name]
         missing = {
             name: state
@@ -138,10 +228,10 @@ class RemoteCopy:
             if name not in self._known or self._known[name].state.etag != state.etag
         }
         total = sum(state.size for state in missing.values())
-        with transferring(f"downloading {self.path.name}", total) as report:
+        with transferring(f"downloading {self.folder.name}", total) as report:
 
             def fetch(name: str) -> None:
-                path = self.path / name
+                path = self.folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self.objects.fetch(self.url_of(name), path, missing[name], report)
                 self._known[name] = _Known(missing[name], _identity(path))
@@ -151,8 +241,8 @@ class RemoteCopy:
     def changes(self) -> Changes:
         """Compares the local files with the objects."""
         names = {
-            path.relative_to(self.path).as_posix(): _identity(path)
-            for path in self.path.rglob("*")
+            path.relative_to(self.folder).as_posix(): _identity(path)
+            for path in self.folder.rglob("*")
             if path.is_file() and not path.name.startswith(".")
         }
         changed = sorted(
@@ -170,11 +260,6 @@ class RemoteCopy:
             sorted(removed, key=lambda name: layer_of(name) or (name, 0)),
         )
 
-    def state(self, name: str) -> ObjectState | None:
-        """Returns the state in which an object is expected; None if there should be none."""
-        known = self._known.get(name)
-        return known.state if known else None
-
     def store(self, name: str, report: Callable[[int], object] | None = None) -> None:
         """Uploads a file; does nothing if that was done.
 
@@ -185,18 +270,18 @@ class RemoteCopy:
         Raises:
             FileExistsError, OSError: as for ``RemoteObjects.put``.
         """
-        path = self.path / name
+        path = self.folder / name
         identity = _identity(path)
         known = self._known.get(name)
         if known is not None and known.identity == identity:
             return
-        expected = self.state(name)
+        expected = known and known.state
         state = self.objects.put(self.url_of(name), path, expected=expected, report=report)
         self._known[name] = _Known(state, identity)
 
     def note(self, name: str, state: ObjectState) -> None:
         """Notes that an object stands for a file, although their bytes may differ."""
-        self._known[name] = _Known(state, _identity(self.path / name))
+        self._known[name] = _Known(state, _identity(self.folder / name))
 
     def remove(self, name: str) -> None:
         """Deletes an object; does nothing if that was done.
@@ -214,7 +299,7 @@ class RemoteCopy:
 
     def size_of(self, names: Sequence[str]) -> int:
         """Returns the total size of local files in bytes."""
-        return sum((self.path / name).stat().st_size for name in names)
+        return sum((self.folder / name).stat().st_size for name in names)
 
 
 def _identity(path: Path) -> _Identity:
@@ -223,7 +308,6 @@ def _identity(path: Path) -> _Identity:
 
 
 RECORD = ".atompack-intent"
-_N_LOOKS = 10
 
 Fingerprint = tuple[int, str]
 
@@ -295,8 +379,7 @@ class Recovery:
     """Recovery of one store.
 
     Args:
-        objects: the object store.
-        url: the URL of the store.
+        copy: the copy of the store.
         found: the objects of the store by name.
         stored: the record's object.
         record: the record.
@@ -305,15 +388,14 @@ class Recovery:
 
     def __init__(
         self,
-        objects: RemoteObjects,
-        url: str,
+        copy: RemoteCopy,
         found: Mapping[str, ObjectState],
         stored: StoredFile,
         record: FlushRecord,
         metadata: StoredFile | None,
     ) -> None:
-        self._objects = objects
-        self._url = url
+        self._copy = copy
+        self._objects = copy.objects
         self._found = found
         self._stored = stored
         self._record = record
@@ -333,7 +415,7 @@ class Recovery:
             return self._withdraw()
         if now != record.after:  # another program has written since
             for variable, _, _ in record.layers:
-                self._objects.delete(f"{self._url}/{variable}/data.stats")
+                self._objects.delete(self._copy.url_of(f"{variable}/data.stats"))
         self._finish(self._stored.state, now)
 
     def _was_built_on(self) -> bool:
@@ -349,7 +431,7 @@ class Recovery:
         record = self._record._replace(
             complete=True, after=now or self._record.after, layers=[], id=new_id(), renewed=None
         )
-        self._put(RECORD, encode_flush_record(record), state)
+        self._copy.put(RECORD, encode_flush_record(record), state)
 
     def _withdraw(self) -> None:
         record, metadata = self._record, self._metadata
@@ -359,14 +441,14 @@ class Recovery:
         renewed = data if is_renewed else stamp_metadata(name, data, stamp)
         record = record._replace(id=new_id(), stamp=stamp, renewed=fingerprint_of_metadata(renewed))
         # From here on the writer cannot complete its record, and then not store its metadata.
-        state = self._put(RECORD, encode_flush_record(record), self._stored.state)
+        state = self._copy.put(RECORD, encode_flush_record(record), self._stored.state)
         if not is_renewed:
-            self._put(name, renewed, None if metadata is None else metadata.state)
+            self._copy.put(name, renewed, None if metadata is None else metadata.state)
         folder = TemporaryFolder()
         try:
             empty, statistics = _empty_files(folder.path)
             for variable, number, digest in record.layers:
-                base = f"{self._url}/{variable}/data.af"
+                base = self._copy.url_of(f"{variable}/data.af")
                 if self._objects.state(base) is None:  # a layer needs one
                     with suppress(FileExistsError):
                         self._objects.put(base, empty)
@@ -376,12 +458,9 @@ class Recovery:
             folder.remove()
         self._finish(state, record.renewed)
 
-    def _put(self, name: str, data: bytes, expected: ObjectState | None) -> ObjectState:
-        return self._objects.put(f"{self._url}/{name}", data, expected=expected)
-
     def _bar(self, name: str, empty: bytes, copy: Path | None = None, digest: str = "") -> None:
         """Puts an empty file in the place of one that the writer has stored or may still store."""
-        url = f"{self._url}/{name}"
+        url = self._copy.url_of(name)
         for _ in range(_N_LOOKS):
             state = self._objects.state(url)
             if state is not None and copy is not None and self._digest(url, copy) != digest:
@@ -414,195 +493,121 @@ def _empty_files(folder: Path) -> tuple[bytes, bytes]:
     return path.read_bytes(), path.with_suffix(".stats").read_bytes()
 
 
-_PAUSE = 0.05  # seconds between two checks, longer each time
-_INSTEAD = "mode='a' appends to it"
-ADVICE = "call flush() again, or upload it by hand"
-
-
-class ArrayFilePublisher:
-    """Local copy of a remote array file, whose flushes are published: each adds one layer.
+class RemoteArrayFile(RemoteCopy):
+    """Local copy of a remote array file: each flush adds one layer.
 
     Args:
         url: the URL of the base file.
         mode: ``"x"``: the file must not exist; ``"a"``: it is downloaded with its layers.
-        storage_options: options of the store.
-
-    Attributes:
-        path: the base file of the local copy.
+        storage_options: options of the object store.
 
     Raises:
         FieldError: the URL does not end in ``.af``.
-        FileExistsError: ``mode="x"`` and the file exists.
-        FileNotFoundError: there is no such bucket.
-        OSError: the file changes too fast, the store refuses, or does not respond.
+        FileExistsError, FileNotFoundError, OSError: as for ``RemoteCopy``.
     """
 
-    def __init__(self, url: str, mode: Literal["x", "a"], storage_options: Options) -> None:
+    what = "file"
+
+    def __init__(self, url: str, mode: str, storage_options: Options) -> None:
         self._name = local_name(url)
         if not self._name.endswith(".af"):
             raise FieldError(f"{shown_url(url)}: expected a name that ends in .af")
-        self._url = url
-        self._objects = RemoteObjects(url, storage_options)
-        self._objects.check_bucket()
-        self._copy = RemoteCopy(self._objects, url.rpartition("/")[0], "copy")
-        self._copy.path.mkdir()
-        self.path: Path = self._copy.path / self._name
         self._is_new = True
-        self._changes: Changes | None = None
-        try:
-            self._open(mode == "x")
-        except BaseException:
-            self.discard()
-            raise
+        self._seen: dict[str, ObjectState] | None = None
+        super().__init__(url, mode, storage_options, url.rpartition("/")[0], "copy")
+        self.path = self.folder / self._name
 
-    def _open(self, must_be_new: bool) -> None:
-        """Downloads base and layers as they were at one time."""
-        before = None
-        for i in range(_N_LOOKS):
-            time.sleep(_PAUSE * i)
-            stem = self._name.removesuffix(".af")
-            listed = self._objects.list(self._copy.url, f"{stem}.")
-            found = {name: state for name, state in listed.items() if self._is_of_file(name)}
-            if must_be_new and found:
-                raise file_exists(shown_url(self._url), _INSTEAD)
-            if found == before:
-                self._is_new = not found
-                return
-            before = found
-            try:
-                self._copy.fetch(found)
-            except OSError as error:
-                if error.errno not in (errno.ESTALE, errno.ENOENT):
-                    raise
-                before = None
-        text = "the file changes faster than it can be opened"
-        raise OSError(errno.EAGAIN, text, shown_url(self._url))
+    def _try_to_open(self) -> bool:
+        self.folder.mkdir(exist_ok=True)
+        stem = self._name.removesuffix(".af")
+        listed = self.objects.list(self._folder_url, f"{stem}.")
+        found = {name: state for name, state in listed.items() if self._is_of_file(name)}
+        self._check_new(bool(found))
+        self._is_new = not found
+        if found == self._seen:
+            return True
+        try:
+            self.fetch(found)
+            self._seen = found
+        except OSError as error:
+            if error.errno not in (errno.ESTALE, errno.ENOENT):
+                raise
+            self._seen = None
+        return False
 
     def _is_of_file(self, name: str) -> bool:
         stem = self._name.removesuffix(".af")
         layer = layer_of(name)
         return name in (self._name, f"{stem}.stats") or (layer is not None and layer[0] == stem)
 
-    def publish(self, *, only_rest: bool) -> None:
-        """Uploads what the local copy has and the store has not.
-
-        After an error the local copy is kept, and this can be repeated.
-
-        Args:
-            only_rest: True to upload only what an earlier call could not, and what a compaction
-                left that failed.
-
-        Raises:
-            FileExistsError: another writer has created the file.
-            OSError: another writer has changed the file (``ESTALE``), the store refuses, or does
-                not respond; the message names the local copy.
-        """
-        with keeping(self._copy.folder, self._copy.path, ADVICE):
-            if self._changes is None:
-                changes = self._copy.changes()
-                if not any(changes) or (only_rest and not changes.is_compaction):
-                    return
-                self._changes = changes
-            try:
-                self._send(self._changes)
-            except OSError as error:
-                if error.errno not in (errno.ESTALE, errno.EEXIST):
-                    raise
-                if self._is_new:
-                    raise file_exists(shown_url(self._url), _INSTEAD) from None
-                raise was_replaced(shown_url(self._url)) from None
-            self._copy.folder.release()
-            self._changes = None
-            self._is_new = False
-
     def _send(self, changes: Changes) -> None:
         """Statistics are never those of other layers: they go first and come last."""
-        copy = self._copy
-        total = copy.size_of([*changes.bases, *changes.layers])
+        total = self.size_of([*changes.bases, *changes.layers])
         with transferring(f"uploading {self._name}", total) as report:
             for name in {stem_of(name) for name in (*changes.bases, *changes.layers)}:
-                copy.remove(f"{name}.stats")
+                self.remove(f"{name}.stats")
             for name in (*changes.bases, *changes.layers):
-                copy.store(name, report)
+                self.store(name, report)
         for name in changes.removed:
-            copy.remove(name)
+            self.remove(name)
         for name in changes.statistics:
             try:
-                copy.store(name)
+                self.store(name)
             except FileExistsError:  # another writer wrote some of them: neither set is complete
-                self._objects.delete(copy.url_of(name))
+                self.objects.delete(self.url_of(name))
+        self._is_new = False
 
-    def discard(self) -> None:
-        """Removes the local copy."""
-        self._copy.folder.remove()
+    def _withdraw(self) -> bool:
+        return self._is_new
 
 
-class StorePublisher:
-    """Local copy of a remote store, whose flushes are published.
+class RemoteStore(RemoteCopy):
+    """Local copy of a remote store: each flush is one step for readers.
 
     Args:
         url: the URL of the store.
         mode: ``"x"``: the store must not exist; ``"a"``: it is downloaded.
-        storage_options: options of the store.
-
-    Attributes:
-        copy: the local copy.
+        storage_options: options of the object store.
 
     Raises:
-        FileExistsError: ``mode="x"`` and the store exists.
-        FileNotFoundError: there is no such bucket.
-        OSError: the store changes too fast, refuses, or does not respond.
+        FileExistsError, FileNotFoundError, OSError: as for ``RemoteCopy``.
     """
 
-    def __init__(self, url: str, mode: Literal["x", "a"], storage_options: Options) -> None:
+    what = "store"
+
+    def __init__(self, url: str, mode: str, storage_options: Options) -> None:
         folder = url.rstrip("/")
-        name = local_name(folder)
-        self._objects = RemoteObjects(url, storage_options)
-        self._objects.check_bucket()
-        self.copy = RemoteCopy(self._objects, folder, name)
-        self._url = folder
         self._record: ObjectState | None = None
         self._metadata: StoredFile | None = None
         self._flush: _Flush | None = None
-        try:
-            self._open(mode == "x")
-        except BaseException:
-            self.copy.folder.remove()
-            raise
+        super().__init__(url, mode, storage_options, folder, local_name(folder))
 
-    def _open(self, must_be_new: bool) -> None:
-        """Downloads the store as of one flush."""
-        for i in range(_N_LOOKS):
-            time.sleep(_PAUSE * i)
-            listed = self._objects.list(self._url)
-            found = {name: state for name, state in listed.items() if _is_of_store(name)}
-            names = [name for name in STORE_METADATA if name in found]
-            record = self._read(RECORD) if RECORD in listed else None
-            if must_be_new and (names or (found and record is None)):
-                raise file_exists(shown_url(self._url), _INSTEAD)
-            metadata = self._read(names[0]) if names else None
-            if metadata is not None and metadata.state.etag != found[names[0]].etag:
-                continue
-            content = decoded(record)
-            try:
-                if record is not None and content is not None and not content.complete:
-                    Recovery(self._objects, self._url, found, record, content, metadata).run()
-                    must_be_new = must_be_new and metadata is not None
-                    continue
-                self.copy.fetch(found)
-            except OSError as error:
-                if error.errno not in (errno.ESTALE, errno.EEXIST, errno.ENOENT):
-                    raise
-                continue
-            self._record = None if record is None else record.state
-            self._metadata = metadata
-            if self._is_current():
-                return
-        text = "the store changes faster than it can be opened"
-        raise OSError(errno.EAGAIN, text, shown_url(self._url))
+    def _try_to_open(self) -> bool:
+        listed = self.objects.list(self._folder_url)
+        found = {name: state for name, state in listed.items() if _is_of_store(name)}
+        names = [name for name in STORE_METADATA if name in found]
+        record = self._read(RECORD) if RECORD in listed else None
+        self._check_new(bool(names or (found and record is None)))
+        metadata = self._read(names[0]) if names else None
+        if metadata is not None and metadata.state.etag != found[names[0]].etag:
+            return False
+        content = decoded(record)
+        try:
+            if record is not None and content is not None and not content.complete:
+                Recovery(self, found, record, content, metadata).run()
+                self._must_be_new = self._must_be_new and metadata is not None
+                return False
+            self.fetch(found)
+        except OSError as error:
+            if error.errno not in (errno.ESTALE, errno.EEXIST, errno.ENOENT):
+                raise
+            return False
+        self._record = None if record is None else record.state
+        self._metadata = metadata
+        return self._is_current()
 
     def _read(self, name: str) -> StoredFile | None:
-        found = self._objects.read(f"{self._url}/{name}")
+        found = self.objects.read(self.url_of(name))
         return None if found is None else StoredFile(name, *found)
 
     def _is_current(self) -> bool:
@@ -614,46 +619,20 @@ class StorePublisher:
         return all(
             (found and found.etag) == (state and state.etag)
             for name, state in expected.items()
-            for found in [self._objects.state(f"{self._url}/{name}")]
+            for found in [self.objects.state(self.url_of(name))]
         )
 
-    def publish(self, *, only_rest: bool) -> None:
-        """Uploads what the local copy has and the store has not, as one step for readers.
+    def _send(self, changes: Changes) -> None:
+        if self._flush is None:
+            self._flush = _Flush(self, changes, self._metadata, self._record)
+        self._flush.run()
+        self._record, self._metadata = self._flush.record, self._flush.stored
+        self._flush = None
 
-        After an error the local copy is kept, and this can be repeated.
-
-        Args:
-            only_rest: True to upload only what an earlier call could not, and what a compaction
-                left that failed.
-
-        Raises:
-            FileExistsError: another writer has created the store.
-            OSError: another writer has changed the store (``ESTALE``), the store refuses, or does
-                not respond; the message names the local copy.
-        """
-        with keeping(self.copy.folder, self.copy.path, ADVICE):
-            if self._flush is None:
-                changes = self.copy.changes()
-                if not any(changes) or (only_rest and not changes.is_compaction):
-                    return
-                self._flush = _Flush(self.copy, changes, self._metadata, self._record)
-            try:
-                self._flush.run()
-            except OSError as error:
-                if error.errno not in (errno.ESTALE, errno.EEXIST):
-                    raise
-                self._flush.withdraw()
-                if self._metadata is None:
-                    text = "another writer has created it meanwhile"
-                    raise FileExistsError(errno.EEXIST, text, shown_url(self._url)) from None
-                raise was_replaced(shown_url(self._url)) from None
-            self._record, self._metadata = self._flush.record, self._flush.stored
-            self._flush = None
-            self.copy.folder.release()
-
-    def discard(self) -> None:
-        """Removes the local copy."""
-        self.copy.folder.remove()
+    def _withdraw(self) -> bool:
+        if self._flush is not None:
+            self._flush.withdraw()
+        return self._metadata is None
 
 
 def _is_of_store(name: str) -> bool:
@@ -689,8 +668,8 @@ class _Flush:
         self._copy = copy
         self._changes = changes
         self._before = metadata
-        self._name = next(name for name in STORE_METADATA if (copy.path / name).exists())
-        data = (copy.path / self._name).read_bytes()
+        self._name = next(name for name in STORE_METADATA if (copy.folder / name).exists())
+        data = (copy.folder / self._name).read_bytes()
         self._data = stamp_metadata(self._name, data, new_id())  # differs from all others
         self._begun = self._ended = False
         self._begin = FlushRecord(
@@ -704,7 +683,7 @@ class _Flush:
 
     def _layer(self, name: str) -> tuple[str, int, str]:
         stem, number = layer_of(name) or ("", 0)
-        return stem.rpartition("/")[0], number, array_layer_digest(str(self._copy.path / name))
+        return stem.rpartition("/")[0], number, array_layer_digest(str(self._copy.folder / name))
 
     def run(self) -> None:
         """Takes the steps that are left: record, files, metadata, record.
@@ -712,21 +691,17 @@ class _Flush:
         Readers ignore the files that the record names until the metadata are replaced.
         """
         if not self._begun:
-            self.record = self._put(RECORD, self._begin, self.record)
+            self.record = self._put_record(self._begin)
             self._begun = True
         if self.stored is None:
             self._store_files()
-            state = self._copy.objects.put(
-                self._copy.url_of(self._name),
-                self._data,
-                expected=None if self._before is None else self._before.state,
-                is_last=True,
-            )
+            expected = None if self._before is None else self._before.state
+            state = self._copy.put(self._name, self._data, expected, is_last=True)
             self._copy.note(self._name, state)
             self.stored = StoredFile(self._name, self._data, state)
         if not self._ended:
             try:
-                self.record = self._put(RECORD, self._end, self.record)
+                self.record = self._put_record(self._end)
             except OSError as error:
                 if error.errno != errno.ESTALE:
                     raise  # ESTALE: another writer has found the flush complete, and continues
@@ -741,19 +716,15 @@ class _Flush:
             for name in self._changes.layers:
                 self._copy.remove(name)
 
-    def _put(self, name: str, record: FlushRecord, expected: ObjectState | None) -> ObjectState:
-        return self._copy.objects.put(
-            self._copy.url_of(name),
-            encode_flush_record(record),
-            expected=expected,
-            is_last=not self._begun,
-        )
+    def _put_record(self, record: FlushRecord) -> ObjectState:
+        data, is_first = encode_flush_record(record), not self._begun
+        return self._copy.put(RECORD, data, self.record, is_last=is_first)
 
     def _store_files(self) -> None:
         changes, copy = self._changes, self._copy
         stored = [*changes.bases, *changes.layers, *changes.statistics]
         gone = [name for name in changes.removed if name not in STORE_METADATA]
-        with transferring(f"uploading {copy.path.name}", copy.size_of(stored)) as report:
+        with transferring(f"uploading {copy.folder.name}", copy.size_of(stored)) as report:
             _by_file(stored, gone, copy, report)
 
 

@@ -121,7 +121,7 @@ def read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarra
     import xarray
 
     names = store.arrays_of(dataset) if arrays is None else list(arrays)
-    is_apart = store.columns.has_array_attributes
+    is_apart = store._has_array_attributes()
     owners = () if is_apart else store.arrays_of(dataset)
     of_variables, attributes = parted(store.attrs(dataset), owners)
     if is_apart:
@@ -174,7 +174,7 @@ def read_stacked(
     """Reads several datasets as one; see ``AtlasStore.to_xarray``."""
     import xarray
 
-    from atompack_torch.formats.atlas_store.xarray_lazy import StackedArray
+    from atompack_torch.formats.atlas_store.xarray_lazy import StoredArray
 
     if not datasets:
         raise FieldError(f"{store.path}: datasets: expected at least one name, got none")
@@ -197,7 +197,7 @@ def read_stacked(
         dims = [dim, *map(str, variable.dims)]
         chunks = dict(zip(dims, (1, *schema.chunk_shape), strict=True))
         attributes = {str(k): v for k, v in variable.attrs.items()}
-        data = StackedArray(store, datasets, name, schema)
+        data = StoredArray(store, list(datasets), name, schema)
         variables[key] = _lazy(data, schema, dims, attributes, chunks)
     coords = {**first.coords, dim: list(datasets)}
     return xarray.Dataset(variables, coords, first.attrs)

@@ -305,13 +305,10 @@ class CollectionWriter {
 
 void write_collection(const Store& store, std::span<const uint32_t> datasets, const std::string& path,
                       const CollectionOptions& options, io::FileSystem& files) {
-  try {
+  in_file(store.path(), [&] {
     const std::unique_ptr<io::NewFile> file = files.create(path);
     CollectionWriter(store, datasets, options, *file).write();
-  } catch (DataError& error) {
-    error.in_file(store.path());
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack::atlas_store

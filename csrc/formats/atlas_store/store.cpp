@@ -88,12 +88,7 @@ class SnapshotAttempt {
     snapshot.warnings = snapshot.metadata.warnings();
     // Like the original, which accepts any folder as a store.
     if (!file) snapshot.warnings.push_back(cat(store_.path(), ": no metadata file in this folder, so no datasets"));
-    try {
-      list(snapshot, file);
-    } catch (DataError& error) {
-      error.in_file(store_.path());
-      throw;
-    }
+    in_file(store_.path(), [&] { list(snapshot, file); });
     if (!is_current(store_, snapshot, true)) return std::nullopt;
     return snapshot;
   }
@@ -199,10 +194,6 @@ std::vector<std::string_view> names_with(const Metadata& metadata, uint32_t vari
   }
   return names;
 }
-
-}  // namespace
-
-namespace {
 
 template <typename T>
 bool is_same(const T& a, const T& b) {
@@ -619,7 +610,7 @@ void Verification::check(uint32_t variable, uint32_t dataset) {
   if (!schema) store_->fail_no_array(variable, dataset);
   auto& reader = readers_[variable];
   if (!reader) reader = store_->open_reader(variable, array_file::Reading::by_pread);
-  try {
+  array_file::in_layer(reader->layers().layer(0), name, [&] {
     if (!reader->contains(name)) throw CorruptFileError("no such array");
     const array_file::Array array = reader->array(name);
     const Schema& declared = metadata.schema(*schema);
@@ -627,11 +618,7 @@ void Verification::check(uint32_t variable, uint32_t dataset) {
       throw CorruptFileError("array: expected type and shape as in the metadata, got others");
     }
     array_file::verify_array(*reader, name, last_);
-  } catch (DataError& error) {
-    error.at_field(std::string(name));
-    error.in_file(reader->layers().layer(0).path());
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack::atlas_store

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from reference.compare import assert_same
 from reference.fixture_files import fixtures_root
-from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 from atompack_torch.cli import main
@@ -145,19 +143,6 @@ def test_export_of_attributes_of_all_types(tmp_path: Path) -> None:
             for array in store.arrays_of(dataset):
                 ours = copy.array_attrs(dataset, array)
                 assert repr(ours) == repr(store.array_attrs(dataset, array))
-
-
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
-def test_workers_after_the_parent_has_read(collection: Path, method: str) -> None:
-    dataset = apt.AtlasDataset(collection / "data.atlas", ["x", "y"])
-    whole = dataset.batch(range(N_DATASETS))
-    loader = DataLoader(
-        dataset, batch_size=16, num_workers=2, multiprocessing_context=method, timeout=120
-    )
-    batches = list(loader)
-    assert [name for batch in batches for name in batch["name"]] == whole["name"]
-    assert_same(torch.cat([batch["x"] for batch in batches]), whole["x"], "x")
-    assert_same(torch.cat([batch["y_mask"] for batch in batches]), whole["y_mask"], "mask of y")
 
 
 def test_a_pickle_sees_that_the_collection_was_replaced(collection: Path, tmp_path: Path) -> None:

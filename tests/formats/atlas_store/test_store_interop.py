@@ -14,27 +14,7 @@ from reference.atlas_plans import Plan
 
 import atompack_torch as apt
 
-CODECS = ("zstd", "lz4", "none")
 FORMATS = [(f, c) for f in ("json", "msgpack") for c in ("none", "zstd", "lz4")]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("seed", range(4))
-def test_random_stores(atlas_python: AtlasProcess, tmp_path: Path, codec: str, seed: int) -> None:
-    """After each session of the original: a fresh handle and one that takes the news up."""
-    plan = Plan(np.random.default_rng(seed))
-    path = atlas_python.create(tmp_path / "store", codec=codec)
-    kept = apt.AtlasStore(path)
-    for session in range(4):
-        atlas_python.apply(path, plan.operations(25))
-        if session == 2:
-            atlas_python.apply(path, [("compact",)])
-            plan.deleted.clear()
-        original = atlas_python.read(path)
-        kept.refresh()
-        for store in (apt.AtlasStore(path), kept):
-            assert_as_original(store, original)
-            assert_as_planned(store, plan)
 
 
 @pytest.mark.parametrize(("meta_format", "meta_compression"), FORMATS)

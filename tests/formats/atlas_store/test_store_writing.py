@@ -36,22 +36,6 @@ def assert_agreed(path: Path, plan: Plan, atlas_python: AtlasProcess) -> None:
     assert_as_original(store, atlas_python.read(path))
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("seed", range(3))
-def test_ours_read_by_the_original(
-    atlas_python: AtlasProcess, tmp_path: Path, codec: str, seed: int
-) -> None:
-    plan = Plan(np.random.default_rng(seed))
-    path = tmp_path / "store"
-    apply(path, plan.operations(30), "x", codec=codec)
-    assert_agreed(path, plan, atlas_python)
-    for _ in range(3):
-        apply(path, plan.operations(20))
-        assert_agreed(path, plan, atlas_python)
-    apply(path, [("compact",)])
-    assert_agreed(path, plan, atlas_python)
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_metadata_forms(atlas_python: AtlasProcess, tmp_path: Path, form: str) -> None:
     plan = Plan(np.random.default_rng(9))
@@ -65,11 +49,12 @@ def test_metadata_forms(atlas_python: AtlasProcess, tmp_path: Path, form: str) -
     assert [p.name for p in path.iterdir() if p.name.startswith("atlas.")] == [f"atlas.{form}"]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32 - 1),
     turns=st.lists(st.sampled_from(["ours", "theirs", "we compact", "they compact"]), max_size=6),
     codec=st.sampled_from(CODECS),
+    is_ours=st.booleans(),
 )
 def test_changed_by_turns(
     atlas_python: AtlasProcess,
@@ -77,11 +62,16 @@ def test_changed_by_turns(
     seed: int,
     turns: list[str],
     codec: str,
+    is_ours: bool,
 ) -> None:
     """Whoever writes, and whoever compacts, both continue with what the other left."""
     plan = Plan(np.random.default_rng(seed))
     path = tmp_path_factory.mktemp("turns") / "store"
-    apply(path, plan.operations(15), "x", codec=codec)
+    if is_ours:
+        apply(path, plan.operations(15), "x", codec=codec)
+    else:
+        atlas_python.create(path, plan.operations(15), codec=codec)
+    kept = apt.AtlasStore(path)
     for turn in turns:
         if turn == "ours":
             apply(path, plan.operations(12))
@@ -96,6 +86,8 @@ def test_changed_by_turns(
             else:
                 atlas_python.apply(path, [("compact",)])
         assert_agreed(path, plan, atlas_python)
+        kept.refresh()
+        assert_as_planned(kept, plan)
 
 
 def test_what_the_original_writes_meanwhile_is_not_lost(

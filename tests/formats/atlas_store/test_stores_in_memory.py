@@ -169,7 +169,7 @@ def test_array_files_made_in_memory(tmp_path: Path) -> None:
     assert files[0].to_bytes() != data
     with pytest.raises(apt.FieldError, match=r"<memory>\.af: no such array"):
         files[0].read("b")
-    place = files[0]._handle._local  # type: ignore[attr-defined]
+    place = files[0]._handle.local
     for file in files:
         file.close()
     assert not Path(place).parent.exists()
@@ -215,7 +215,7 @@ def test_stores_made_in_memory(folder: Path, tmp_path: Path) -> None:
     assert apt.AtlasStore(made.to_bytes()).datasets == ["a"]
     with pytest.raises(apt.FieldError, match=r"<memory>.*no such dataset"):
         made.write("b", "grid", 0)
-    place = made._handle._local  # type: ignore[attr-defined]
+    place = made._handle.local
     for store in stores:
         store.close()
     assert not Path(place).exists()

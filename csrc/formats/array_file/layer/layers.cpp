@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "formats/array_file/layer/footer_encoder.h"
+#include "formats/array_file/layer/in_array.h"
 #include "io/open_file.h"
 
 namespace atompack::array_file {
@@ -206,21 +207,17 @@ std::vector<Layers::SingleRecord> Layers::history(std::string_view name) const {
 }
 
 Array Layers::array(std::string_view name) const {
-  Array array;
-  array.name = name;
-  try {
+  return in_array(layer(0).path(), name, [&] {
     const uint32_t newest = find(name);
     if (newest == kNone) throw FieldError("no such array");
+    Array array;
+    array.name = name;
     describe(mentions_[newest], array);
     array.attributes = attributes(newest);
     check_extent(array);
     collect_chunks(newest, array);
-  } catch (DataError& error) {
-    error.at_field(array.name);
-    error.in_file(layer(0).path());
-    throw;
-  }
-  return array;
+    return array;
+  });
 }
 
 void Layers::describe(const Mention& mention, Array& array) const {
@@ -267,7 +264,7 @@ void Layers::collect_chunks(uint32_t mention, Array& array) const {
 
 void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array& array) const {
   const Layer& layer = this->layer(mention.layer);
-  try {
+  in_file(layer.path(), [&] {
     check_rank("chunk shape", array.chunk_shape.size(), array);
     const std::vector<uint64_t> grid = array.grid().cells();
     for (uint64_t i = 0; i < record.chunks.count; ++i) {
@@ -276,10 +273,7 @@ void Layers::add_chunks(const Mention& mention, const ArrayRecord& record, Array
       const std::optional<uint64_t> cell = cell_number(layer.footer(), chunk.coordinate, grid);
       if (cell) array.chunks.push_back({*cell, mention.layer, i, chunk});
     }
-  } catch (DataError& error) {
-    error.in_file(layer.path());
-    throw;
-  }
+  });
 }
 
 bool Layers::same_layout(const Mention& mention, const ArrayRecord& record, const Array& array) const {

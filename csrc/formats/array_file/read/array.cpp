@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/checked_math.h"
+#include "formats/array_file/layer/number_type.h"
 
 namespace atompack::array_file {
 
@@ -160,28 +161,14 @@ void check_extent(const Array& array) {
 
 std::array<std::byte, 8> fill_item(Type type, const std::optional<Fill>& fill) {
   if (!fill) return {};
-  switch (type) {
-    case Type::int8:
-    case Type::uint8:
-      return item_of<uint8_t>(*fill);
-    case Type::int16:
-    case Type::uint16:
-      return item_of<uint16_t>(*fill);
-    case Type::int32:
-    case Type::uint32:
-      return item_of<uint32_t>(*fill);
-    case Type::int64:
-    case Type::uint64:
-      return item_of<uint64_t>(*fill);
-    case Type::float32:
-      return item_of<float>(*fill);
-    case Type::float64:
-      return item_of<double>(*fill);
-    case Type::timestamp:
-      return timestamp_item(*fill);
-    default:
-      return {};
-  }
+  if (type == Type::timestamp) return timestamp_item(*fill);
+  return with_number_of(type, [&]<typename T>(T) {
+    if constexpr (std::is_same_v<T, std::monostate>) {
+      return std::array<std::byte, 8>{};
+    } else {
+      return item_of<T>(*fill);
+    }
+  });
 }
 
 }  // namespace atompack::array_file

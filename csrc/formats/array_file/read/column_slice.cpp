@@ -202,12 +202,7 @@ void Slice::check_unstored(std::optional<uint64_t> chosen) const {
   }
   const uint64_t stored = stored_bytes_of(repeated);
   if (wanted <= stored || wanted - stored <= limit) return;
-  try {
-    refuse_unstored(wanted - stored, limit);
-  } catch (DataError& error) {
-    error.in_file(column_->layers().layer(0).path());
-    throw;
-  }
+  in_file(column_->layers().layer(0).path(), [&] { refuse_unstored(wanted - stored, limit); });
 }
 
 // At most the size of each block: many arrays may claim the same bytes of it.

@@ -9,6 +9,7 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "formats/array_file/layer/in_array.h"
 #include "formats/array_file/read/array.h"
 #include "formats/array_file/read/column.h"
 
@@ -82,12 +83,7 @@ void read_chunks(const Layers& layers, const BoxChunks& chunk_refs, DecodedBlock
   for (const ChunkRef& chunk_ref : chunk_refs.chunk_refs) {
     const Layer& layer = layers.layer(chunk_ref.stored->layer);
     const Bytes bytes = layer.read(chunk_ref.stored->chunk, last);
-    try {
-      use(chunk_ref, bytes);
-    } catch (DataError& error) {
-      error.in_file(layer.path());
-      throw;
-    }
+    in_file(layer.path(), [&] { use(chunk_ref, bytes); });
   }
 }
 
@@ -347,7 +343,7 @@ void check_chunk(const Array& array, Bytes chunk, uint64_t n_elements) {
 
 void verify_array(const Reader& reader, std::string_view name, DecodedBlock& last) {
   const Array array = reader.array(name);
-  try {
+  in_array(reader.layers().layer(0).path(), name, [&] {
     static_cast<void>(column_type(array.type));
     if (array.n_elements() == 0) return;
     const bool is_complete = !array.chunks.empty() && array.chunks.size() == array.grid().n_cells();
@@ -359,11 +355,7 @@ void verify_array(const Reader& reader, std::string_view name, DecodedBlock& las
         check_chunk(array, bytes, grid.box_of(grid.cell_at(chunk.cell)).n_elements());
       });
     }
-  } catch (DataError& error) {
-    error.at_field(array.name);
-    error.in_file(reader.layers().layer(0).path());
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack::array_file

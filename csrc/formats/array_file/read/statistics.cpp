@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "formats/array_file/layer/archive.h"
+#include "formats/array_file/layer/number_type.h"
 #include "formats/array_file/read/reader.h"
 #include "io/open_file.h"
 
@@ -245,31 +246,9 @@ void Summary::add_items(Bytes values) {
 }
 
 void Summary::add_numbers(Bytes values) {
-  switch (type_) {
-    case Type::int8:
-      return add_items<int8_t>(values);
-    case Type::int16:
-      return add_items<int16_t>(values);
-    case Type::int32:
-      return add_items<int32_t>(values);
-    case Type::int64:
-    case Type::timestamp:
-      return add_items<int64_t>(values);
-    case Type::uint8:
-      return add_items<uint8_t>(values);
-    case Type::uint16:
-      return add_items<uint16_t>(values);
-    case Type::uint32:
-      return add_items<uint32_t>(values);
-    case Type::uint64:
-      return add_items<uint64_t>(values);
-    case Type::float32:
-      return add_items<float>(values);
-    case Type::float64:
-      return add_items<double>(values);
-    default:
-      return;
-  }
+  with_number_of(type_, [&]<typename T>(T) {
+    if constexpr (!std::is_same_v<T, std::monostate>) add_items<T>(values);
+  });
 }
 
 void Summary::add(Bytes chunk, uint64_t n_elements) {

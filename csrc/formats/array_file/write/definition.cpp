@@ -5,6 +5,7 @@
 
 #include "base/excerpt.h"
 #include "base/utf8.h"
+#include "formats/array_file/layer/number_type.h"
 
 namespace atompack::array_file {
 namespace {
@@ -28,41 +29,21 @@ void check_kind(const OwnedFill& fill, Type type) {
   throw FieldError(cat("fill value: expected ", name_of(type), ", got another type"));
 }
 
-template <typename Kind, typename T>
-void check_integer(const OwnedFill& fill, Type type) {
-  check_kind<Kind>(fill, type);
-  check_range<T>(fill);
-}
-
 void check_fill(const OwnedFill& fill, Type type) {
-  switch (type) {
-    case Type::int8:
-      return check_integer<int64_t, int8_t>(fill, type);
-    case Type::int16:
-      return check_integer<int64_t, int16_t>(fill, type);
-    case Type::int32:
-      return check_integer<int64_t, int32_t>(fill, type);
-    case Type::int64:
-      return check_kind<int64_t>(fill, type);
-    case Type::uint8:
-      return check_integer<uint64_t, uint8_t>(fill, type);
-    case Type::uint16:
-      return check_integer<uint64_t, uint16_t>(fill, type);
-    case Type::uint32:
-      return check_integer<uint64_t, uint32_t>(fill, type);
-    case Type::uint64:
-      return check_kind<uint64_t>(fill, type);
-    case Type::float32:
-    case Type::float64:
-      return check_kind<double>(fill, type);
-    case Type::timestamp:
-      if (std::holds_alternative<int64_t>(fill)) return;  // some programs store these as integers
-      return check_kind<Timestamp>(fill, type);
-    case Type::string:
-      return check_kind<std::string>(fill, type);
-    default:
+  const bool is_integer = std::holds_alternative<int64_t>(fill);
+  if (type == Type::timestamp && is_integer) return;  // some programs store these as integers
+  if (type == Type::timestamp) return check_kind<Timestamp>(fill, type);
+  if (type == Type::string) return check_kind<std::string>(fill, type);
+  with_number_of(type, [&]<typename T>(T) {
+    if constexpr (std::is_integral_v<T>) {
+      check_kind<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(fill, type);
+      check_range<T>(fill);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      check_kind<double>(fill, type);
+    } else {
       throw FieldError(cat("fill value: expected none for ", name_of(type), ", got one"));
-  }
+    }
+  });
 }
 
 void check_string(std::string_view text, std::string_view what) {

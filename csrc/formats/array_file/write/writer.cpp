@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/utf8.h"
+#include "formats/array_file/layer/in_array.h"
 #include "formats/array_file/layer/layer.h"
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/reader.h"
@@ -452,22 +453,6 @@ void Writer::Impl::adopt_base(std::unique_ptr<io::NewFile> base) {
   lock_ = std::move(base);
 }
 
-namespace {
-
-// Adds file and array to errors.
-template <typename Action>
-auto with_context(const std::string& path, std::string_view name, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    if (!name.empty()) error.at_field(std::string(name));
-    error.in_file(path);
-    throw;
-  }
-}
-
-}  // namespace
-
 Writer::Writer(const std::string& path, WriterOptions options, io::FileSystem& files)
     : path_(path), owner_(threads::process_id()), impl_(std::make_unique<Impl>(path, std::move(options), files)) {}
 
@@ -487,49 +472,49 @@ std::vector<std::string> Writer::names() const { return use().names(); }
 bool Writer::contains(std::string_view name) const { return use().contains(name); }
 
 ArrayDefinition Writer::definition(std::string_view name) const {
-  return with_context(path_, name, [&] { return use().definition(name); });
+  return in_array(path_, name, [&] { return use().definition(name); });
 }
 
 std::vector<Attribute> Writer::attributes(std::string_view name) const {
-  return with_context(path_, name, [&] { return use().attributes(name); });
+  return in_array(path_, name, [&] { return use().attributes(name); });
 }
 
 void Writer::set_attribute(std::string_view name, std::string_view key, const AttributeValue& value) {
-  with_context(path_, name, [&] { use().set_attribute(name, key, value); });
+  in_array(path_, name, [&] { use().set_attribute(name, key, value); });
 }
 
 void Writer::define(const ArrayDefinition& definition) {
-  with_context(path_, definition.name, [&] { use().define(definition); });
+  in_array(path_, definition.name, [&] { use().define(definition); });
 }
 
 void Writer::write(std::string_view name, const Box& box, Bytes numbers) {
-  with_context(path_, name, [&] { use().write(name, box, numbers); });
+  in_array(path_, name, [&] { use().write(name, box, numbers); });
 }
 
 void Writer::write(std::string_view name, const Box& box, std::span<const std::string_view> strings) {
-  with_context(path_, name, [&] { use().write(name, box, strings); });
+  in_array(path_, name, [&] { use().write(name, box, strings); });
 }
 
 void Writer::remove(std::string_view name) {
-  with_context(path_, name, [&] { use().remove(name); });
+  in_array(path_, name, [&] { use().remove(name); });
 }
 
 void Writer::check_unstored(std::string_view name, const Box& box) const {
-  with_context(path_, name, [&] { use().check_unstored(name, box); });
+  in_array(path_, name, [&] { use().check_unstored(name, box); });
 }
 
 void Writer::read(std::string_view name, const Box& box, std::span<std::byte> out) {
-  with_context(path_, name, [&] { use().read(name, box, out); });
+  in_array(path_, name, [&] { use().read(name, box, out); });
 }
 
 void Writer::read(std::string_view name, const Box& box, std::span<std::string> out) {
-  with_context(path_, name, [&] { use().read(name, box, out); });
+  in_array(path_, name, [&] { use().read(name, box, out); });
 }
 
 bool Writer::has_changes() const { return use().has_changes(); }
 
 bool Writer::stage() {
-  return with_context(path_, "", [&] { return use().stage(); });
+  return in_array(path_, "", [&] { return use().stage(); });
 }
 
 uint32_t Writer::staged_number() const {
@@ -557,12 +542,12 @@ void Writer::discard() { use().reset_pending(); }
 void Writer::abandon() { use().abandon(); }
 
 bool Writer::rewrite_redefined() {
-  return with_context(path_, "", [&] { return use().rewrite_redefined(); });
+  return in_array(path_, "", [&] { return use().rewrite_redefined(); });
 }
 
 void Writer::compact() {
   flush();
-  with_context(path_, "", [&] { use().compact(); });
+  in_array(path_, "", [&] { use().compact(); });
 }
 
 }  // namespace atompack::array_file

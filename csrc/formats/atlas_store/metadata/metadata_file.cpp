@@ -138,14 +138,11 @@ std::optional<io::FileVersion> metadata_version(const io::Location& store, const
 }
 
 Metadata decode_metadata(const MetadataFile& file, uint64_t max_bytes) {
-  try {
+  return in_file(file.path, [&] {
     check_size(file.bytes.size(), max_bytes);
     return codec_of(file.form) == Codec::none ? decode(file.bytes, file.form)
                                               : decode_compressed(file.bytes, file.form, max_bytes);
-  } catch (DataError& error) {
-    error.in_file(file.path);
-    throw;
-  }
+  });
 }
 
 std::vector<std::byte> encode_metadata(const Metadata& metadata, Form form, uint64_t max_bytes) {

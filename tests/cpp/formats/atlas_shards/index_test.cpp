@@ -106,13 +106,6 @@ TEST(AtlasShardsIndex, FilesThatAreNoNpy) {
   EXPECT_EQ(corrupt([] { parse_npy_header({}); }), "npy magic: expected 6 bytes, got 0 (offset 0)");
 }
 
-TEST(AtlasShardsIndex, CutAnywhere) {
-  const test::ByteString whole = offsets<uint16_t>("<u2", {0, 7, 200});
-  for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_THROW(BlockIndex(owned(whole.bytes().first(size)), 2, 1000), CorruptFileError) << size;
-  }
-}
-
 // Any flipped bit ends in a named error or in ranges that lie inside the data.
 TEST(AtlasShardsIndex, FlippedBits) {
   const test::ByteString whole = offsets<uint16_t>("<u2", {0, 7, 200});

@@ -81,12 +81,5 @@ TEST(AtlasShardsMeta, NoJson) {
   EXPECT_EQ(corrupt([] { root(std::string(1 << 20, '[')); }), "JSON: expected an object of numbers, got nested values");
 }
 
-TEST(AtlasShardsMeta, CutAnywhere) {
-  const std::string text = shard_text(R"("block_size": 4, "stored_examples": 10)");
-  for (size_t size = 0; size < text.size(); ++size) {
-    EXPECT_THROW(shard(text.substr(0, size)), CorruptFileError) << size;
-  }
-}
-
 }  // namespace
 }  // namespace atompack::atlas_shards

@@ -25,44 +25,11 @@ std::shared_ptr<const DecodedBytes> block_of(size_t size, int value) {
   return block;
 }
 
-TEST(BlockCache, KeepsWhatWasUsedLast) {
-  BlockCache cache(250);
-  for (int i = 0; i < 2; ++i) cache.keep({1, i, kWholeBlock}, block_of(100, i), 100);
-  ASSERT_TRUE(cache.find({1, 0, kWholeBlock}));
-  cache.keep({1, 2, kWholeBlock}, block_of(100, 2), 100);
-  EXPECT_TRUE(cache.find({1, 0, kWholeBlock}));
-  EXPECT_FALSE(cache.find({1, 1, kWholeBlock}));
-  EXPECT_EQ(cache.used(), 200U);
-}
-
 TEST(BlockCache, TellsLayersBlocksAndStretchesApart) {
   BlockCache cache(1000);
   const std::vector<Key> keys{{1, 1, kWholeBlock}, {1, 1, 0}, {1, 1, 4}, {1, 2, 0}, {2, 1, 0}};
   for (size_t i = 0; i < keys.size(); ++i) cache.keep(keys[i], block_of(1, static_cast<int>(i)), 1);
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(cache.find(keys[i])->bytes()[0], static_cast<std::byte>(i));
-}
-
-TEST(BlockCache, TheFirstOfTwoStays) {
-  BlockCache cache(100);
-  const auto first = cache.keep({1, 1, 0}, block_of(1, 1), 1);
-  EXPECT_EQ(cache.keep({1, 1, 0}, block_of(1, 2), 1), first);
-  EXPECT_EQ(cache.used(), 1U);
-}
-
-TEST(BlockCache, WhatIsLargerThanAllOfItIsNotKept) {
-  BlockCache cache(100);
-  cache.keep({1, 1, 0}, block_of(60, 1), 60);
-  EXPECT_EQ(cache.keep({1, 2, 0}, block_of(101, 2), 101)->bytes().size(), 101U);
-  EXPECT_FALSE(cache.find({1, 2, 0}));
-  EXPECT_TRUE(cache.find({1, 1, 0}));
-}
-
-TEST(BlockCache, WhoeverGotABlockKeepsIt) {
-  BlockCache cache(100);
-  const auto mine = cache.keep({1, 1, 0}, block_of(100, 7), 100);
-  cache.keep({1, 2, 0}, block_of(100, 8), 100);
-  EXPECT_FALSE(cache.find({1, 1, 0}));
-  EXPECT_EQ(mine->bytes()[99], std::byte{7});
 }
 
 TEST(BlockCache, ThreadsShareIt) {

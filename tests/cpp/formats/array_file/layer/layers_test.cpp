@@ -64,21 +64,6 @@ TEST(ArrayLayers, OlderChunksShowThroughADeletion) {
   EXPECT_EQ(read_all(layers_of(made)), (Integers{9, 8, 2, 3}));
 }
 
-TEST(ArrayLayers, ChunksOfAnotherShapeAreNotTaken) {
-  const MadeArray part{.shape = {6}, .chunk_shape = {2}, .chunks = {{{0}, 0, 8}}};
-  const std::vector<MadeLayer> made{base(0), kTombstone, {ByteString().put(int32_t{9}).put(int32_t{8}), {part}}};
-  const Layers layers = layers_of(made);
-  EXPECT_EQ(read_box(layers, {{0}, {2}}), (Integers{9, 8}));
-  EXPECT_EQ(test::corrupt([&] { read_all(layers); }),
-            "layer 0: cells without a chunk: expected the fill value, got older chunks of another type, shape or chunk "
-            "shape (field 'a')");
-}
-
-TEST(ArrayLayers, CellsWithoutChunkHoldTheFillValue) {
-  const std::vector<MadeLayer> made{{{}, {{.shape = {2, 2}, .chunk_shape = {1, 1}, .fill = -7}}}};
-  EXPECT_EQ(read_all(layers_of(made)), (Integers{-7, -7, -7, -7}));
-}
-
 TEST(ArrayLayers, SlicesAndRoomAreChecked) {
   const std::vector<MadeLayer> made{base(0)};
   const Layers layers = layers_of(made);
