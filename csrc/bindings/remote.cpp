@@ -147,7 +147,6 @@ std::shared_ptr<HttpStore> make_store(const std::string& endpoint, const std::st
   options.stall_timeout = milliseconds_of(stall_timeout, "stall_timeout");
   options.retry.max_attempts = max_attempts;
   options.retry.max_connect_attempts = std::min(max_attempts, options.retry.max_connect_attempts);
-  options.check = &check_signals;
   return make_shared_handle<HttpStore>(std::move(options));
 }
 

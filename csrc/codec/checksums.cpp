@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 namespace atompack::codec {
@@ -113,14 +114,11 @@ uint32_t crc32c_by_table(Bytes bytes, uint32_t before) {
 }
 
 std::string sha256_hex(Bytes data) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   if (SHA256(reinterpret_cast<const unsigned char*>(data.data()), data.size(), digest.data()) == nullptr) {
     throw InternalError("SHA-256: OpenSSL is configured without it");
   }
-  std::string text;
-  for (const unsigned char byte : digest) text += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return text;
+  return hex_digits({reinterpret_cast<const char*>(digest.data()), digest.size()});
 }
 
 }  // namespace atompack::codec

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -18,6 +19,12 @@ std::string message_of(const Action& action) {
     return cat("an exception of another type: ", error.what());
   }
   return "nothing was thrown";
+}
+
+// True if the action throws such an error with these words.
+template <typename Error, typename Action>
+bool refuses(std::string_view words, const Action& action) {
+  return message_of<Error>(action).find(words) != std::string::npos;
 }
 
 template <typename Action>

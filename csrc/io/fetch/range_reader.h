@@ -55,7 +55,11 @@ struct OpenObject {
   std::shared_ptr<const RangeReader> reader;
 };
 
-// Reads a range and waits for it; see threads::check_for_interruption(). Throws std::out_of_range, IoError.
+// Calls `start` with what ends the wait, and throws the error that it got. If threads::check_for_interruption() throws,
+// what was started continues: it must own all its memory.
+void wait_for(const std::function<void(Done)>& start);
+
+// Reads a range and waits for it. Throws std::out_of_range, IoError.
 std::vector<std::byte> read_range(const OpenObject& object, uint64_t offset, uint64_t length);
 
 // A store of objects with URLs such as s3://BUCKET/KEY. Const methods are thread-safe.

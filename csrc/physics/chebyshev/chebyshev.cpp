@@ -341,36 +341,4 @@ void Chebyshev::compute(const Neighborhoods& near, const CenterTask<Real>& task,
 template void Chebyshev::compute(const Neighborhoods&, const CenterTask<float>&, ChebyshevScratch&) const;
 template void Chebyshev::compute(const Neighborhoods&, const CenterTask<double>&, ChebyshevScratch&) const;
 
-void ChebyshevWorkspace::compute(std::span<const double> positions, std::span<const int32_t> species,
-                                 const Lattice& lattice, std::vector<double>& features, LocalDerivatives* derivatives) {
-  if (species.size() != positions.size() / 3) {
-    throw FieldError(cat("species: expected one for each of ", positions.size() / 3, " atoms, got ", species.size()));
-  }
-  const auto n_species = static_cast<int32_t>(descriptor_.typespin().size());
-  for (const int32_t number : species) {
-    if (number < 0 || number >= n_species) {
-      throw FieldError(cat("species: expected numbers below ", n_species, ", got ", number));
-    }
-  }
-  near_.clear();
-  search_.find(positions, lattice, near_);
-  features.resize(species.size() * descriptor_.n_features());
-  DerivativeRows<double> rows;
-  if (derivatives != nullptr) {
-    derivatives->resize({.n_edges = near_.n_edges(),
-                         .n_triplets = near_.n_triplets(),
-                         .n_radial = descriptor_.n_radial(),
-                         .n_angular = descriptor_.n_angular(),
-                         .multi = descriptor_.multi()});
-    rows = derivatives->rows();
-  }
-  const CenterTask<double> task{.first = 0,
-                                .last = species.size(),
-                                .species = species,
-                                .first_atom = 0,
-                                .features = features.data(),
-                                .rows = derivatives == nullptr ? nullptr : &rows};
-  descriptor_.compute(near_, task, scratch_);
-}
-
 }  // namespace atompack::physics

@@ -27,45 +27,6 @@ struct DerivativeRows {
   Real* angular_spin = nullptr;                                                   // (T); null for one species
 };
 
-// Memory for the rows of one structure, reused for the next.
-struct LocalDerivatives {
-  std::vector<int64_t> radial_center, radial_neighbor;
-  std::vector<double> radial_grads, radial_spin;
-  std::vector<int64_t> angular_center, angular_j, angular_k;
-  std::vector<double> grads_i, grads_j, grads_k, angular_spin;
-
-  size_t n_edges() const { return radial_center.size(); }
-  size_t n_triplets() const { return angular_center.size(); }
-
-  // Empty for a single species.
-  struct Extent {
-    size_t n_edges, n_triplets, n_radial, n_angular;
-    bool multi;
-  };
-  void resize(const Extent& extent) {
-    for (auto* atoms : {&radial_center, &radial_neighbor}) atoms->resize(extent.n_edges);
-    for (auto* atoms : {&angular_center, &angular_j, &angular_k}) atoms->resize(extent.n_triplets);
-    radial_grads.resize(extent.n_edges * extent.n_radial * 3);
-    for (auto* grads : {&grads_i, &grads_j, &grads_k}) grads->resize(extent.n_triplets * extent.n_angular * 3);
-    radial_spin.resize(extent.multi ? extent.n_edges : 0);
-    angular_spin.resize(extent.multi ? extent.n_triplets : 0);
-  }
-
-  DerivativeRows<double> rows() {
-    return {.radial_center = radial_center.data(),
-            .radial_neighbor = radial_neighbor.data(),
-            .radial_grads = radial_grads.data(),
-            .radial_spin = radial_spin.empty() ? nullptr : radial_spin.data(),
-            .angular_center = angular_center.data(),
-            .angular_j = angular_j.data(),
-            .angular_k = angular_k.data(),
-            .grads_i = grads_i.data(),
-            .grads_j = grads_j.data(),
-            .grads_k = grads_k.data(),
-            .angular_spin = angular_spin.empty() ? nullptr : angular_spin.data()};
-  }
-};
-
 // Chebyshev polynomials of many arguments in one call.
 
 // T_n(x) for n = 0..order and their derivatives, for up to kColumns arguments: one row per n, so that a step of the
@@ -172,24 +133,6 @@ class Chebyshev {
 
   ChebyshevOptions options_;
   std::vector<double> typespin_;
-};
-
-// One structure at a time, with all working memory. For one thread.
-class ChebyshevWorkspace {
- public:
-  explicit ChebyshevWorkspace(const Chebyshev& descriptor)
-      : descriptor_(descriptor), search_(descriptor.search()), scratch_(descriptor.scratch()) {}
-
-  // `positions` holds x, y, z of each atom; `features` (atoms, n_features). Throws FieldError for errors of the
-  // neighbor search and for unknown species.
-  void compute(std::span<const double> positions, std::span<const int32_t> species, const Lattice& lattice,
-               std::vector<double>& features, LocalDerivatives* derivatives = nullptr);
-
- private:
-  const Chebyshev& descriptor_;
-  NeighborhoodSearch search_;
-  Neighborhoods near_;
-  ChebyshevScratch scratch_;
 };
 
 }  // namespace atompack::physics

@@ -14,15 +14,9 @@ constexpr double kSingular = 1e-10;
 // The cube of this length is still a finite double.
 constexpr double kMaxLength = 1e50;
 
-Vector3 cross(const Vector3& a, const Vector3& b) {
-  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
-}
-
 double length(const Vector3& a) { return std::hypot(a[0], a[1], a[2]); }
 
 Vector3 scale(const Vector3& a, double factor) { return {a[0] * factor, a[1] * factor, a[2] * factor}; }
-
-Vector3 unit(const Vector3& a) { return scale(a, 1 / length(a)); }
 
 Vector3 any_normal(const Vector3& a) {
   const Vector3 away = std::abs(a[0]) < 0.9 * length(a) ? Vector3{1, 0, 0} : Vector3{0, 1, 0};
@@ -32,6 +26,12 @@ Vector3 any_normal(const Vector3& a) {
 }  // namespace
 
 double dot(const Vector3& a, const Vector3& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+
+Vector3 cross(const Vector3& a, const Vector3& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
+
+Vector3 unit(const Vector3& a) { return scale(a, 1 / length(a)); }
 
 Lattice::Lattice(const Matrix3& cell, const std::array<bool, 3>& periodic) : cell_(cell), periodic_(periodic) {
   if (is_open()) {

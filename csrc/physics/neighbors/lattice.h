@@ -38,6 +38,8 @@ class Lattice {
 };
 
 double dot(const Vector3& a, const Vector3& b);
+Vector3 cross(const Vector3& a, const Vector3& b);
+Vector3 unit(const Vector3& a);
 
 // Range of the atoms' coordinates along one of the lattice's normals.
 struct Extent {

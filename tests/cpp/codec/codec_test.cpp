@@ -16,25 +16,6 @@ namespace {
 using test::ByteString;
 using test::corrupt;
 
-TEST(Codec, Names) {
-  EXPECT_EQ(name_of(Codec::none), "none");
-  EXPECT_EQ(name_of(Codec::lz4), "lz4");
-  EXPECT_EQ(name_of(Codec::zstd), "zstd");
-}
-
-TEST(Codec, GivesBackWhatWasStored) {
-  for (const Codec codec : kAllCodecs) {
-    for (const size_t size : {size_t{0}, size_t{1}, size_t{300}, size_t{200000}}) {
-      const ByteString raw = test::sample(size);
-      const ByteString stored = test::unit_of(codec, raw.bytes());
-      std::vector<std::byte> out(size);
-      decompress(codec, stored.bytes(), out);
-      EXPECT_TRUE(std::ranges::equal(out, raw.bytes())) << name_of(codec) << ' ' << size;
-      EXPECT_GE(decoded_bound(codec, stored.bytes()), size) << name_of(codec);
-    }
-  }
-}
-
 TEST(Codec, TheSizeMustBeExact) {
   const ByteString raw = test::sample(300);
   for (const Codec codec : kAllCodecs) {
@@ -81,7 +62,7 @@ TEST(Codec, TruncatedUnitsAreRefusedAtEveryByte) {
 
 TEST(Codec, DecompressesWhatItCompressed) {
   for (const Codec codec : {Codec::none, Codec::lz4, Codec::zstd}) {
-    for (const int level : {-7, 0, 1, 3, 9, 12, 99}) {
+    for (const int level : {-131072, -7, 0, 1, 3, 9, 12, 22, 99}) {
       for (const size_t size : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {
         const test::ByteString raw = test::sample(size);
         std::vector<std::byte> unit(compressed_bound(codec, size));
@@ -113,12 +94,7 @@ TEST(Codec, LevelsAreTheLibrariesOwn) {
 TEST(Codec, Lz4TakesLessThanTwoGigabytes) { EXPECT_THROW(compressed_bound(Codec::lz4, uint64_t{1} << 31), FieldError); }
 
 std::string refusal(Codec codec, int level) {
-  try {
-    check_level(codec, level);
-  } catch (const FieldError& error) {
-    return error.what();
-  }
-  return "";
+  return test::message_of<FieldError>([&] { check_level(codec, level); });
 }
 
 TEST(Level, RangesAreThoseOfTheLibraries) {
@@ -131,24 +107,11 @@ TEST(Level, RangesAreThoseOfTheLibraries) {
 TEST(Level, OthersAreRefused) {
   for (const Codec codec : {Codec::none, Codec::lz4, Codec::zstd}) {
     const auto [min, max] = level_range(codec);
-    for (const int level : {min, max, 3}) EXPECT_EQ(refusal(codec, level), "");
-    for (const int level : {min - 1, max + 1}) EXPECT_NE(refusal(codec, level), "") << level;
+    for (const int level : {min, max, 3}) EXPECT_NO_THROW(check_level(codec, level));
+    for (const int level : {min - 1, max + 1}) EXPECT_THROW(check_level(codec, level), FieldError) << level;
   }
   EXPECT_EQ(refusal(Codec::zstd, 23), "level: expected -131072 to 22 for codec zstd, got 23");
   EXPECT_EQ(refusal(Codec::lz4, -1), "level: expected 0 to 12 for codec lz4, got -1");
-}
-
-TEST(Level, EndsOfTheRangesCompress) {
-  const std::string text(1000, 'y');
-  for (const Codec codec : {Codec::lz4, Codec::zstd}) {
-    for (const int level : {level_range(codec).min, level_range(codec).max}) {
-      std::vector<std::byte> stored(compressed_bound(codec, text.size()));
-      stored.resize(compress(codec, level, as_bytes(text), stored));
-      std::vector<std::byte> out(text.size());
-      decompress(codec, stored, out);
-      EXPECT_EQ(as_text(out), text);
-    }
-  }
 }
 
 }  // namespace

@@ -39,54 +39,24 @@ TEST(FileSystem, NewFilesAreSeenOncePublished) {
   EXPECT_EQ(folder.names(), (Names{"a"}));
 }
 
-TEST(FileSystem, PublishingReplacesOnlyWhenAskedTo) {
-  const TemporaryFolder folder;
-  FileSystem& files = real_file_system();
-  replace_file(files, folder / "a", ByteString("old").bytes());
-  const auto file = files.create(folder / "a");
-  EXPECT_NE(test::message_of<IoError>([&] { file->publish(false); }).find("exists"), std::string::npos);
-  replace_file(files, folder / "b", ByteString("new").bytes());
-  EXPECT_EQ(contents(folder / "a"), "old");
-  EXPECT_EQ(contents(folder / "b"), "new");
-}
-
-TEST(FileSystem, WithoutWaitingForTheDiskItDoesTheSame) {
-  const TemporaryFolder folder;
-  FileSystem& files = unsynced_file_system();
-  EXPECT_TRUE(files.make_folder(folder / "f"));
-  replace_file(files, folder / "f/a", ByteString("old").bytes());
-  replace_file(files, folder / "f/a", ByteString("new").bytes());
-  EXPECT_EQ(contents(folder / "f/a"), "new");
-  EXPECT_FALSE(files.make_folder(folder / "f"));
-  files.sync_folder(folder / "f");
-  files.remove(folder / "f/a");
-  EXPECT_FALSE(io::exists(folder / "f/a"));
-}
-
-TEST(FileSystem, WhatWasLeftStays) {
-  const TemporaryFolder folder;
-  {
-    const auto file = real_file_system().create(folder / "a");
-    file->write_at(0, ByteString("hello").bytes());
-    file->leave();
+TEST(FileSystem, MakesFoldersReplacesAndRemovesFiles) {
+  for (FileSystem* files : {&real_file_system(), &unsynced_file_system()}) {
+    const TemporaryFolder folder;
+    EXPECT_TRUE(files->make_folder(folder / "f"));
+    EXPECT_FALSE(files->make_folder(folder / "f"));
+    files->sync_folder(folder / "f");
+    replace_file(*files, folder / "f/a", ByteString("old").bytes());
+    const auto left = files->create(folder / "f/a");
+    replace_file(*files, folder / "f/b", ByteString("old").bytes());
+    replace_file(*files, folder / "f/b", ByteString("new").bytes());
+    EXPECT_EQ(contents(folder / "f/b"), "new");
+    left->leave();
+    EXPECT_TRUE(io::exists(folder / "f/.a.new"));
+    for (const char* const name : {"f/a", "f/b", "f/b"}) files->remove(folder / name);
+    EXPECT_FALSE(io::exists(folder / "f/b"));
+    EXPECT_NE(test::message_of<IoError>([&] { files->make_folder(folder / "g/h"); }).find("No such file"),
+              std::string::npos);
   }
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-  const auto again = real_file_system().create(folder / "a");
-  EXPECT_EQ(again->size(), 0U);
-}
-
-TEST(FileSystem, MakesFoldersAndRemovesFiles) {
-  const TemporaryFolder folder;
-  FileSystem& files = real_file_system();
-  EXPECT_TRUE(files.make_folder(folder / "f"));
-  EXPECT_FALSE(files.make_folder(folder / "f"));
-  files.sync_folder(folder / "f");
-  replace_file(files, folder / "f/a", ByteString("x").bytes());
-  files.remove(folder / "f/a");
-  files.remove(folder / "f/a");
-  EXPECT_TRUE(std::filesystem::is_empty(folder / "f"));
-  EXPECT_NE(test::message_of<IoError>([&] { files.make_folder(folder / "g/h"); }).find("No such file"),
-            std::string::npos);
 }
 
 TEST(FaultyFileSystem, StopsForEverAndLeavesWhatIsThere) {

@@ -1,15 +1,14 @@
 #include "io/folder.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "base/error.h"
+#include "fork.h"
 #include "io/file.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
@@ -18,6 +17,9 @@ namespace atompack::io {
 namespace {
 
 namespace fs = std::filesystem;
+using test::holds_in_child;
+using test::message_of;
+using test::TemporaryFolder;
 
 TEST(Folder, NamesOfFoldersInTheOrderOfTheirBytes) {
   const fs::path folder = fs::temp_directory_path() / cat("atompack_folder_test_", ::getpid());
@@ -33,67 +35,51 @@ TEST(Folder, NamesOfFoldersInTheOrderOfTheirBytes) {
   EXPECT_THROW(names_in(folder), IoError);
 }
 
-int code_of(const std::string& path) {
-  try {
-    LockedFolder folder(path);
-    return 0;
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.path(), path);
-    return error.code();
-  }
-}
-
 TEST(LockedFolder, HasOneWriterAtATime) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (int i = 0; i < 2; ++i) {
     const LockedFolder lock(folder.path());
-    EXPECT_EQ(test::message_of<LockedError>([&] { LockedFolder second(folder.path()); }),
+    EXPECT_EQ(message_of<LockedError>([&] { LockedFolder second(folder.path()); }),
               folder.path() + ": another writer has this folder open");
   }
   EXPECT_TRUE(folder.names().empty());
 }
 
 TEST(LockedFolder, MustBeAFolder) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
-  EXPECT_EQ(code_of(folder / "none"), ENOENT);
-  EXPECT_EQ(code_of(folder / "file"), ENOTDIR);
+  for (const char* const name : {"none", "file"}) {
+    EXPECT_TRUE(message_of<IoError>([&] { LockedFolder lock(folder / name); }).starts_with(folder / name + ": "))
+        << name;
+  }
 }
 
 TEST(LockedFolder, AForkedChildDoesNotUnlock) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   auto lock = std::make_unique<LockedFolder>(folder.path());
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(holds_in_child([&] {
     lock.reset();
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, 0);
+    return true;
+  }));
   EXPECT_THROW(LockedFolder(folder.path()), LockedError);
 }
 
 TEST(LockedFolder, UnlocksThoughAChildStillHasIt) {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   auto lock = std::make_unique<LockedFolder>(folder.path());
   int until[2];
   ASSERT_EQ(::pipe(until), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     ::close(until[1]);
     char byte;
-    ::_exit(::read(until[0], &byte, 1) == 0 ? 0 : 1);
-  }
+    return ::read(until[0], &byte, 1) == 0;
+  });
   lock.reset();
   EXPECT_NO_THROW(LockedFolder(folder.path()));
   ::close(until[0]);
   ::close(until[1]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(test::succeeds(child));
 }
-
-namespace fs = std::filesystem;
-using test::TemporaryFolder;
 
 TEST(UnpublishedFolder, AppearsWhole) {
   const TemporaryFolder parent;
@@ -120,28 +106,20 @@ TEST(UnpublishedFolder, GoesAwayWithItsOwner) {
 TEST(UnpublishedFolder, StaysWhereAForkEnds) {
   const TemporaryFolder parent;
   UnpublishedFolder folder(parent.path() + "/set");
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(holds_in_child([&] {
     folder.~UnpublishedFolder();
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, 0);
+    return true;
+  }));
   folder.publish();
   EXPECT_TRUE(fs::exists(parent.path() + "/set"));
 }
 
-TEST(UnpublishedFolder, OneWriterAtATime) {
+TEST(UnpublishedFolder, HasOneWriterAtATimeAndReplacesNothing) {
   const TemporaryFolder parent;
   const std::string path = parent.path() + "/set";
   UnpublishedFolder folder(path);
   EXPECT_THROW(UnpublishedFolder other(path), LockedError);
   EXPECT_TRUE(fs::exists(folder.present_path()));
-}
-
-TEST(UnpublishedFolder, NothingIsReplaced) {
-  const TemporaryFolder parent;
-  const std::string path = parent.path() + "/set";
-  UnpublishedFolder folder(path);
   fs::create_directory(path);
   EXPECT_THROW(folder.publish(), IoError);
   EXPECT_THROW(UnpublishedFolder other(path), IoError);

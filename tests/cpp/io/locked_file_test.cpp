@@ -1,14 +1,13 @@
 #include "io/locked_file.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
 #include "byte_string.h"
+#include "fork.h"
 #include "io/temporary_file.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
@@ -64,12 +63,7 @@ TEST(LockedFile, HasOneWriterAtATime) {
 
 TEST(LockedFile, NothingThereIsAnError) {
   const FreePath free;
-  try {
-    LockedFile::open(free.path());
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), ENOENT);
-  }
+  EXPECT_EQ(message_of<IoError>([&] { LockedFile::open(free.path()); }), free.path() + ": No such file or directory");
 }
 
 TEST(LockedFile, UnpublishedFilesAreHiddenAndGoAway) {
@@ -102,12 +96,7 @@ TEST(LockedFile, PublishingReplacesOnlyWhenAskedTo) {
   const TemporaryFile there(ByteString("old").bytes());
   LockedFile file = LockedFile::create_unpublished(there.path());
   file.write_at(0, ByteString("new").bytes());
-  try {
-    file.publish(false);
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), EEXIST);
-  }
+  EXPECT_TRUE(message_of<IoError>([&] { file.publish(false); }).ends_with("File exists"));
   const LockedFile old = LockedFile::open(there.path());
   file.publish(true);
   EXPECT_EQ(content(old), "old");
@@ -117,13 +106,12 @@ TEST(LockedFile, PublishingReplacesOnlyWhenAskedTo) {
 
 TEST(LockedFile, WhatADeadWriterLeftIsUsedAgain) {
   const FreePath free;
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(test::holds_in_child([&] {
     LockedFile file = LockedFile::create_unpublished(free.path());
     file.write_at(0, ByteString("half of it").bytes());
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, 0);
+    ::_exit(0);  // without the end of `file`
+    return true;
+  }));
   EXPECT_TRUE(std::filesystem::exists(unpublished(free.path())));
   {
     const LockedFile file = LockedFile::create_unpublished(free.path());
@@ -149,12 +137,10 @@ TEST(LockedFile, UnpublishedOnesAreFound) {
 TEST(LockedFile, AForkedChildNeitherUnlocksNorRemoves) {
   const FreePath free;
   auto file = std::make_unique<LockedFile>(LockedFile::create_unpublished(free.path()));
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(test::holds_in_child([&] {
     file.reset();
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, 0);
+    return true;
+  }));
   EXPECT_TRUE(std::filesystem::exists(unpublished(free.path())));
   EXPECT_THROW(LockedFile::create_unpublished(free.path()), LockedError);
 }

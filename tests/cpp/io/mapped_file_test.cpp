@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cerrno>
-
 #include "byte_string.h"
 #include "io/temporary_file.h"
 #include "message_of.h"
@@ -60,13 +58,8 @@ TEST(MappedFile, OutlivesTheNameOfItsFile) {
 
 TEST(MappedFile, AFailureNamesPathAndErrno) {
   const TemporaryFile file(ByteString("hello").bytes());
-  try {
-    const MappedFile mapped = map(file, uint64_t{1} << 60);
-    FAIL();
-  } catch (const IoError& error) {
-    EXPECT_EQ(error.code(), ENOMEM);
-    EXPECT_EQ(error.what(), file.path() + ": mmap: Cannot allocate memory");
-  }
+  EXPECT_EQ(test::message_of<IoError>([&] { map(file, uint64_t{1} << 60); }),
+            file.path() + ": mmap: Cannot allocate memory");
 }
 
 TEST(MappedFile, GivesBackItsDescriptor) {

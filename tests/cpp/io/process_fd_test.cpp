@@ -3,27 +3,21 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "fork.h"
 #include "io/temporary_file.h"
 
 namespace atompack::io {
 namespace {
 
+using test::holds_in_child;
+
 UniqueFd opened(const std::string& path) { return UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC)); }
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
-
-template <typename Check>
-bool holds_in_child(const Check& check) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(check() ? 0 : 1);
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
-}
 
 TEST(ProcessFd, ClosesWithItsOwner) {
   const test::TemporaryFile file({});
@@ -82,22 +76,18 @@ TEST(ProcessFd, ALockDoesNotStayWithAFork) {
   ASSERT_EQ(::flock(owned->get(), LOCK_SH), 0);
   int started[2];
   ASSERT_EQ(::pipe(started), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     ::close(stop[1]);
     char byte = 0;
-    const bool done = ::write(started[1], &byte, 1) == 1 && ::read(stop[0], &byte, 1) == 0;
-    ::_exit(done ? 0 : 1);
-  }
+    return ::write(started[1], &byte, 1) == 1 && ::read(stop[0], &byte, 1) == 0;
+  });
   char byte = 0;
   ASSERT_EQ(::read(started[0], &byte, 1), 1);
   owned.reset();
   const UniqueFd other = opened(file.path());
   EXPECT_EQ(::flock(other.get(), LOCK_EX | LOCK_NB), 0) << "the child still holds the lock";
   for (const int fd : {stop[1], stop[0], started[0], started[1]}) ::close(fd);
-  int status = -1;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(test::succeeds(child));
 }
 
 TEST(ProcessFd, TheNumberOfThemIsLimited) {

@@ -1,7 +1,6 @@
 #include "io/shared_ring.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "byte_string.h"
+#include "fork.h"
 #include "io/file.h"
 #include "io/huge_pages.h"
 
@@ -73,32 +73,29 @@ TEST(SharedRing, WhatIsGoneOrAnotherCannotBeAttached) {
 TEST(SharedRing, AForkedChildFreesNothing) {
   const auto ring = SharedRing::create(4096);
   const uint32_t slot = ring->claim().value();
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(test::holds_in_child([&] {
     ring->release(slot);
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, 0);
+    return true;
+  }));
   EXPECT_NE(ring->claim(), slot);
 }
 
 TEST(SharedRing, OutlivesTheProcessThatMadeIt) {
   int pipe[2];
   ASSERT_EQ(::pipe(pipe), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     const auto ring = SharedRing::create(4096);
     const uint32_t slot = ring->claim().value();
     std::memcpy(ring->slot(slot), "kept", 5);
     const RingTicket ticket = ring->issue(slot);
     const bool told = ::write(pipe[1], &ticket, sizeof(ticket)) == sizeof(ticket);
     while (told && !ring->is_attached()) ::usleep(100);
-    ::_exit(0);
-  }
+    return told;
+  });
   RingTicket ticket{};
   ASSERT_EQ(::read(pipe[0], &ticket, sizeof(ticket)), static_cast<ssize_t>(sizeof(ticket)));
   const auto ring = SharedRing::attach(ticket.ring);
-  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(test::succeeds(child));
   ::close(pipe[0]);
   ::close(pipe[1]);
   ASSERT_NE(ring, nullptr);

@@ -6,31 +6,24 @@
 #include <functional>
 
 #include "message_of.h"
-#include "serial/pickle/machine.h"
-#include "serial/pickle/writer.h"
+#include "model/pickled.h"
 
 namespace atompack::plan {
 namespace {
 
 using Form = ExampleNode::Form;
 
-// Examples by way of a pickle, and the plan of their batch.
+using test::Pickled;
+using test::put_array;
+
+// The plan of a batch of examples.
 class Planned {
  public:
-  Planned(int n, const std::function<void(pickle::Writer&, int)>& write, bool jagged = false) {
-    pickle::Writer writer(bytes_);
-    writer.begin_list();
-    for (int i = 0; i < n; ++i) write(writer, i);
-    writer.end_list();
-    writer.finish();
-    const Value list = machine_.run(bytes_);
+  Planned(int n, const std::function<void(pickle::Writer&, int)>& write, bool jagged = false) : pickled_(n, write) {
     std::vector<int64_t> numbers;
-    for (size_t i = 0; i < list.size(); ++i) {
-      values_.push_back(list.item(i));
-      numbers.push_back(static_cast<int64_t>(10 * i));
-    }
-    learn_levels(values_, levels_);
-    plan_ = plan_examples(values_, numbers, levels_, jagged);
+    for (int i = 0; i < n; ++i) numbers.push_back(10 * i);
+    learn_levels(pickled_.values(), levels_);
+    plan_ = plan_examples(pickled_.values(), numbers, levels_, jagged);
   }
 
   explicit operator bool() const { return plan_.has_value(); }
@@ -41,31 +34,14 @@ class Planned {
   const ExamplePlan& plan() const { return *plan_; }
 
  private:
-  std::vector<std::byte> bytes_;
-  pickle::Machine machine_;
-  std::vector<Value> values_;
+  Pickled pickled_;
   KeyLevels levels_;
   std::optional<ExamplePlan> plan_;
 };
 
-void put_array(pickle::Writer& out, std::vector<int64_t> shape, uint32_t item_bytes = 4,
-               ElementKind kind = ElementKind::floating) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t n = 1;
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    strides[axis] = n;
-    n *= shape[axis];
-  }
-  const std::vector<std::byte> data(static_cast<size_t>(n) * item_bytes);
-  out.array({.type = {.kind = kind, .item_bytes = item_bytes}, .shape = shape, .strides = strides, .data = data});
-}
-
 void put_molecule(pickle::Writer& out, int64_t n_atoms) {
   out.begin_dict();
-  out.key("positions");
-  put_array(out, {n_atoms, 3});
-  out.key("atomic_numbers");
-  put_array(out, {n_atoms}, 2, ElementKind::signed_integer);
+  test::put_geometry(out, n_atoms);
 }
 
 std::vector<int64_t> content_of(const Leaf& leaf) {
@@ -200,40 +176,16 @@ TEST(ExamplePlan, MoleculesShareTheArena) {
 // Molecules of 0, 1, 2 ... atoms, and the plan of their batch.
 class PlannedMolecules {
  public:
-  PlannedMolecules(int n, const std::function<void(pickle::Writer&, int)>& write) {
-    pickle::Writer out(bytes_);
-    out.begin_list();
-    for (int i = 0; i < n; ++i) {
-      out.begin_dict();
-      out.key("positions");
-      put_array(out, {i, 3}, i % 2 == 0 ? DType::float32 : DType::float64);
-      out.key("atomic_numbers");
-      put_array(out, {i}, DType::int64);
-      write(out, i);
-      out.end_dict();
-    }
-    out.end_list();
-    out.finish();
-    const Value list = machine_.run(bytes_);
+  PlannedMolecules(int n, const std::function<void(pickle::Writer&, int)>& write)
+      : pickled_(n, [&](pickle::Writer& out, int i) {
+          out.begin_dict();
+          test::put_geometry(out, i, i % 2 == 0 ? 4 : 8);
+          write(out, i);
+          out.end_dict();
+        }) {
     std::vector<int64_t> numbers;
-    for (size_t i = 0; i < list.size(); ++i) {
-      values_.push_back(list.item(i));
-      numbers.push_back(static_cast<int64_t>(i));
-    }
-    plan = plan_molecules(values_, numbers, {{"per_atom", true}}, arena);
-  }
-
-  static void put_array(pickle::Writer& out, std::vector<int64_t> shape, DType dtype) {
-    std::vector<int64_t> strides(shape.size());
-    int64_t n = 1;
-    for (size_t axis = shape.size(); axis-- > 0;) {
-      strides[axis] = n;
-      n *= shape[axis];
-    }
-    const auto item = static_cast<uint32_t>(item_bytes(dtype));
-    const ElementKind kind = is_floating(dtype) ? ElementKind::floating : ElementKind::signed_integer;
-    const std::vector<std::byte> data(static_cast<size_t>(n) * item);
-    out.array({.type = {.kind = kind, .item_bytes = item}, .shape = shape, .strides = strides, .data = data});
+    for (int i = 0; i < n; ++i) numbers.push_back(i);
+    plan = plan_molecules(pickled_.values(), numbers, {{"per_atom", true}}, arena);
   }
 
   const FieldPlan& field(size_t i) const { return plan->batch.fields[i]; }
@@ -242,17 +194,15 @@ class PlannedMolecules {
   std::optional<MoleculesPlan> plan;
 
  private:
-  std::vector<std::byte> bytes_;
-  pickle::Machine machine_;
-  std::vector<Value> values_;
+  Pickled pickled_;
 };
 
 TEST(ExampleMolecules, WidthsMix) {
   const PlannedMolecules batch(3, [](pickle::Writer& out, int i) {
     out.key("x");
-    PlannedMolecules::put_array(out, {2}, i == 1 ? DType::float32 : DType::float64);
+    put_array(out, {2}, i == 1 ? 4 : 8);
     out.key("n");
-    PlannedMolecules::put_array(out, {2}, i == 1 ? DType::int8 : DType::int16);
+    put_array(out, {2}, i == 1 ? 1 : 2, ElementKind::signed_integer);
   });
   ASSERT_TRUE(batch.plan);
   EXPECT_EQ(batch.plan->batch.positions, DType::float64);
@@ -279,9 +229,9 @@ TEST(ExampleMolecules, TwoKeysOfOneField) {
 TEST(ExampleMolecules, NumbersAreWide) {
   const PlannedMolecules batch(2, [](pickle::Writer& out, int) {
     out.key("x");
-    PlannedMolecules::put_array(out, {}, DType::float32);
+    put_array(out, {});
     out.key("v");
-    PlannedMolecules::put_array(out, {2}, DType::float32);
+    put_array(out, {2});
   });
   EXPECT_EQ(batch.field(0).stored, DType::float32);
   EXPECT_EQ(batch.field(0).type.dtype, DType::float64);
@@ -291,9 +241,9 @@ TEST(ExampleMolecules, NumbersAreWide) {
 TEST(ExampleMolecules, RowsOfNoAtomsMeanNothing) {
   const PlannedMolecules batch(3, [](pickle::Writer& out, int i) {
     out.key("per_atom");
-    PlannedMolecules::put_array(out, {i, i == 0 ? 7 : 2}, DType::float32);
+    put_array(out, {i, i == 0 ? 7 : 2});
     out.key("v");
-    PlannedMolecules::put_array(out, {i + 1}, DType::float32);
+    put_array(out, {i + 1});
   });
   EXPECT_FALSE(batch.field(0).ragged);
   EXPECT_EQ(batch.field(0).row_shape, Shape{2});
@@ -304,7 +254,7 @@ TEST(ExampleMolecules, LabelsOfNoAtomsAreOneTensor) {
   const PlannedMolecules batch(2, [](pickle::Writer& out, int i) {
     if (i != 0) return;
     out.key("forces");
-    PlannedMolecules::put_array(out, {0, 3}, DType::float32);
+    put_array(out, {0, 3});
   });
   EXPECT_FALSE(batch.field(0).ragged);
   EXPECT_EQ(batch.field(0).row_shape, Shape{3});

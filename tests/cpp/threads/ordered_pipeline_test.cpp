@@ -1,14 +1,14 @@
 #include "threads/ordered_pipeline.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <future>
 #include <numeric>
 #include <random>
 #include <set>
+
+#include "fork.h"
 
 namespace atompack::threads {
 namespace {
@@ -319,21 +319,18 @@ TEST(ForkedPipeline, AChildGetsErrorsAndLeavesTheParentAlone) {
   for (const bool in_child_destroyed : {false, true}) {
     auto pipeline = std::make_unique<Pipeline>(2, make);
     pipeline->push({1});
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(20);
-      try {
-        if (in_child_destroyed) pipeline.reset();
-        if (in_child_destroyed) _exit(0);
-        pipeline->push({2});
-      } catch (const std::runtime_error&) {
-        _exit(0);
+    EXPECT_TRUE(test::holds_in_child([&] {
+      if (in_child_destroyed) {
+        pipeline.reset();
+        return true;
       }
-      _exit(1);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+      try {
+        pipeline->push({2});
+        return false;
+      } catch (const std::runtime_error&) {
+        return true;
+      }
+    }));
     EXPECT_EQ(take_one(*pipeline), repeated(1));
   }
 }

@@ -1,7 +1,6 @@
 #include "threads/process.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <barrier>
@@ -11,32 +10,19 @@
 #include <thread>
 #include <vector>
 
+#include "fork.h"
 #include "threads/per_process.h"
 
 namespace atompack::threads {
 namespace {
 
+using test::holds_in_child;
+
 TEST(Process, AForkKnowsThatItIsOne) {
   EXPECT_FALSE(is_forked_child());
-  const pid_t child = ::fork();
-  ASSERT_NE(child, -1);
-  if (child == 0) ::_exit(is_forked_child() ? 7 : 8);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_FALSE(is_forked_child());
-}
-
-TEST(Process, AForkHasItsOwnNumber) {
   EXPECT_EQ(process_id(), ::getpid());
-  const pid_t child = ::fork();
-  ASSERT_NE(child, -1);
-  if (child == 0) ::_exit(process_id() == ::getpid() ? 7 : 8);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_TRUE(holds_in_child([] { return is_forked_child() && process_id() == ::getpid(); }));
+  EXPECT_FALSE(is_forked_child());
   EXPECT_EQ(process_id(), ::getpid());
 }
 
@@ -73,18 +59,6 @@ class OfEachProcess : public testing::Test {
   std::optional<PerProcess<Kept>> kept_;
 };
 
-// Whether `holds` does in a fork of this process. One that waits forever is killed.
-template <typename Check>
-bool in_fork(const Check& holds) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
-    ::_exit(holds() ? 0 : 1);
-  }
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
-}
-
 TEST_F(OfEachProcess, OneIsMadeAndEndsWithItsOwner) {
   EXPECT_EQ(&get(), &get());
   EXPECT_EQ(made, 1);
@@ -94,23 +68,23 @@ TEST_F(OfEachProcess, OneIsMadeAndEndsWithItsOwner) {
 
 TEST_F(OfEachProcess, AForkHasOneOfItsOwn) {
   EXPECT_EQ(get().number, 0);
-  EXPECT_TRUE(in_fork([&] { return get().number == 1 && &get() == &get() && made == 2; }));
+  EXPECT_TRUE(holds_in_child([&] { return get().number == 1 && &get() == &get() && made == 2; }));
   EXPECT_EQ(get().number, 0) << "the parent continues with its own";
 }
 
 TEST_F(OfEachProcess, AForkOfAForkToo) {
-  EXPECT_TRUE(
-      in_fork([&] { return get().number == 1 && in_fork([&] { return get().number == 2; }) && get().number == 1; }));
-  EXPECT_TRUE(in_fork([&] { return in_fork([&] { return get().number == 1; }); }))
+  EXPECT_TRUE(holds_in_child(
+      [&] { return get().number == 1 && holds_in_child([&] { return get().number == 2; }) && get().number == 1; }));
+  EXPECT_TRUE(holds_in_child([&] { return holds_in_child([&] { return get().number == 1; }); }))
       << "also where nobody asked between them";
 }
 
 TEST_F(OfEachProcess, WhatAForkInheritedIsLeftAlone) {
-  EXPECT_TRUE(in_fork([&] {
+  EXPECT_TRUE(holds_in_child([&] {
     end();
     return alive == 1;
   }));
-  EXPECT_TRUE(in_fork([&] {
+  EXPECT_TRUE(holds_in_child([&] {
     get();
     end();
     return alive == 1;  // its own one ended
@@ -119,7 +93,7 @@ TEST_F(OfEachProcess, WhatAForkInheritedIsLeftAlone) {
 
 TEST_F(OfEachProcess, ALockThatIsHeldElsewhereIsFreeInAFork) {
   const std::scoped_lock lock(get().mutex);
-  EXPECT_TRUE(in_fork([&] {
+  EXPECT_TRUE(holds_in_child([&] {
     const std::scoped_lock own(get().mutex);
     return true;
   }));
@@ -127,7 +101,7 @@ TEST_F(OfEachProcess, ALockThatIsHeldElsewhereIsFreeInAFork) {
 
 TEST_F(OfEachProcess, ThreadsOfAForkShareOne) {
   constexpr size_t kThreads = 4;
-  EXPECT_TRUE(in_fork([&] {
+  EXPECT_TRUE(holds_in_child([&] {
     std::barrier together(kThreads);
     std::vector<Kept*> seen(kThreads);
     std::vector<std::jthread> threads;

@@ -1,8 +1,9 @@
 #include "io/fetch/http/address.h"
 
 #include <algorithm>
-#include <cctype>
 #include <stdexcept>
+
+#include "base/ascii.h"
 
 namespace atompack::io::fetch::http {
 namespace {
@@ -10,16 +11,7 @@ namespace {
 constexpr std::string_view kHexDigits = "0123456789ABCDEF";
 
 bool is_unreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-         c == '_' || c == '~';
-}
-
-std::string lower(std::string_view text) {
-  std::string made(text);
-  for (char& c : made) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return made;
+  return is_lower(c) || is_upper(c) || is_digit(c) || c == '-' || c == '.' || c == '_' || c == '~';
 }
 
 // Encodes only characters that cannot be sent: the addresses of users and servers are encoded otherwise.
@@ -48,7 +40,7 @@ void check_host(std::string_view host) {
   if (!port.empty()) {
     is_valid = is_valid && port.front() == ':' && port.size() > 1;
     port.remove_prefix(1);
-    is_valid = is_valid && std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; });
+    is_valid = is_valid && std::ranges::all_of(port, is_digit);
   }
   if (!is_valid) throw std::invalid_argument("the URL has no valid host");
 }
@@ -56,8 +48,7 @@ void check_host(std::string_view host) {
 // A label of a host name; names with dots or capitals do not match the certificates of virtual hosts.
 bool fits_host_name(const std::string& bucket) {
   return bucket.size() >= 3 && bucket.size() <= 63 && bucket.front() != '-' && bucket.back() != '-' &&
-         std::ranges::all_of(bucket,
-                             [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+         std::ranges::all_of(bucket, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
 
 }  // namespace
@@ -98,7 +89,7 @@ std::string Address::url() const {
 Address parse_address(std::string_view url) {
   const size_t colon = url.find("://");
   Address address;
-  address.scheme = lower(url.substr(0, std::min(colon, url.size())));
+  address.scheme = lower_case(url.substr(0, std::min(colon, url.size())));
   if (colon == std::string_view::npos || (address.scheme != "http" && address.scheme != "https")) {
     throw std::invalid_argument("expected a http:// or https:// URL");
   }
@@ -108,7 +99,7 @@ Address parse_address(std::string_view url) {
   std::string_view host = url.substr(0, end);
   if (const size_t at = host.rfind('@'); at != std::string_view::npos) host.remove_prefix(at + 1);
   check_host(host);
-  address.host = lower(host);
+  address.host = lower_case(host);
   const std::string default_port = address.scheme == "http" ? ":80" : ":443";
   if (address.host.ends_with(default_port)) address.host.resize(address.host.size() - default_port.size());
   url.remove_prefix(end);
@@ -131,7 +122,7 @@ Address resolve_location(const Address& base, std::string_view location) {
 std::optional<ObjectName> parse_object_name(std::string_view url) {
   const size_t colon = std::min(url.find("://"), url.size());
   ObjectName name;
-  name.scheme = lower(url.substr(0, colon));
+  name.scheme = lower_case(url.substr(0, colon));
   if (name.scheme == "http" || name.scheme == "https") return std::nullopt;
   if (name.scheme != "s3" && name.scheme != "gs") {
     throw std::invalid_argument("expected a URL that begins with s3://, gs://, http:// or https://");

@@ -254,8 +254,7 @@ bool Exchange::receive(Bytes bytes) {
   const uint64_t max = is_error ? std::max(call_->max_response, kMaxErrorText) : call_->max_response;
   if (bytes.size() > max - text_.size()) {
     if (is_error) return false;
-    throw ResponseError(
-        {.code = EIO, .reason = cat("expected a response of at most ", max, " bytes"), .error_code = {}});
+    refuse(EIO, cat("expected a response of at most ", max, " bytes"));
   }
   text_.append(as_text(bytes));
   return true;

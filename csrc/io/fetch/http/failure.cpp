@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -46,8 +47,7 @@ std::string quoted(std::string_view text, std::span<const std::string> secrets) 
     for (size_t at = 0; (at = made.find(secret, at)) != std::string::npos;) made.replace(at, secret.size(), "***");
   }
   for (char& c : made) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code < 0x20 || code == 0x7F) c = ' ';
+    if (is_control(c)) c = ' ';
   }
   if (made.size() > kMaxQuoted) made = made.substr(0, kMaxQuoted) + "...";
   if (!is_utf8(std::as_bytes(std::span(made)))) {

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
-#include <cstdlib>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "codec/checksums.h"
@@ -19,100 +17,44 @@
 #include "io/fetch/http/request_maker.h"
 #include "io/fetch/http/scheduler.h"
 #include "io/file.h"
-#include "threads/process.h"
 
 namespace atompack::io::fetch::http {
 
-// The thread that runs all requests of a store.
-class Scheduler;
-
-// Starts its thread with the first call. Destruction ends all calls with IoError (ECANCELED) and joins the thread; it
-// may also happen inside of a call's `done`. In a fork every call fails, and destruction leaves the parent's thread and
-// sockets alone.
-class TransferLoop {
- public:
-  explicit TransferLoop(HttpOptions options);
-  TransferLoop(const TransferLoop&) = delete;
-  TransferLoop& operator=(const TransferLoop&) = delete;
-  ~TransferLoop();
-
-  const HttpOptions& options() const;
-
-  // Thread-safe; calls `done` on the thread of the loop, or before it returns if the thread cannot be started.
-  void submit(CallPtr call);
-  // Ends the call soon, with IoError (ECANCELED), unless it has ended.
-  void cancel(const CallPtr& call);
-
-  // Throws std::runtime_error in a fork.
-  void check_process() const;
-
- private:
-  std::shared_ptr<Scheduler> scheduler_;
-  int64_t owner_;  // the process
-};
-
 namespace {
 
-void initialize_libcurl() {
+// Starts its thread with the first call. The last owner ends all calls with IoError (ECANCELED) and joins the thread;
+// that may also happen inside of a call's `done`. In a fork the parent's thread and sockets are left alone.
+std::shared_ptr<Scheduler> make_scheduler(HttpOptions options) {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   check_curl(code);
-}
-
-std::shared_ptr<Scheduler> make_scheduler(HttpOptions options) {
-  initialize_libcurl();
   close_gate_at_exit();
-  return std::make_shared<Scheduler>(std::move(options));
+  auto made = std::make_shared<Scheduler>(std::move(options));
+  Scheduler* const shown = made.get();
+  return {shown, [made = std::move(made)](const Scheduler*) mutable {
+            if (made->is_forked() || is_gate_closed()) {
+              static_cast<void>(new std::shared_ptr<Scheduler>(std::move(made)));  // its locks may be held forever
+            } else {
+              made->stop();
+            }
+          }};
 }
-
-}  // namespace
-
-TransferLoop::TransferLoop(HttpOptions options)
-    : scheduler_(make_scheduler(std::move(options))), owner_(threads::process_id()) {}
-
-TransferLoop::~TransferLoop() {
-  if (owner_ != threads::process_id() || is_gate_closed()) {
-    static_cast<void>(new std::shared_ptr<Scheduler>(std::move(scheduler_)));  // its locks may be held forever
-    return;
-  }
-  scheduler_->stop();
-}
-
-const HttpOptions& TransferLoop::options() const { return scheduler_->options(); }
-
-void TransferLoop::submit(CallPtr call) {
-  try {
-    check_process();
-  } catch (...) {  // the caller gets it by `done`, like every other error
-    call->done(std::current_exception());
-    return;
-  }
-  scheduler_->submit(std::move(call));
-}
-
-void TransferLoop::cancel(const CallPtr& call) { scheduler_->cancel(call); }
-
-void TransferLoop::check_process() const {
-  if (owner_ != threads::process_id()) {
-    throw std::runtime_error("threads do not survive fork(): reopen the file or start a new pass in the child");
-  }
-}
-
-namespace {
 
 bool is_token(const std::string& name) {
   constexpr std::string_view kAllowed = "!#$%&'*+-.^_`|~";
   return !name.empty() && std::ranges::all_of(name, [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kAllowed.find(c) != std::string_view::npos;
+    return is_lower(c) || is_upper(c) || is_digit(c) || kAllowed.find(c) != std::string_view::npos;
   });
 }
+
+bool is_one_line(std::string_view text) { return text.find_first_of(std::string_view("\r\n\0", 3)) == text.npos; }
 
 // The name of the header is all that a message may tell.
 void check_headers(const Headers& headers) {
   for (const auto& [name, value] : headers) {
     if (!is_token(name)) throw std::invalid_argument("headers: expected names of letters, digits and dashes");
-    const bool breaks = std::ranges::any_of(value, [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
-    if (breaks) throw std::invalid_argument(cat("headers: expected a value of one line for '", name, "'"));
+    if (!is_one_line(value)) {
+      throw std::invalid_argument(cat("headers: expected a value of one line for '", name, "'"));
+    }
   }
 }
 
@@ -131,51 +73,29 @@ CredentialsProvider checked_provider(CredentialsProvider provider) {
   return [provider = std::move(provider)] {
     Credentials credentials = provider();
     for (const std::string* part : {&credentials.access_key, &credentials.session_token, &credentials.bearer}) {
-      const bool breaks = std::ranges::any_of(*part, [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
-      if (breaks) throw std::invalid_argument("credentials: expected strings of one line");
+      if (!is_one_line(*part)) throw std::invalid_argument("credentials: expected strings of one line");
     }
     return credentials;
   };
 }
 
-// The state that a blocked caller and the loop share.
-struct Wait {
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool has_ended = false;
-  std::exception_ptr error;
-};
-
-// Submits the call and waits for its end. If `check` throws, the call is left to itself: it owns all its memory.
-void run_and_wait(TransferLoop& loop, const CallPtr& call) {
-  loop.check_process();
-  const auto wait = std::make_shared<Wait>();
-  call->done = [wait](std::exception_ptr error) {
-    const std::lock_guard lock(wait->mutex);
-    wait->error = std::move(error);
-    wait->has_ended = true;
-    wait->ended.notify_all();
-  };
-  loop.submit(call);
-  std::unique_lock lock(wait->mutex);
-  while (!wait->ended.wait_for(lock, milliseconds(100), [&] { return wait->has_ended; })) {
-    if (!loop.options().check) continue;
-    lock.unlock();
-    try {
-      loop.options().check();
-    } catch (...) {
-      loop.cancel(call);
-      throw;
-    }
-    lock.lock();
+// If the wait is interrupted, the call is left to itself: it owns all its memory.
+void run_and_wait(Scheduler& scheduler, const CallPtr& call) {
+  try {
+    wait_for([&](Done done) {
+      call->done = std::move(done);
+      scheduler.submit(call);
+    });
+  } catch (...) {
+    call->is_cancelled.store(true);  // the thread looks at it while the call runs
+    throw;
   }
-  if (wait->error) std::rethrow_exception(std::exchange(wait->error, nullptr));
 }
 
 class ObjectReader : public RangeReader {
  public:
-  ObjectReader(std::shared_ptr<TransferLoop> loop, std::shared_ptr<Target> target, uint64_t size)
-      : loop_(std::move(loop)), target_(std::move(target)), size_(size) {}
+  ObjectReader(std::shared_ptr<Scheduler> scheduler, std::shared_ptr<Target> target, uint64_t size)
+      : scheduler_(std::move(scheduler)), target_(std::move(target)), size_(size) {}
 
   void read(RangeRequest request, Done done) const override {
     const uint64_t length = request.length();
@@ -187,13 +107,13 @@ class ObjectReader : public RangeReader {
     call->target = target_;
     call->range = std::move(request);
     call->done = std::move(done);
-    loop_->submit(call);
+    scheduler_->submit(call);
   }
 
-  size_t max_in_flight() const override { return loop_->options().max_in_flight; }
+  size_t max_in_flight() const override { return scheduler_->options().max_in_flight; }
 
  private:
-  std::shared_ptr<TransferLoop> loop_;
+  std::shared_ptr<Scheduler> scheduler_;
   std::shared_ptr<Target> target_;
   uint64_t size_;
 };
@@ -244,24 +164,24 @@ void check_response(const Response& response, const std::string& url) {
 HttpStore::HttpStore(HttpOptions options) {
   check_options(options);
   options.credentials = checked_provider(std::move(options.credentials));
-  loop_ = std::make_shared<TransferLoop>(std::move(options));
+  scheduler_ = make_scheduler(std::move(options));
 }
 
 HttpStore::~HttpStore() = default;
 
 OpenObject HttpStore::open(const std::string& url, size_t n_first) const {
   const auto call = std::make_shared<Call>();
-  call->target = RequestMaker::make_target(url, {}, loop_->options());
+  call->target = RequestMaker::make_target(url, {}, scheduler_->options());
   // Owned by the call, which may outlive this frame.
   const auto first = std::make_shared<std::vector<std::byte>>(std::max<size_t>(n_first, 1));
   call->range = RangeRequest{0, {std::span(*first)}};
   call->memory = first;
-  run_and_wait(*loop_, call);
+  run_and_wait(*scheduler_, call);
   OpenObject opened;
   opened.version = call->version;
   first->resize(std::min<uint64_t>(n_first, call->n_received));
   opened.first = std::move(*first);
-  opened.reader = std::make_shared<ObjectReader>(loop_, call->target, call->version.size);
+  opened.reader = std::make_shared<ObjectReader>(scheduler_, call->target, call->version.size);
   return opened;
 }
 
@@ -272,12 +192,12 @@ Response HttpStore::request(Request request) const {
   }
   check_headers(request.headers);
   const auto call = std::make_shared<Call>();
-  call->target = RequestMaker::make_target(request.url, request.query, loop_->options());
+  call->target = RequestMaker::make_target(request.url, request.query, scheduler_->options());
   call->method = request.method;
   call->headers = std::move(request.headers);
   call->max_response = request.max_response;
   set_body(*call, request);
-  run_and_wait(*loop_, call);
+  run_and_wait(*scheduler_, call);
   Response response{call->head.status, std::move(call->head.headers), std::move(call->text), call->n_failed + 1, 0, ""};
   if (response.status < 200 || response.status >= 300) {
     response.error_code = call->refusal.code;

@@ -10,7 +10,7 @@
 
 namespace atompack::io::fetch::http {
 
-class TransferLoop;
+class Scheduler;
 
 // Bytes of a local file.
 struct FilePart {
@@ -44,7 +44,7 @@ void check_response(const Response& response, const std::string& url);
 
 // URLs: s3://BUCKET/KEY and gs://BUCKET/KEY, whose keys are not percent-encoded, and http:// and https://, which are.
 // All requests run on one native thread. No message contains credentials, headers or queries of URLs. Calls block at
-// most until HttpOptions::check throws. In a fork of the process that made it every call fails.
+// most until threads::check_for_interruption() throws. In a fork of the process that made it every call fails.
 class HttpStore : public ObjectStore {
  public:
   // Throws std::invalid_argument for options that cannot be used.
@@ -59,7 +59,7 @@ class HttpStore : public ObjectStore {
   Response request(Request request) const;
 
  private:
-  std::shared_ptr<TransferLoop> loop_;
+  std::shared_ptr<Scheduler> scheduler_;
 };
 
 }  // namespace atompack::io::fetch::http

@@ -66,8 +66,6 @@ struct HttpOptions {
 
   RetryOptions retry;
   HedgeOptions hedge;
-
-  std::function<void()> check;  // called about every 100 ms while a call blocks; throws to end the call
 };
 
 }  // namespace atompack::io::fetch::http

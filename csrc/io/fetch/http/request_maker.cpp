@@ -9,6 +9,7 @@
 #include <ctime>
 #include <new>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "codec/checksums.h"
@@ -52,26 +53,7 @@ std::string trimmed(std::string_view value) {
   return made;
 }
 
-std::string lower_name(std::string_view name) {
-  std::string made(name);
-  for (char& c : made) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return made;
-}
-
 }  // namespace
-
-std::string hex_digits(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const char c : bytes) {
-    const auto code = static_cast<unsigned char>(c);
-    text += {kDigits[code >> 4], kDigits[code & 15]};
-  }
-  return text;
-}
 
 Headers SigV4::signed_headers(const std::string& method, const Address& address, const Headers& headers,
                               std::string_view payload_sha256, const Credentials& credentials,
@@ -84,7 +66,7 @@ Headers SigV4::signed_headers(const std::string& method, const Address& address,
 
   Headers canonical{{"host", address.host}};
   for (const auto& [name, value] : sent) {
-    if (std::string key = lower_name(name); is_signed_header(key)) canonical.emplace_back(key, trimmed(value));
+    if (std::string key = lower_case(name); is_signed_header(key)) canonical.emplace_back(key, trimmed(value));
   }
   std::ranges::sort(canonical);
   std::string lines, names;
@@ -217,9 +199,8 @@ bool RequestMaker::learn_region(Target& target, const ResponseHead& head, std::s
   if (head.status != 301 && head.status != 307 && head.status != 400) return false;
   const std::string* header = head.find("x-amz-bucket-region");
   const std::string region(header != nullptr ? *header : std::string(xml_element(body, "Region")));
-  const bool is_valid = !region.empty() && region.size() <= 40 && std::ranges::all_of(region, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  });
+  const bool is_valid = !region.empty() && region.size() <= 40 &&
+                        std::ranges::all_of(region, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
   if (!is_valid || region == target.region) return false;
   regions_[target.name->bucket] = region;
   update_region(target);

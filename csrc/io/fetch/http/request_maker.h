@@ -16,8 +16,6 @@ namespace atompack::io::fetch::http {
 // Signatures of AWS, version 4, made with OpenSSL: libcurl's are wrong for keys with `+` and `=` and for some queries.
 inline constexpr std::string_view kUnsignedPayload = "UNSIGNED-PAYLOAD";
 
-std::string hex_digits(std::string_view bytes);  // lower-case
-
 // Not thread-safe: keeps the key of the day.
 class SigV4 {
  public:

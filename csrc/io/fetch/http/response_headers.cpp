@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
+
 namespace atompack::io::fetch::http {
 namespace {
 
@@ -63,11 +65,7 @@ void ResponseHead::add_line(std::string_view line) {
   if (colon == std::string_view::npos || colon == 0) return;
   n_bytes_ += line.size();
   if (n_bytes_ > kMaxHeaderBytes) return;
-  std::string name(line.substr(0, colon));
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  headers.emplace_back(std::move(name), without_spaces(line.substr(colon + 1)));
+  headers.emplace_back(lower_case(line.substr(0, colon)), without_spaces(line.substr(colon + 1)));
 }
 
 const std::string* ResponseHead::find(std::string_view name) const {

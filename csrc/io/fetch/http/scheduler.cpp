@@ -84,26 +84,20 @@ Scheduler::Scheduler(HttpOptions options)
       maker_(options_),
       credentials_(options_.credentials, [this] { poller_.wake(); }) {}
 
-void Scheduler::submit(CallPtr call) {
-  std::exception_ptr error;
+void Scheduler::submit(const CallPtr& call) {
   try {
+    if (is_forked()) {
+      throw std::runtime_error("threads do not survive fork(): reopen the file or start a new pass in the child");
+    }
     const std::lock_guard lock(mutex_);
     if (!thread_.joinable()) {
       thread_ = std::thread([self = shared_from_this()] { self->run(); });
     }
     submitted_.push_back(call);
-  } catch (...) {
-    error = std::current_exception();
+  } catch (...) {  // the caller gets it by `done`, like every other error
+    call->done(std::current_exception());
+    return;
   }
-  if (error) {
-    call->done(std::move(error));
-  } else {
-    poller_.wake();
-  }
-}
-
-void Scheduler::cancel(const CallPtr& call) {
-  call->is_cancelled.store(true);
   poller_.wake();
 }
 
@@ -310,11 +304,8 @@ void Scheduler::check_running(Clock::time_point now) {
         release(*exchange);
         continue;
       }
-      Failure failure;
-      failure.code = ETIMEDOUT;
-      failure.reason = cat("the transfer stalled for ", options_.stall_timeout.count(), " ms");
-      failure.may_retry = true;
-      on_failure(call, std::move(failure), *exchange);
+      const std::string reason = cat("the transfer stalled for ", options_.stall_timeout.count(), " ms");
+      on_failure(call, {.code = ETIMEDOUT, .reason = reason, .may_retry = true, .error_code = {}}, *exchange);
     } else {
       hedge(*exchange, now);
     }

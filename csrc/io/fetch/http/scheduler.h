@@ -18,6 +18,7 @@
 #include "io/fetch/http/exchange.h"
 #include "io/fetch/http/poller.h"
 #include "io/fetch/http/request_maker.h"
+#include "threads/process.h"
 
 namespace atompack::io::fetch::http {
 
@@ -70,9 +71,11 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   explicit Scheduler(HttpOptions options);
 
   const HttpOptions& options() const { return options_; }
-  void submit(CallPtr call);  // thread-safe
-  void cancel(const CallPtr& call);
+  // Thread-safe; calls `done` on the thread of the scheduler, or before it returns if there is none, as in a fork.
+  void submit(const CallPtr& call);
   void stop();
+
+  bool is_forked() const { return owner_ != threads::process_id(); }
 
  private:
   using Outcome = std::optional<Failure>;
@@ -103,6 +106,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   const HttpOptions options_;
   const std::string ca_file_;
+  const int64_t owner_ = threads::process_id();
   Poller poller_;
   RequestMaker maker_;
   CredentialsCache credentials_;

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "fork.h"
 #include "io/fetch/block_cache.h"
 #include "io/fetch/group_file.h"
 #include "io/temporary_folder.h"
@@ -81,20 +80,6 @@ inline std::vector<std::string> group_files(const TemporaryFolder& folder) {
     if (name.ends_with(".pages")) paths.push_back(folder / name);
   }
   return paths;
-}
-
-// A forked child that ends with what `run` returns; one that hangs is killed.
-template <typename Run>
-pid_t start_child(const Run& run) {
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  ::alarm(60);
-  ::_exit(run() ? 0 : 1);
-}
-
-inline bool succeeds(pid_t child) {
-  int status = -1;
-  return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
 }  // namespace atompack::test

@@ -4,42 +4,34 @@
 
 #include <functional>
 
-#include "serial/pickle/machine.h"
-#include "serial/pickle/writer.h"
+#include "model/pickled.h"
 
 namespace atompack {
 namespace {
 
-// Dicts by way of a pickle.
+using test::put_array;
+using test::put_geometry;
+
 class Dicts {
  public:
-  Dicts(int n, const std::function<void(pickle::Writer&, int)>& write) {
-    pickle::Writer writer(bytes_);
-    writer.begin_list();
-    for (int i = 0; i < n; ++i) {
-      writer.begin_dict();
-      write(writer, i);
-      writer.end_dict();
-    }
-    writer.end_list();
-    writer.finish();
-    const Value list = machine_.run(bytes_);
-    for (size_t i = 0; i < list.size(); ++i) values_.push_back(list.item(i));
-  }
+  Dicts(int n, const std::function<void(pickle::Writer&, int)>& write)
+      : pickled_(n, [&](pickle::Writer& writer, int i) {
+          writer.begin_dict();
+          write(writer, i);
+          writer.end_dict();
+        }) {}
 
   std::unique_ptr<ValueMolecules> molecules(const KeyLevels& levels = {}) const {
-    return ValueMolecules::make(values_, levels);
+    return ValueMolecules::make(pickled_.values(), levels);
   }
   KeyLevels levels() const {
     KeyLevels levels;
-    learn_levels(values_, levels);
+    learn_levels(pickled_.values(), levels);
     return levels;
   }
 
  private:
-  std::vector<std::byte> bytes_;
-  pickle::Machine machine_;
-  std::vector<Value> values_;
+  test::Pickled pickled_;
 };
 
 struct SeenValue {
@@ -73,33 +65,9 @@ ValueRecorder visited(const ValueMolecules& molecules, int64_t index) {
   return recorder;
 }
 
-void put_array(pickle::Writer& out, std::vector<int64_t> shape, ElementKind kind = ElementKind::floating,
-               uint32_t item_bytes = 4, std::vector<int64_t> strides = {}, Order order = Order::c) {
-  int64_t n = 1;
-  if (strides.empty()) strides.resize(shape.size(), -1);
-  for (size_t axis = shape.size(); axis-- > 0;) {
-    if (strides[axis] < 0) strides[axis] = n;
-    n *= shape[axis];
-  }
-  std::vector<std::byte> data(static_cast<size_t>(n) * item_bytes);
-  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i / item_bytes);
-  out.array({.type = {.kind = kind, .item_bytes = item_bytes},
-             .order = order,
-             .shape = shape,
-             .strides = strides,
-             .data = data});
-}
-
-void put_structure(pickle::Writer& out, int64_t n_atoms) {
-  out.key("positions");
-  put_array(out, {n_atoms, 3});
-  out.key("atomic_numbers");
-  put_array(out, {n_atoms}, ElementKind::signed_integer, 2);
-}
-
 TEST(ValueMolecules, FieldsAreViewsOfTheValues) {
   const Dicts dicts(2, [](pickle::Writer& out, int i) {
-    put_structure(out, i + 1);
+    put_geometry(out, i + 1);
     out.key("energy");
     out.real(0.5);
     out.key("spins");
@@ -132,17 +100,17 @@ TEST(ValueMolecules, FieldsAreViewsOfTheValues) {
 
 TEST(ValueMolecules, OtherOrdersAreCopied) {
   const Dicts dicts(1, [](pickle::Writer& out, int) {
-    put_structure(out, 2);
+    put_geometry(out, 2);
     out.key("forces");
-    put_array(out, {2, 3}, ElementKind::unsigned_integer, 1, {1, 2}, Order::fortran);
+    put_array(out, {2, 3}, 1, ElementKind::unsigned_integer, {1, 2}, Order::fortran);
     out.key("x");
-    put_array(out, {2, 3}, ElementKind::unsigned_integer, 1, {1, 2}, Order::fortran);
+    put_array(out, {2, 3}, 1, ElementKind::unsigned_integer, {1, 2}, Order::fortran);
   });
   EXPECT_FALSE(dicts.molecules()) << "forces of integers";
   const Dicts custom(1, [](pickle::Writer& out, int) {
-    put_structure(out, 2);
+    put_geometry(out, 2);
     out.key("x");
-    put_array(out, {2, 3}, ElementKind::unsigned_integer, 1, {1, 2}, Order::fortran);
+    put_array(out, {2, 3}, 1, ElementKind::unsigned_integer, {1, 2}, Order::fortran);
   });
   const auto molecules = custom.molecules();
   ASSERT_TRUE(molecules);
@@ -156,14 +124,14 @@ TEST(ValueMolecules, OtherOrdersAreCopied) {
 
 TEST(ValueMolecules, TypesAndShapesThatDiffer) {
   const Dicts types(2, [](pickle::Writer& out, int i) {
-    put_structure(out, 2);
+    put_geometry(out, 2);
     out.key("x");
-    put_array(out, {3}, ElementKind::floating, i ? 4 : 8);
+    put_array(out, {3}, i ? 4 : 8, ElementKind::floating);
   });
   EXPECT_FALSE(types.molecules()->is_uniform());
   EXPECT_EQ(types.molecules()->schemas().front().fields[0].row_shape, Shape{3});
   const Dicts shapes(2, [](pickle::Writer& out, int i) {
-    put_structure(out, 2);
+    put_geometry(out, 2);
     out.key("x");
     put_array(out, {3 + i});
   });
@@ -176,19 +144,19 @@ TEST(ValueMolecules, WhatNoFieldHolds) {
   const std::vector<std::pair<std::string, Write>> odd = {
       {"x", [](pickle::Writer& out) { out.none(); }},
       {"x", [](pickle::Writer& out) { out.bytes(as_bytes("b")); }},
-      {"x", [](pickle::Writer& out) { put_array(out, {2}, ElementKind::byte_string); }},
-      {"x", [](pickle::Writer& out) { put_array(out, {}, ElementKind::unsigned_integer, 8); }},
+      {"x", [](pickle::Writer& out) { put_array(out, {2}, 4, ElementKind::byte_string); }},
+      {"x", [](pickle::Writer& out) { put_array(out, {}, 8, ElementKind::unsigned_integer); }},
       {"name", [](pickle::Writer& out) { out.integer(1); }},
       {"energy", [](pickle::Writer& out) { out.text("1"); }},
       {"energy", [](pickle::Writer& out) { out.boolean(true); }},
       {"forces", [](pickle::Writer& out) { put_array(out, {2, 2}); }},
       {"forces", [](pickle::Writer& out) { put_array(out, {3, 3}); }},
-      {"pbc", [](pickle::Writer& out) { put_array(out, {3}, ElementKind::unsigned_integer, 1); }},
+      {"pbc", [](pickle::Writer& out) { put_array(out, {3}, 1, ElementKind::unsigned_integer); }},
       {"atom_properties/x", [](pickle::Writer& out) { out.text("x"); }},
   };
   for (size_t i = 0; i < odd.size(); ++i) {
     const Dicts dicts(1, [&](pickle::Writer& out, int) {
-      put_structure(out, 2);
+      put_geometry(out, 2);
       out.key(odd[i].first);
       odd[i].second(out);
     });

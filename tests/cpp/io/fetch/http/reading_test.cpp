@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 
+#include "fork.h"
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/http/store_fixture.h"
+#include "message_of.h"
 
 namespace atompack::test {
 namespace {
@@ -169,23 +169,14 @@ TEST(HttpReading, NothingIsUsedInAFork) {
   ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kObject); });
   auto store = std::make_unique<HttpStore>(fast_options());
   OpenObject opened = store->open(server.url(), 100);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int n_refused = 0;
-    try {
-      store->open(server.url(), 100);
-    } catch (const std::runtime_error& error) {
-      n_refused += std::string(error.what()).find("fork") != std::string::npos ? 1 : 0;
-    }
+  EXPECT_TRUE(holds_in_child([&] {
+    const std::string refusal = message_of<std::runtime_error>([&] { store->open(server.url(), 100); });
+    int n_refused = refusal.find("fork") != std::string::npos ? 1 : 0;
     opened.reader->read({0, {}}, [&](const std::exception_ptr& error) { n_refused += error != nullptr ? 1 : 0; });
     opened.reader.reset();
     store.reset();
-    ::_exit(n_refused);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 2);
+    return n_refused == 2;
+  }));
   EXPECT_EQ(read_text(opened, 123, 456), kObject.substr(123, 456));
   EXPECT_EQ(server.n_connections(), 1U);  // the child left it alone
 }

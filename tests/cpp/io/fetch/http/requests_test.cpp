@@ -9,6 +9,7 @@
 #include "io/fetch/http/store_fixture.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
+#include "threads/process.h"
 
 namespace atompack::test {
 namespace {
@@ -119,17 +120,18 @@ TEST(HttpRequests, WrongArgumentsAreRefused) {
 
 TEST(HttpRequests, WaitingCanBeInterrupted) {
   struct Interrupt {};
+  static std::atomic<int> n_checks{0};
   ScriptedServer server([](const ReceivedRequest&) { return ScriptedReply{.bytes = "", .stalls = true}; });
   HttpOptions options = fast_options();
   options.stall_timeout = std::chrono::seconds(60);
-  std::atomic<int> n_checks{0};
-  options.check = [&] {
+  threads::set_interruption_check([] {
     if (++n_checks == 2) throw Interrupt();
-  };
+  });
   const HttpStore store(options);
   EXPECT_THROW(store.request({.url = server.url()}), Interrupt);
   n_checks = 0;
   EXPECT_THROW(store.open(server.url(), 100), Interrupt);
+  threads::set_interruption_check(nullptr);
 }
 
 }  // namespace
