@@ -160,6 +160,7 @@ def test_spice(tmp_path: Path) -> None:
     assert np.array_equal(batch.positions.numpy(), joined(groups, "conformations"))
     assert np.array_equal(batch.forces.numpy(), -joined(groups, "dft_total_gradient"))
     assert batch.mask("mbis_charges").tolist() == [True] * 3 + [False] * 2
+    assert (batch.level("mbis_charges"), dataset[0]["mbis_charges"].shape) == ("atom", (2,))
     assert np.array_equal(batch["mbis_quadrupoles"].numpy(), joined(groups, "mbis_quadrupoles"))
     dipoles = np.concatenate([g["scf_dipole"] for g in groups.values()])
     assert np.array_equal(batch["scf_dipole"].numpy(), dipoles)

@@ -119,6 +119,14 @@ def test_values_that_metatrain_cannot_hold(tmp_path: Path) -> None:
     assert batch.energy[0].item() == np.float32(-1234.56789)
 
 
+def test_rows_of_another_shape(tmp_path: Path) -> None:
+    blocks = [[frame(0)], [frame(1)]]
+    for n, (part,) in enumerate(blocks, 2):
+        part.properties["v"] = np.ones(n, "float32")
+    _, report = written(blocks, tmp_path)
+    assert report.skipped == {("properties/v", "not of shape (2,), as the values before"): 1}
+
+
 def test_velocities(tmp_path: Path) -> None:
     velocities = np.random.default_rng(0).normal(size=(3, 3))
     parts = [frame(i, velocities=velocities) for i in range(2)]

@@ -174,11 +174,14 @@ def groups(file: ForeignFile, known: HdfSet, report: Report) -> Iterator[tuple[s
 
 
 def level_of(key: str, possible: Collection[Level]) -> Level | None:
-    """Returns the level of a custom array or attribute of a set; None if its shape fits none.
+    """Determines the level of a custom array or attribute of a set.
 
     Args:
         key: its name in the file.
         possible: the levels that its shape allows.
+
+    Returns:
+        The level; None if its shape does not fit its name.
     """
     is_of_atoms = _OF_ATOMS.search(key) or OF_PAIRS.search(key)
     levels: tuple[Level, Level] = ("atom" if is_of_atoms else "molecule", "shared")

@@ -367,8 +367,8 @@ def joined(blocks: Iterable[Columns]) -> Iterator[Columns]:
 def _form(columns: Columns) -> list[object]:
     form: list[object] = [columns.positions.dtype]
     for scope, key, values, _ in columns.fields:
-        is_array = isinstance(values, np.ndarray)
-        form.append((scope, key, *((values.dtype, values.shape[1:]) if is_array else ())))
+        own = (values.dtype, values.shape[1:]) if isinstance(values, np.ndarray) else ()
+        form.append((scope, key, own))
     return form
 
 

@@ -21,12 +21,15 @@ def label_shape(label: str, n_atoms: int) -> tuple[int, ...]:
 
 
 def shaped(value: Any, shape: tuple[int, ...], where: str) -> Array:
-    """Returns as many numbers as a shape has, in that shape.
+    """Reshapes as many numbers as a shape has.
 
     Args:
         value: the numbers.
         shape: the shape.
         where: name of the value, for messages.
+
+    Returns:
+        The numbers in that shape.
 
     Raises:
         CorruptFileError: there are others.
@@ -38,13 +41,16 @@ def shaped(value: Any, shape: tuple[int, ...], where: str) -> Array:
 
 
 def number_array(parts: Parts, key: str, value: Any, report: Report) -> Array | None:
-    """Returns the numbers of a property; None for others: text is added to the molecule.
+    """Adds a property to a molecule if it is text.
 
     Args:
         parts: the molecule.
         key: name of the property.
         value: its value.
         report: receives what is neither numbers nor text.
+
+    Returns:
+        Its numbers, which the caller adds to the molecule or its atoms; None if it has none.
     """
     if isinstance(value, str):
         parts.properties[key] = value
