@@ -55,7 +55,7 @@ def compact(files: list[str], target: str, remote: RemoteFiles, options: Compact
             raise file_exists(target, _INSTEAD)
         return _compact(files, place, remote, options, in_place=in_place)
     mode: Literal["a", "x"] = "a" if files == [target] else "x"
-    access: Any = remote  # taken in place of options of a store
+    access: Any = remote  # taken like the options of a store
     staged = StagedFile(
         target,
         mode,

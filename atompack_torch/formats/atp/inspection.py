@@ -93,7 +93,7 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
         raise ValueError(f"{target.shown}: expected a new file, got a folder of .atp files")
     before = sum(Place(file, remote).stored_bytes() for file in files)
     compact_files(files, target.path, remote, options)
-    access: Any = remote  # taken in place of options of a store
+    access: Any = remote  # taken like the options of a store
     with AtpDataset(target.path, storage_options=access) as dataset:
         return Compaction(len(dataset), "molecules", before, target.stored_bytes())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +68,15 @@ def test_a_dataset_outlives_the_handle(path: Path) -> None:
     dataset = apt.TorchCacheDataset(cache)
     cache.close()
     assert dataset.batch([0, 1]).features.shape[0] == 8
+
+
+def test_refresh(path: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(path, tmp_path / "copy.h5"))
+    cache = apt.TorchCache(copy)
+    assert not cache.refresh()
+    n = len(cache)
+    dataset = apt.TorchCacheDataset(path).subset([0])
+    copy.unlink()
+    apt.build_cache(dataset, cache.descriptor, copy, progress=False)  # type: ignore[arg-type]
+    assert cache.refresh()
+    assert (n > 1, len(cache)) == (True, 1)

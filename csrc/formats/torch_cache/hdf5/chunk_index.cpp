@@ -30,7 +30,7 @@ ChunkedLayout read_layout(MetadataCursor cursor) {
   layout.index = cursor.read<uint64_t>();
   const uint64_t at = cursor.offset();
   layout.chunk_rows = cursor.read<uint32_t>();
-  layout.element_bytes = cursor.read<uint32_t>();  // in place of a second dimension
+  layout.element_bytes = cursor.read<uint32_t>();  // stored as a second dimension
   if (layout.chunk_rows == 0 || layout.element_bytes == 0) {
     throw CorruptFileError("layout: expected chunks of at least one byte, got none", at);
   }
