@@ -38,8 +38,9 @@ using PyStructures = std::tuple<at::Tensor, at::Tensor, at::Tensor, std::optiona
 std::pair<at::Tensor, std::vector<at::Tensor>> compute(const Featurizer& self, const PyStructures& structures,
                                                        bool derivatives, at::ScalarType dtype) {
   const auto& [positions, atomic_numbers, ptr, cell, periodic] = structures;
+  const std::optional<at::Tensor> known = cell ? std::optional(periodic) : std::nullopt;
   ops::Features made =
-      self.compute({positions, atomic_numbers, ptr, cell, periodic}, derivatives, collate::dtype_of(dtype));
+      self.compute({positions, cell, known, ptr}, atomic_numbers, derivatives, collate::dtype_of(dtype));
   return {std::move(made.features), std::move(made.derivatives)};
 }
 

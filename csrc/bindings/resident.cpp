@@ -6,7 +6,7 @@
 #include "bindings/enum_casters.h"
 #include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
-#include "collate/precomputed_edges.h"
+#include "collate/edges.h"
 #include "collate/resident_builder.h"
 
 namespace atompack::bindings {

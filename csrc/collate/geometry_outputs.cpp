@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 
 #include "base/error.h"
 #include "collate/copy.h"
@@ -11,18 +12,16 @@
 namespace atompack::collate {
 namespace {
 
+using physics::cross;
 using physics::dot;
 using physics::Matrix3;
+using physics::unit;
 using physics::Vector3;
 
 // Rounding in fractional coordinates: atoms so little below a face of the cell stay where they are.
 constexpr double kFaceTolerance = 1e-7;
 
 constexpr Matrix3 kIdentity{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
-
-Vector3 cross(const Vector3& a, const Vector3& b) {
-  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
-}
 
 double determinant(const Matrix3& cell) { return dot(cell[0], cross(cell[1], cell[2])); }
 
@@ -38,8 +37,6 @@ Matrix3 inverse_transposed(const Matrix3& cell) {
   return made;
 }
 
-double length_of(const Vector3& vector) { return std::sqrt(dot(vector, vector)); }
-
 // Replaces vectors that are zero by unit vectors that are perpendicular to the others.
 void complete(Matrix3& cell) {
   const auto missing = std::ranges::count_if(cell, is_zero);
@@ -50,18 +47,15 @@ void complete(Matrix3& cell) {
     // The axis that is most nearly perpendicular to it.
     const auto axis = static_cast<size_t>(
         std::ranges::min_element(vector, {}, [](double value) { return std::abs(value); }) - vector.begin());
-    Vector3 unit{};
-    unit[axis] = 1;
-    cell[(known + 1) % 3] = cross(vector, unit);
-    const double length = length_of(cell[(known + 1) % 3]);
-    for (double& value : cell[(known + 1) % 3]) value /= length;
+    Vector3 along{};
+    along[axis] = 1;
+    cell[(known + 1) % 3] = unit(cross(vector, along));
   }
   for (size_t d = 0; d < 3; ++d) {
     if (!is_zero(cell[d])) continue;
     cell[d] = cross(cell[(d + 1) % 3], cell[(d + 2) % 3]);
-    const double length = length_of(cell[d]);
-    if (length == 0) return;
-    for (double& value : cell[d]) value /= length;
+    if (is_zero(cell[d])) return;
+    cell[d] = unit(cell[d]);
   }
 }
 
@@ -105,9 +99,21 @@ Matrix3 cell_for(const plan::Output& output, const OutputInputs& inputs, int64_t
   return output.cutoff > 0 ? closed_cell(inputs, molecule, output.cutoff) : cell_of(inputs, molecule);
 }
 
-void store_doubles(std::span<const double> values, DType dtype, std::byte* to, int64_t first) {
-  copy_values(to + static_cast<size_t>(first) * item_bytes(dtype), dtype,
-              reinterpret_cast<const std::byte*>(values.data()), DType::float64, values.size());
+// Writes float64 or int64 from item `first` of the output on.
+template <typename T>
+void store(std::span<const T> values, const plan::Output& output, std::byte* to, int64_t first) {
+  constexpr DType kFrom = std::is_same_v<T, double> ? DType::float64 : DType::int64;
+  static_assert(sizeof(T) == item_bytes(kFrom));
+  copy_values(to + static_cast<size_t>(first) * item_bytes(output.dtype), output.dtype,
+              reinterpret_cast<const std::byte*>(values.data()), kFrom, values.size());
+}
+
+Vector3 times_cell(const Vector3& cells, const Matrix3& cell) {
+  Vector3 made;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    made[axis] = cells[0] * cell[0][axis] + cells[1] * cell[1][axis] + cells[2] * cell[2][axis];
+  }
+  return made;
 }
 
 }  // namespace
@@ -131,7 +137,7 @@ void write_cells(const plan::Output& output, const OutputPart& part, std::byte* 
     const Matrix3 cell = cell_for(output, part.inputs, molecule);
     const double volume = determinant(cell);
     if (output.kind == plan::OutputKind::volume) {
-      store_doubles(std::array{volume}, output.dtype, to, molecule);
+      store<double>({&volume, 1}, output, to, molecule);
       continue;
     }
     Matrix3 made = cell;
@@ -142,7 +148,7 @@ void write_cells(const plan::Output& output, const OutputPart& part, std::byte* 
       }
     }
     for (size_t row = 0; row < 3; ++row) {
-      store_doubles(made[row], output.dtype, to, 9 * molecule + 3 * static_cast<int64_t>(row));
+      store<double>(made[row], output, to, 9 * molecule + 3 * static_cast<int64_t>(row));
     }
   }
 }
@@ -175,7 +181,7 @@ void write_fractional_positions(const plan::Output& output, const OutputPart& pa
     const Matrix3 inverse = inverse_transposed(lattice);
     for_each_position(part.inputs, molecule, [&](int64_t atom, const Vector3& position) {
       const Vector3 made{dot(position, inverse[0]), dot(position, inverse[1]), dot(position, inverse[2])};
-      store_doubles(made, output.dtype, to, 3 * atom);
+      store<double>(made, output, to, 3 * atom);
     });
   }
 }
@@ -186,11 +192,9 @@ void write_wrapped_positions(const plan::Output& output, const OutputPart& part,
     const Matrix3 cell = cell_of(part.inputs, molecule);
     size_t number = 0;
     for_each_position(part.inputs, molecule, [&](int64_t atom, Vector3 position) {
-      const Vector3& cells = away[number++];
-      for (size_t axis = 0; axis < 3; ++axis) {
-        position[axis] -= cells[0] * cell[0][axis] + cells[1] * cell[1][axis] + cells[2] * cell[2][axis];
-      }
-      store_doubles(position, output.dtype, to, 3 * atom);
+      const Vector3 outside = times_cell(away[number++], cell);
+      for (size_t axis = 0; axis < 3; ++axis) position[axis] -= outside[axis];
+      store<double>(position, output, to, 3 * atom);
     });
   }
 }
@@ -198,9 +202,6 @@ void write_wrapped_positions(const plan::Output& output, const OutputPart& part,
 // Outputs that are made of neighbor lists.
 
 namespace {
-
-using physics::Matrix3;
-using physics::Vector3;
 
 // Rows (edges, 3) of a molecule as doubles. Keeps its memory between molecules.
 class Rows {
@@ -212,25 +213,11 @@ class Rows {
     return rows_;
   }
 
-  // Writes the rows, from edge `first` on.
-  void write(DType dtype, int64_t first, std::byte* to) {
-    copy_values(to + 3 * static_cast<size_t>(first) * item_bytes(dtype), dtype,
-                reinterpret_cast<const std::byte*>(rows_.data()), DType::float64, 3 * rows_.size());
-  }
-
- private:
   std::span<double> flat() { return {rows_.empty() ? nullptr : rows_.front().data(), 3 * rows_.size()}; }
 
+ private:
   std::vector<Vector3> rows_;
 };
-
-Vector3 times_cell(const Vector3& cells, const Matrix3& cell) {
-  Vector3 made;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    made[axis] = cells[0] * cell[0][axis] + cells[1] * cell[1][axis] + cells[2] * cell[2][axis];
-  }
-  return made;
-}
 
 // Calls body(molecule, first edge, last edge) for the molecules of a part.
 template <typename Body>
@@ -247,50 +234,37 @@ void for_each_molecule(const OutputPart& part, const Body& body) {
   }
 }
 
-// Replaces the S of the edges of a molecule by S cell.
-void multiply(std::span<Vector3> shifts, const Matrix3& cell) {
-  for (Vector3& shift : shifts) shift = times_cell(shift, cell);
-}
-
-// Adds r_j - r_i to the offsets of the edges of a molecule.
-void add_differences(const OutputInputs& inputs, int64_t molecule, int64_t first_edge, Rows& positions,
-                     std::span<Vector3> offsets) {
-  const int64_t first_atom = inputs.ptr[static_cast<size_t>(molecule)];
-  const auto points = positions.read(inputs.positions, first_atom, inputs.ptr[static_cast<size_t>(molecule) + 1]);
-  const int64_t* const i = inputs.edge_index.data() + first_edge;
-  const int64_t* const j = i + inputs.dims.edges;
-  for (size_t edge = 0; edge < offsets.size(); ++edge) {
-    const Vector3& from = points[static_cast<size_t>(i[edge] - first_atom)];
-    const Vector3& to = points[static_cast<size_t>(j[edge] - first_atom)];
-    for (size_t axis = 0; axis < 3; ++axis) offsets[edge][axis] += to[axis] - from[axis];
-  }
-}
-
-// With w the numbers of cells that atoms are outside: S + w_j - w_i.
-void add_wrapping(const OutputPart& part, int64_t molecule, int64_t first_edge, std::span<Vector3> shifts) {
-  const OutputInputs& inputs = part.inputs;
-  const std::vector<Vector3> away = cells_away(part, molecule);
+// Adds of_j - of_i to the rows of the edges of a molecule, from rows of its atoms.
+void add_differences(const OutputInputs& inputs, int64_t molecule, int64_t first_edge,
+                     std::span<const Vector3> of_atoms, std::span<Vector3> rows) {
   const int64_t first_atom = inputs.ptr[static_cast<size_t>(molecule)];
   const int64_t* const i = inputs.edge_index.data() + first_edge;
   const int64_t* const j = i + inputs.dims.edges;
-  for (size_t edge = 0; edge < shifts.size(); ++edge) {
-    const Vector3& of_i = away[static_cast<size_t>(i[edge] - first_atom)];
-    const Vector3& of_j = away[static_cast<size_t>(j[edge] - first_atom)];
-    for (size_t axis = 0; axis < 3; ++axis) shifts[edge][axis] += of_j[axis] - of_i[axis];
+  for (size_t edge = 0; edge < rows.size(); ++edge) {
+    const Vector3& of_i = of_atoms[static_cast<size_t>(i[edge] - first_atom)];
+    const Vector3& of_j = of_atoms[static_cast<size_t>(j[edge] - first_atom)];
+    for (size_t axis = 0; axis < 3; ++axis) rows[edge][axis] += of_j[axis] - of_i[axis];
   }
 }
 
 void write_rows_of_edges(const plan::Output& output, const OutputPart& part, std::byte* to) {
   Rows rows, positions;
+  const OutputInputs& inputs = part.inputs;
   for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
-    const std::span<Vector3> made = rows.read(part.inputs.edge_shift, first, last);
+    const std::span<Vector3> made = rows.read(inputs.edge_shift, first, last);
     if (output.kind == plan::OutputKind::wrapped_shift) {
-      add_wrapping(part, molecule, first, made);
+      // With w the numbers of cells that atoms are outside: S + w_j - w_i.
+      add_differences(inputs, molecule, first, cells_away(part, molecule), made);
     } else {
-      multiply(made, cell_of(part.inputs, molecule));
-      if (output.kind == plan::OutputKind::edge_vector) add_differences(part.inputs, molecule, first, positions, made);
+      const Matrix3 cell = cell_of(inputs, molecule);
+      for (Vector3& shift : made) shift = times_cell(shift, cell);
     }
-    rows.write(output.dtype, first, to);
+    if (output.kind == plan::OutputKind::edge_vector) {
+      const auto atom = static_cast<size_t>(molecule);
+      const auto points = positions.read(inputs.positions, inputs.ptr[atom], inputs.ptr[atom + 1]);
+      add_differences(inputs, molecule, first, points, made);
+    }
+    store<double>(rows.flat(), output, to, 3 * first);
   });
 }
 
@@ -306,16 +280,14 @@ void write_pairs(const plan::Output& output, const OutputPart& part, std::byte* 
       pairs[2 * edge] = i[edge];
       pairs[2 * edge + 1] = j[edge];
     }
-    copy_values(to + 2 * static_cast<size_t>(first) * item_bytes(output.dtype), output.dtype,
-                reinterpret_cast<const std::byte*>(pairs.data()), DType::int64, 2 * n);
+    store<int64_t>(std::span(pairs).first(2 * n), output, to, 2 * first);
   }
 }
 
 void write_counts(const plan::Output& output, const OutputPart& part, std::byte* to) {
   for_each_molecule(part, [&](int64_t molecule, int64_t first, int64_t last) {
     const int64_t count = last - first;
-    copy_values(to + static_cast<size_t>(molecule) * item_bytes(output.dtype), output.dtype,
-                reinterpret_cast<const std::byte*>(&count), DType::int64, 1);
+    store<int64_t>({&count, 1}, output, to, molecule);
   });
 }
 
@@ -324,7 +296,6 @@ void write_counts(const plan::Output& output, const OutputPart& part, std::byte*
 void write_edge_output(const plan::Output& output, const OutputPart& part, std::byte* to) {
   const OutputInputs& inputs = part.inputs;
   const auto n_edges = static_cast<size_t>(part.last_edge - part.first_edge);
-  const size_t item = item_bytes(output.dtype);
   switch (output.kind) {
     case plan::OutputKind::edge_count:
       return write_counts(output, part, to);
@@ -333,14 +304,14 @@ void write_edge_output(const plan::Output& output, const OutputPart& part, std::
     case plan::OutputKind::edge_reversed:
       for (const int64_t row : {0, 1}) {
         const int64_t* const from = inputs.edge_index.data() + (1 - row) * inputs.dims.edges + part.first_edge;
-        const auto first = static_cast<size_t>(row * inputs.dims.edges + part.first_edge);
-        copy_values(to + first * item, output.dtype, reinterpret_cast<const std::byte*>(from), DType::int64, n_edges);
+        store<int64_t>({from, n_edges}, output, to, row * inputs.dims.edges + part.first_edge);
       }
       return;
     case plan::OutputKind::edge_shift: {
       const auto first = 3 * static_cast<size_t>(part.first_edge);
       const std::byte* const from = inputs.edge_shift.data + first * item_bytes(inputs.edge_shift.dtype);
-      return copy_values(to + first * item, output.dtype, from, inputs.edge_shift.dtype, 3 * n_edges);
+      return copy_values(to + first * item_bytes(output.dtype), output.dtype, from, inputs.edge_shift.dtype,
+                         3 * n_edges);
     }
     default:
       return write_rows_of_edges(output, part, to);

@@ -5,7 +5,6 @@
 
 #include "collate/edges.h"
 #include "collate/outputs.h"
-#include "collate/precomputed_edges.h"
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {

@@ -86,10 +86,6 @@ Values values_in(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), dtype_of(tensor.scalar_type())};
 }
 
-std::span<const int64_t> integers_in(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<int64_t>(), static_cast<size_t>(tensor.numel())};
-}
-
 // Returns the values of a builtin field of a batch; no values if the batch lacks it.
 Values builtin_in(const plan::BatchPlan& plan, const Batch& batch, std::string_view key) {
   const int32_t number = plan.table->find(Scope::builtin, key);
@@ -141,12 +137,12 @@ void add_outputs(const MoleculeSource& source, std::span<const plan::Output> out
   OutputInputs inputs;
   inputs.dims = {plan.n_molecules(), plan.n_atoms(), plan.edges ? plan.edges->count() : 0};
   inputs.ptr = plan.ptr;
-  inputs.atomic_numbers = integers_in(batch.atomic_numbers);
+  inputs.atomic_numbers = items_of<int64_t>(batch.atomic_numbers);
   inputs.positions = values_in(batch.positions);
   inputs.cell = builtin_in(plan, batch, "cell");
   inputs.pbc = reinterpret_cast<const bool*>(builtin_in(plan, batch, "pbc").data);
   if (plan.edges) {
-    inputs.edge_index = integers_in(batch.edges[0]);
+    inputs.edge_index = items_of<int64_t>(batch.edges[0]);
     inputs.edge_shift = values_in(batch.edges[1]);
   }
   std::vector<std::byte*> places;
@@ -176,8 +172,8 @@ std::vector<at::Tensor> make_outputs(std::span<const plan::Output> outputs, cons
   expect(tensors.positions, "positions", {atoms, 3});
   inputs.positions = plain(tensors.positions);
   const at::Tensor numbers = in_plain_memory(tensors.atomic_numbers), ptr = in_plain_memory(tensors.ptr);
-  inputs.atomic_numbers = integers_in(numbers);
-  inputs.ptr = integers_in(ptr);
+  inputs.atomic_numbers = items_of<int64_t>(numbers);
+  inputs.ptr = items_of<int64_t>(ptr);
   if (tensors.cell) {
     expect(*tensors.cell, "cell", {molecules, 3, 3});
     inputs.cell = plain(*tensors.cell);
@@ -190,7 +186,7 @@ std::vector<at::Tensor> make_outputs(std::span<const plan::Output> outputs, cons
   if (tensors.edge_index) {
     expect_tensor(*tensors.edge_index, "edge_index", at::kLong, {2, inputs.dims.edges});
     edge_index = in_plain_memory(*tensors.edge_index);
-    inputs.edge_index = integers_in(edge_index);
+    inputs.edge_index = items_of<int64_t>(edge_index);
     check_edges(inputs);
     if (!tensors.edge_shift) throw FieldError("edge_index: expected edge_shift too");
     expect(*tensors.edge_shift, "edge_shift", {inputs.dims.edges, 3});

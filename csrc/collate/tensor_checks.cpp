@@ -23,7 +23,7 @@ at::Tensor in_plain_memory(const at::Tensor& tensor) { return tensor.resolve_con
 void expect_ptr(const at::Tensor& ptr, int64_t n_atoms) {
   if (!ptr.is_nested() && ptr.dim() == 1 && ptr.numel() > 0 && ptr.is_contiguous() && !ptr.is_neg()) {
     expect_tensor(ptr, "ptr", at::kLong, ptr.sizes());
-    const std::span firsts(ptr.const_data_ptr<int64_t>(), static_cast<size_t>(ptr.numel()));
+    const std::span firsts = items_of<int64_t>(ptr);
     if (firsts.front() == 0 && firsts.back() == n_atoms && std::ranges::is_sorted(firsts)) return;
   }
   throw FieldError(cat("ptr: expected ascending numbers from 0 to ", n_atoms)).at_field("ptr");

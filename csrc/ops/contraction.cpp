@@ -15,6 +15,7 @@
 namespace atompack::ops {
 namespace {
 
+using collate::items_of;
 using physics::DerivativeView;
 using physics::RowRange;
 using physics::RowRanges;
@@ -77,10 +78,6 @@ struct CenterRange {
   int64_t first, last;
 };
 
-std::span<const int64_t> indices(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<int64_t>(), static_cast<size_t>(tensor.numel())};
-}
-
 const int64_t* find_outside(std::span<const int64_t> all, RowRange rows, CenterRange atoms) {
   const auto some = all.subspan(rows.first, rows.last - rows.first);
   const auto is_outside = [&](int64_t atom) { return atom < atoms.first || atom >= atoms.last; };
@@ -92,11 +89,11 @@ const int64_t* find_outside(std::span<const int64_t> all, RowRange rows, CenterR
 // Visits the index columns with their row ranges.
 template <typename Visit>
 void for_each_index(const DerivativeTensors& rows, const RowRanges& ranges, const Visit& visit) {
-  visit("radial_center_idx", indices(rows.radial_center), ranges.edges);
-  visit("radial_neighbor_idx", indices(rows.radial_neighbor), ranges.edges);
-  visit("angular_center_idx", indices(rows.angular_center), ranges.triplets);
-  visit("angular_neighbor_j_idx", indices(rows.angular_j), ranges.triplets);
-  visit("angular_neighbor_k_idx", indices(rows.angular_k), ranges.triplets);
+  visit("radial_center_idx", items_of<int64_t>(rows.radial_center), ranges.edges);
+  visit("radial_neighbor_idx", items_of<int64_t>(rows.radial_neighbor), ranges.edges);
+  visit("angular_center_idx", items_of<int64_t>(rows.angular_center), ranges.triplets);
+  visit("angular_neighbor_j_idx", items_of<int64_t>(rows.angular_j), ranges.triplets);
+  visit("angular_neighbor_k_idx", items_of<int64_t>(rows.angular_k), ranges.triplets);
 }
 
 bool are_inside(const DerivativeTensors& rows, const RowRanges& ranges, CenterRange atoms) {
@@ -132,8 +129,8 @@ std::vector<RowRanges> cut(const DerivativeTensors& rows, std::span<const int64_
   int64_t first = 0;
   for (int64_t range = 1; range <= n_ranges && n_ranges > 1; ++range) {
     const int64_t last = range == n_ranges ? n_atoms : *std::ranges::lower_bound(ptr, n_atoms * range / n_ranges);
-    ranges.push_back({rows_between(indices(rows.radial_center), {first, last}),
-                      rows_between(indices(rows.angular_center), {first, last})});
+    ranges.push_back({rows_between(items_of<int64_t>(rows.radial_center), {first, last}),
+                      rows_between(items_of<int64_t>(rows.angular_center), {first, last})});
     if (!are_inside(rows, ranges.back(), {first, last})) {
       ranges.clear();
       break;
@@ -163,7 +160,7 @@ void for_each_cut(const DerivativeTensors& rows, const at::Tensor& ptr, int64_t 
   const int64_t max_threads =
       std::clamp(collate::usable_threads(0), int64_t{1}, std::max(bytes / kMinBytes, int64_t{1}));
   threads::run_adaptively(pace, bytes, max_threads, [&](int64_t n_threads) {
-    const std::vector<RowRanges> ranges = cut(rows, indices(ptr), n_atoms, n_threads);
+    const std::vector<RowRanges> ranges = cut(rows, items_of<int64_t>(ptr), n_atoms, n_threads);
     collate::for_each_range(std::ssize(ranges), [&](int64_t range) { body(ranges[static_cast<size_t>(range)]); });
   });
 }

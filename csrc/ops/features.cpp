@@ -1,7 +1,6 @@
 #include "ops/features.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "base/error.h"
@@ -16,46 +15,10 @@ namespace {
 using physics::CenterTask;
 using physics::Chebyshev;
 using physics::DerivativeRows;
-using physics::Lattice;
-using physics::Matrix3;
 using physics::Neighborhoods;
 
 // An atom takes a few microseconds; waking a thread takes several times as long.
 constexpr int64_t kMinAtoms = 16;
-
-template <typename T>
-std::span<const T> values_of(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
-}
-
-// Requires matching types and shapes; returns dense CPU tensors.
-Structures check_tensors(const Structures& structures) {
-  const int64_t n_atoms = structures.atomic_numbers.numel();
-  collate::expect_tensor(structures.positions, "positions", at::kDouble, {n_atoms, 3});
-  collate::expect_tensor(structures.atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
-  collate::expect_ptr(structures.ptr, n_atoms);
-  const int64_t n_molecules = structures.ptr.numel() - 1;
-  if (structures.cell) collate::expect_tensor(*structures.cell, "cell", at::kDouble, {n_molecules, 3, 3});
-  collate::expect_tensor(structures.periodic, "pbc", at::kBool, {n_molecules, 3});
-  Structures all = structures;
-  for (at::Tensor* tensor : {&all.positions, &all.atomic_numbers, &all.periodic})
-    *tensor = collate::in_plain_memory(*tensor);
-  if (all.cell) all.cell = collate::in_plain_memory(*all.cell);
-  return all;
-}
-
-Lattice lattice_of(const Structures& structures, size_t molecule) {
-  std::array<bool, 3> periodic;
-  std::copy_n(structures.periodic.const_data_ptr<bool>() + 3 * molecule, 3, periodic.begin());
-  Matrix3 cell{};
-  if (structures.cell) {
-    const double* from = structures.cell->const_data_ptr<double>() + 9 * molecule;
-    for (auto& row : cell) {
-      for (double& x : row) x = *from++;
-    }
-  }
-  return Lattice(cell, periodic);
-}
 
 // Consecutive molecules of the batch, and the neighborhoods of their atoms.
 struct Part {
@@ -80,14 +43,11 @@ std::vector<Part> cut(std::span<const int64_t> ptr, int64_t n_parts) {
   return parts;
 }
 
-void search(const Chebyshev& descriptor, const Structures& structures, Part& part) {
-  const auto positions = values_of<double>(structures.positions);
-  const auto ptr = values_of<int64_t>(structures.ptr);
+void search(const Chebyshev& descriptor, const Structures64& structures, Part& part) {
   physics::NeighborhoodSearch search = descriptor.search();
   for (size_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
-    const auto first = static_cast<size_t>(3 * ptr[molecule]), last = static_cast<size_t>(3 * ptr[molecule + 1]);
     try {
-      search.find(positions.subspan(first, last - first), lattice_of(structures, molecule), part.near);
+      search.find(structures.positions(molecule), structures.lattice(molecule), part.near);
     } catch (DataError& error) {
       error.at_molecule(static_cast<int64_t>(molecule));
       throw;
@@ -223,13 +183,11 @@ Featurizer::Featurizer(physics::ChebyshevOptions options, std::vector<int64_t> a
     : descriptor_(std::move(options)), atomic_numbers_(std::move(atomic_numbers)) {}
 
 // Converts atomic numbers to species indices.
-std::vector<int32_t> Featurizer::species_of(const Structures& structures) const {
-  const auto numbers = values_of<int64_t>(structures.atomic_numbers);
+std::vector<int32_t> Featurizer::species_of(std::span<const int64_t> numbers, std::span<const int64_t> ptr) const {
   std::vector<int32_t> species(numbers.size());
   for (size_t atom = 0; atom < numbers.size(); ++atom) {
     const auto found = std::ranges::find(atomic_numbers_, numbers[atom]);
     if (found == atomic_numbers_.end()) {
-      const auto ptr = values_of<int64_t>(structures.ptr);
       const auto molecule = std::ranges::upper_bound(ptr, static_cast<int64_t>(atom)) - ptr.begin() - 1;
       std::string labels;
       for (const std::string& label : descriptor_.options().species) labels += (labels.empty() ? "" : ", ") + label;
@@ -242,15 +200,18 @@ std::vector<int32_t> Featurizer::species_of(const Structures& structures) const 
   return species;
 }
 
-Features Featurizer::compute(const Structures& given, bool derivatives, DType dtype) const {
+Features Featurizer::compute(const StructureTensors& given, const at::Tensor& atomic_numbers, bool derivatives,
+                             DType dtype) const {
   static threads::AdaptiveParallelism pace;
-  const Structures structures = check_tensors(given);
-  const std::vector<int32_t> species = species_of(structures);
-  const int64_t n_atoms = structures.positions.size(0);
+  const Structures64 structures(given);
+  const int64_t n_atoms = structures.ptr().back();
+  collate::expect_tensor(atomic_numbers, "atomic_numbers", at::kLong, {n_atoms});
+  const at::Tensor numbers = collate::in_plain_memory(atomic_numbers);
+  const std::vector<int32_t> species = species_of(collate::items_of<int64_t>(numbers), structures.ptr());
   const int64_t max_threads =
       std::clamp(collate::usable_threads(0), int64_t{1}, std::max(n_atoms / kMinAtoms, int64_t{1}));
   return threads::run_adaptively(pace, n_atoms, max_threads, [&](int64_t n_threads) {
-    std::vector<Part> parts = cut(values_of<int64_t>(structures.ptr), n_threads);
+    std::vector<Part> parts = cut(structures.ptr(), n_threads);
     collate::for_each_range(std::ssize(parts),
                             [&](int64_t part) { search(descriptor_, structures, parts[static_cast<size_t>(part)]); });
     Features made = allocate(descriptor_, parts, derivatives, dtype);

@@ -37,60 +37,6 @@ constexpr size_t kPiece = 2048;
 // Preparing a search takes memory for each chunk, and gains little from more.
 constexpr int64_t kMaxChunks = 8;
 
-// Structures with all numbers in float64.
-class Structures64 {
- public:
-  explicit Structures64(const StructureTensors& given) {
-    const auto type = given.positions.scalar_type();
-    if (type != at::kFloat && type != at::kDouble) {
-      throw FieldError(cat("positions: expected Float or Double, got ", c10::toString(type))).at_field("positions");
-    }
-    if (given.positions.dim() != 2 || given.positions.size(1) != 3) {
-      throw FieldError(cat("positions: expected shape (atoms, 3), got ", given.positions.sizes()))
-          .at_field("positions");
-    }
-    const int64_t n_atoms = given.positions.size(0);
-    collate::expect_tensor(given.positions, "positions", type, {n_atoms, 3});
-    collate::expect_ptr(given.ptr, n_atoms);
-    const int64_t n = given.ptr.numel() - 1;
-    positions_ = collate::in_plain_memory(given.positions).to(at::kDouble);
-    ptr_ = given.ptr;
-    if (given.cell) {
-      collate::expect_tensor(*given.cell, "cell", type, {n, 3, 3});
-      cell_ = collate::in_plain_memory(*given.cell).to(at::kDouble);
-    }
-    if (given.periodic) {
-      if (!given.cell) throw FieldError("pbc: expected a cell too").at_field("pbc");
-      collate::expect_tensor(*given.periodic, "pbc", at::kBool, {n, 3});
-      periodic_ = collate::in_plain_memory(*given.periodic);
-    }
-  }
-
-  std::span<const int64_t> ptr() const { return collate::items_of<int64_t>(ptr_); }
-  size_t size() const { return ptr().size() - 1; }
-  int64_t n_atoms(size_t structure) const { return ptr()[structure + 1] - ptr()[structure]; }
-  std::span<const double> positions(size_t structure) const {
-    return collate::items_of<double>(positions_)
-        .subspan(3 * static_cast<size_t>(ptr()[structure]), 3 * static_cast<size_t>(n_atoms(structure)));
-  }
-  Lattice lattice(size_t structure) const {
-    physics::Matrix3 cell{};
-    std::array<bool, 3> periodic{};
-    if (cell_.defined()) {
-      const double* from = cell_.const_data_ptr<double>() + 9 * structure;
-      for (auto& row : cell) {
-        for (double& x : row) x = *from++;
-      }
-      periodic.fill(true);
-    }
-    if (periodic_.defined()) std::copy_n(periodic_.const_data_ptr<bool>() + 3 * structure, 3, periodic.begin());
-    return {cell, periodic};
-  }
-
- private:
-  at::Tensor positions_, cell_, periodic_, ptr_;
-};
-
 // Memory that was used before costs less than fresh one.
 at::Tensor made_from_pool(DType dtype, std::vector<int64_t> shape) {
   return collate::allocate_tensors({{{dtype, std::move(shape)}}}, collate::ArenaKind::heap).views.front();

@@ -3,19 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
-
+#include "ops/structures.h"
 #include "physics/neighbors/neighbors.h"
 
 namespace atompack::ops {
-
-// B structures with N atoms: tensors on the CPU.
-struct StructureTensors {
-  at::Tensor positions;                // (N, 3) float32 or float64
-  std::optional<at::Tensor> cell;      // (B, 3, 3) of the same type; nullopt: all are open
-  std::optional<at::Tensor> periodic;  // (B, 3) bool; nullopt: periodic where there is a cell
-  at::Tensor ptr;                      // (B + 1) int64, the first atom of each
-};
 
 struct PairTensors {
   at::Tensor index;   // (2, E) int64, ascending first row

@@ -2,7 +2,6 @@
 // can load models that use them.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
@@ -15,7 +14,6 @@
 
 #include "base/error.h"
 #include "collate/arena.h"
-#include "collate/tensor_checks.h"
 #include "ops/contraction.h"
 #include "ops/edge_vectors.h"
 #include "ops/features.h"
@@ -205,27 +203,9 @@ Featurizer featurizer_of(at::IntArrayRef species, int64_t rad_order, double rad_
           species.vec()};
 }
 
-Structures structures_of(const at::Tensor& positions, const at::Tensor& atomic_numbers, const at::Tensor& ptr,
-                         const std::optional<at::Tensor>& cell, const std::optional<at::Tensor>& pbc) {
-  const auto type = positions.scalar_type();
-  if (type != at::kFloat && type != at::kDouble) {
-    throw FieldError(cat("positions: expected Float or Double, got ", c10::toString(type))).at_field("positions");
-  }
-  if (pbc && !cell) throw FieldError("pbc: expected a cell too").at_field("pbc");
-  const int64_t n = std::max<int64_t>(ptr.numel() - 1, 0);
-  Structures all{.positions = collate::in_plain_memory(positions).to(at::kDouble),
-                 .atomic_numbers = collate::in_plain_memory(atomic_numbers),
-                 .ptr = ptr.contiguous(),
-                 .cell = std::nullopt,
-                 .periodic = pbc ? collate::in_plain_memory(*pbc)
-                                 : at::full({n, 3}, cell.has_value(), positions.options().dtype(at::kBool))};
-  if (cell) all.cell = collate::in_plain_memory(*cell).to(at::kDouble);
-  return all;
-}
-
 Features computed(bool derivatives, ATOMPACK_DESCRIBED) {
   const Featurizer featurizer = featurizer_of(species, rad_order, rad_cutoff, ang_order, ang_cutoff, min_cutoff);
-  return featurizer.compute(structures_of(positions, atomic_numbers, ptr, cell, pbc), derivatives,
+  return featurizer.compute({positions, cell, pbc, ptr.contiguous()}, atomic_numbers, derivatives,
                             collate::dtype_of(positions.scalar_type()));
 }
 

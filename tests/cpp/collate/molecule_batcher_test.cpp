@@ -7,8 +7,8 @@
 #include <map>
 #include <tuple>
 
+#include "collate/edges.h"
 #include "collate/expect_batch.h"
-#include "collate/precomputed_edges.h"
 #include "collate/prefetcher.h"
 #include "collate/resident_builder.h"
 #include "message_of.h"

@@ -97,12 +97,12 @@ TEST(Featurizer, DerivativesAreThoseOfFiniteDifferences) {
   const Featurizer featurizer(
       {.species = {"O", "H"}, .rad_order = 3, .rad_cutoff = 3.1, .ang_order = 2, .ang_cutoff = 2.6}, {8, 1});
   const at::Tensor grid = at::stack(at::meshgrid({at::arange(2), at::arange(2), at::arange(2)}), 3).view({8, 3});
-  Structures given{.positions = grid.to(at::kDouble) * 1.2 + at::rand({8, 3}, at::kDouble) * 0.3,
-                   .atomic_numbers = at::tensor({8, 1, 1, 8, 1, 8, 1, 1}, at::kLong),
-                   .ptr = at::tensor({0, 5, 8}, at::kLong),
-                   .cell = std::nullopt,
-                   .periodic = at::zeros({2, 3}, at::kBool)};
-  const Features made = featurizer.compute(given, true, DType::float64);
+  const at::Tensor numbers = at::tensor({8, 1, 1, 8, 1, 8, 1, 1}, at::kLong);
+  StructureTensors given{.positions = grid.to(at::kDouble) * 1.2 + at::rand({8, 3}, at::kDouble) * 0.3,
+                         .cell = std::nullopt,
+                         .periodic = std::nullopt,
+                         .ptr = at::tensor({0, 5, 8}, at::kLong)};
+  const Features made = featurizer.compute(given, numbers, true, DType::float64);
   const auto& d = made.derivatives;
   ASSERT_EQ(d.size(), 11U);
   const at::Tensor weights = at::randn(made.features.sizes(), at::kDouble);
@@ -115,7 +115,8 @@ TEST(Featurizer, DerivativesAreThoseOfFiniteDifferences) {
     for (const int side : {0, 1}) {
       given.positions = start.clone();
       given.positions.view({-1})[i] += side == 0 ? -kStep : kStep;
-      energies[side] = (weights * featurizer.compute(given, false, DType::float64).features).sum().item<double>();
+      energies[side] =
+          (weights * featurizer.compute(given, numbers, false, DType::float64).features).sum().item<double>();
     }
     EXPECT_NEAR(forces.view({-1})[i].item<double>(), (energies[0] - energies[1]) / (2 * kStep), 1e-5) << i;
   }
