@@ -164,3 +164,14 @@ def test_few_molecules_for_many_ranks() -> None:
     assert "EqualSizeBatchSampler(101 molecules, batch_size=4" in repr(
         EqualSizeBatchSampler(SIZES, 4)
     )
+
+
+def test_a_state_between_steps_that_were_split() -> None:
+    samplers = [
+        EqualSizeBatchSampler([2, 1, 1, 1, 1, 3], 4, shuffle=False, num_replicas=2, rank=rank)
+        for rank in range(2)
+    ]
+    seen = [number for sampler in samplers for number in next(iter(sampler))]
+    alone = EqualSizeBatchSampler([2, 1, 1, 1, 1, 3], 4, shuffle=False)
+    alone.load_state_dict(samplers[0].state_dict())
+    assert sorted([*seen, *(number for batch in alone for number in batch)]) == list(range(6))
