@@ -50,6 +50,8 @@ def check_dataset(dataset: Any) -> None:
     hint = open_hint(dataset) or "; torch.utils.data.DataLoader takes any"
     if isinstance(getattr(dataset, "dataset", None), BatchDataset):
         hint = "; instead of Subset(dataset, indices) give dataset.subset(indices)"
+    elif isinstance(getattr(dataset, "datasets", None), list):
+        hint = "; give one dataset of several files (AtpDataset takes a list), or a MixtureDataset"
     name = type(dataset).__name__
     raise TypeError(f"dataset: expected a dataset of this package, got {name}{hint}")
 

@@ -308,6 +308,8 @@ def test_options_of_the_wrong_type_say_what_to_pass(new_path: NewPath) -> None:
     path = write(new_path(), open_and_periodic())
     with pytest.raises(TypeError, match=r"neighbors: expected a NeighborList, got str"):
         apt.AtpDataset(path, neighbors="5")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"got float: pass neighbors=NeighborList\(5.0\)"):
+        apt.AtpDataset(path, neighbors=5.0)  # type: ignore[arg-type]
 
 
 def test_nan_in_a_feature_cache(new_path: NewPath, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def ranks(n: int) -> Iterator[None]:
 def test_other_data_sets_say_what_to_give(dataset: apt.AtpDataset, path: Path) -> None:
     wrong = {
         r"got Subset; instead of .* give dataset\.subset\(indices\)": Subset(dataset, [1, 2]),
-        r"got ConcatDataset; torch": ConcatDataset([dataset, dataset]),
+        r"got ConcatDataset; give one dataset of several": ConcatDataset([dataset, dataset]),
         r"got PosixPath: open it first: apt\.open": path,
         r"got list; torch\.utils\.data\.DataLoader takes any": [1, 2],
     }
