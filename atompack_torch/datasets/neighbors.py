@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, SupportsFloat
 
 import numpy as np
 import torch
@@ -86,6 +86,8 @@ class NeighborList:
         checked_number("cutoff", self.cutoff, _MIN_CUTOFF)
         check_flags(full=self.full, vectors=self.vectors, self_interaction=self.self_interaction)
         is_cutoff = not isinstance(self.triplets, bool)
+        if is_cutoff and not isinstance(self.triplets, SupportsFloat):
+            raise TypeError(f"triplets: expected True, False or a number, got {self.triplets!r}")
         if is_cutoff and checked_number("triplets", self.triplets, _MIN_CUTOFF) > self.cutoff:
             raise ValueError(
                 f"triplets: expected at most the cutoff, {self.cutoff}, got {self.triplets}"

@@ -145,7 +145,7 @@ SHARED = {
 def test_options_have_one_meaning_in_all_commands() -> None:
     seen: dict[str, set[str]] = {}
     found = {words: parser for words, parser in parsers().items() if words not in ("", "cache")}
-    assert len(found) == len(COMMANDS) - 1 + 4  # those of `cache`
+    assert len(found) == len(COMMANDS) - 1 + 3  # those of `cache`
     for command, parser in found.items():
         for action in parser._actions:
             name = (action.option_strings or [str(action.metavar)])[-1]

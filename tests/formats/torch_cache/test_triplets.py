@@ -248,12 +248,12 @@ def test_too_many_are_counted_before_memory_is_taken(new_path: NewPath) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1.0, 3.01, float("nan"), float("inf")])
 def test_refused_cutoffs(wrong: float) -> None:
-    with pytest.raises(ValueError, match=r"triplets: expected a number from 0\.001 to the cutoff"):
+    with pytest.raises(ValueError, match=r"triplets: expected .*at (least 0\.001|most the cutoff)"):
         apt.NeighborList(CUTOFF, triplets=wrong)
 
 
 def test_refused_options() -> None:
-    with pytest.raises(TypeError, match="triplets: expected True, False or a number, got str"):
+    with pytest.raises(TypeError, match="triplets: expected True, False or a number, got "):
         apt.NeighborList(CUTOFF, triplets="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="triplets: expected full=True, got full=False"):
         apt.NeighborList(CUTOFF, full=False, triplets=True)
