@@ -179,8 +179,8 @@ class MoleculeOptions:
         )
         check_choice("access", self.access, get_args(Access))
         check_flags(nan_is_missing=self.nan_is_missing)
-        is_number = type(self.neighbors) in (int, float)
-        hint = f": pass neighbors=NeighborList({self.neighbors})" if is_number else ""
+        given: object = self.neighbors
+        hint = f": pass neighbors=NeighborList({given})" if type(given) in (int, float) else ""
         check_type("neighbors", self.neighbors, NeighborList, hint)
         check_type("augment", self.augment, Augment)
         check_type("force_subset", self.force_subset, ForceSubset)
