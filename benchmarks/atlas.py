@@ -122,7 +122,7 @@ def report_loop(runner: Runner) -> None:
 
 
 def report_blocks(runner: Runner) -> None:
-    """Reading everything next to blocks of 8 MiB, in turns."""
+    """Reads everything, alternating with a store in blocks of 8 MiB."""
     runner.run(WIDE, "write")
     turns = [[runner.run(side, "full")[0] for side in ("ours", WIDE)] for _ in range(5)]
     ours, wide = (statistics.median(times) for times in zip(*turns, strict=True))

@@ -152,7 +152,7 @@ class DataHooks:
             self.trainer.reload_dataloaders_every_n_epochs = 1
 
     def _sets(self, name: str) -> dict[str, Any]:
-        """Returns the datasets of a name: key among those that are opened → data."""
+        """Returns the datasets of a split, by the keys under which they are opened."""
         data = self._given[name]
         if data is None:
             return {}

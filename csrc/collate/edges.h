@@ -1,4 +1,4 @@
-// Neighbor lists of a batch: searched, or found before. That precedes the layout of the arena, which needs the number
+// Neighbor lists of a batch, searched for or stored. They come before the layout of the arena, which needs the number
 // of edges.
 #pragma once
 

@@ -77,8 +77,8 @@ struct Array {
   uint64_t bytes() const { return size() * type.item_bytes; }
 };
 
-// Copies all elements in C order and native byte order; booleans become 0 or 1. `out` has array.bytes() bytes; object
-// arrays are an InternalError.
+// Copies all elements in C order and native byte order; booleans become 0 or 1. `out` has array.bytes() bytes. Throws
+// InternalError for arrays of objects.
 void copy_out(const Array& array, std::span<std::byte> out);
 
 // Returns nullopt if there is no tensor type for it.

@@ -73,7 +73,7 @@ class AtompackProcess(OracleProcess):
         return path
 
     def read(self, path: Path) -> list[dict[str, Any]]:
-        """All molecules of a file, as the original gives them out one by one."""
+        """All molecules of a file, as the original reads them one by one."""
         return [_read(plain) for plain in self.ask("read", path=str(path))]
 
     def flat(self, path: Path, indices: Sequence[int]) -> dict[str, Any]:

@@ -335,12 +335,12 @@ class FlushRecord(NamedTuple):
 
 
 class StoredFile(NamedTuple):
-    """A small object.
+    """A small object in the store.
 
     Attributes:
-        name: its name in the store.
-        data: its bytes.
-        state: its state.
+        name: name in the store.
+        data: content.
+        state: version of the object that was read.
     """
 
     name: str

@@ -123,7 +123,7 @@ class NequipLayout(Layout):
             if data[key].isnan().all():
                 raise FieldError(
                     f"molecules {batch.index.tolist()}: expected one with a label, got none in the "
-                    f"batch, for which the loss of NequIP is NaN; take {_METRIC} as metric "
+                    f"batch, for which the loss of NequIP is NaN; use {_METRIC} as the metric "
                     f"(field '{fields.get(key, key)}')"
                 )
         return data

@@ -45,7 +45,7 @@ class Writer {
   void begin_objects(std::span<const int64_t> shape, bool fortran);
   void end_objects();
 
-  // Writes the value recursively; objects of classes are an UnsupportedFormatError.
+  // Writes the value recursively. Throws UnsupportedFormatError for objects of classes.
   void value(const Value& value);
 
   // A whole pickle of Python's as one value, which pickle.loads turns into its object. Readers of plain data refuse it.
