@@ -161,8 +161,7 @@ class RemoteCopy:
         After an error the local copy is kept, and this can be repeated.
 
         Args:
-            only_rest: True to upload only what an earlier call could not, and what a compaction
-                left that failed.
+            only_rest: True to upload only what an earlier call or a failed compaction left.
 
         Raises:
             FileExistsError: another writer has created the store or file.
