@@ -26,6 +26,7 @@ from atompack_torch.cli._arguments import (
     option_of,
     part,
     part_of,
+    part_of_environment,
     real,
     source_and_target,
     storage_options_of,
@@ -62,8 +63,9 @@ class Build(Command):
 
     SOURCE: .atp files, folders of shards, or one cache file, whose rows are recomputed. Entries that
     have forces get local derivatives with --force-derivatives. TARGET appears when it is complete; an
-    interrupted run is resumed when it is started again. With --part each of N runs computes a part, in any order and on any
-    machines that share the folder of TARGET; the one that completes the last part joins them.
+    interrupted run is resumed when it is started again. Under torchrun each process computes a part. With
+    --part each of N runs does, in any order and on any machines that share the folder of TARGET; the one
+    that completes the last part joins them.
     """  # noqa: E501
 
     name = "build"
@@ -117,6 +119,8 @@ class Build(Command):
                 "--no-features: expected --force-derivatives too, as nothing is stored otherwise"
             )
         part = part_of(options)
+        if part is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            part = part_of_environment(os.environ)
         if part is not None:
             return _build_part(options, part)
         from atompack_torch import build_cache

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from errno import ENOENT
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -32,6 +33,7 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import (
+    AtompackError,
     CorruptFileError,
     FieldError,
     WriterLockedError,
@@ -241,6 +243,8 @@ def build_cache(
     next to it, and resumes from them when it is called again with the same molecules, descriptor
     and options.
 
+    If ``torch.distributed`` is initialized, all ranks must call this, and each computes a part.
+
     Args:
         dataset: the molecules; entry i of the file is ``dataset[i]``.
         descriptor: a ``ChebyshevDescriptor``, or an object with ``compat`` and ``compute``.
@@ -282,8 +286,33 @@ def build_cache(
         raise file_exists(
             target, "remove it, or choose another path: nothing can be appended to a cache"
         )
-    BuildJob.of(dataset, descriptor, options, target).run()
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        part = distributed.get_rank(), distributed.get_world_size()
+        if part[0] > 0:
+            options = replace(options, progress=False)
+        with _all_ranks():
+            build_part(dataset, descriptor, target, part, options)
+        if not target.exists():
+            raise FileNotFoundError(ENOENT, "all ranks must see the same folder", str(target))
+    else:
+        BuildJob.of(dataset, descriptor, options, target).run()
     return TorchCache(target)
+
+
+@contextmanager
+def _all_ranks() -> Iterator[None]:
+    """Makes a failure on one rank fail on all, which would otherwise wait forever."""
+    failures: list[str | None] = [None] * torch.distributed.get_world_size()
+    try:
+        yield
+    except Exception as error:
+        torch.distributed.all_gather_object(failures, f"{type(error).__name__}: {error}")
+        raise
+    torch.distributed.all_gather_object(failures, None)
+    for rank, failure in enumerate(failures):
+        if failure is not None:
+            raise AtompackError(f"build_cache: rank {rank} failed: {failure}")
 
 
 def _target(path: str | os.PathLike[str]) -> Path:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from processes.client import ScriptServer
+from processes.client import Done, ScriptServer
 from reference import cache_molecules
 from reference.cache_file import Contents, read_with_h5py
 from reference.cache_molecules import descriptor
@@ -88,6 +89,87 @@ def test_a_kill_leaves_no_lock(
     assert read_with_h5py(target).same_as(undisturbed)
 
 
+RANK = (
+    SETTINGS
+    + """
+from datetime import timedelta
+import torch.distributed as dist
+
+meeting, rank, world, bad = sys.argv[3], *map(int, sys.argv[4:7])
+dist.init_process_group("gloo", f"file://{meeting}", timedelta(seconds=1000), world, rank)
+if rank == bad:
+    descriptor = apt.ChebyshevDescriptor(["O"], 3, 3.4, 2, 2.7)
+    class Known:
+        compat = apt.ChebyshevDescriptor(["O", "H", "Si"], 3, 3.4, 2, 2.7).compat
+        compute = descriptor.compute
+    descriptor = Known()
+try:
+    cache = apt.build_cache(dataset, descriptor, target, force_derivatives=True, progress=tell)
+    print("built", len(cache))
+except (apt.AtompackError, OSError) as error:
+    print(f"{type(error).__name__}: {error}")
+dist.destroy_process_group()
+"""
+)
+
+
+def run_ranks(
+    scripts: ScriptServer, path: Path, target: Path, world: int, bad: int = -1
+) -> list[Done]:
+    meeting = target.parent.parent / f"meeting-{world}-{bad}"
+    running = [
+        scripts.start(RANK, path, target, meeting, str(rank), str(world), str(bad))
+        for rank in range(world)
+    ]
+    ended = [script.wait() for script in running]
+    assert [done.returncode for done in ended] == [0] * world, ended
+    return ended
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_ranks_make_one_file(
+    scripts: ScriptServer, path: Path, target: Path, undisturbed: Contents, world: int
+) -> None:
+    for done in run_ranks(scripts, path, target, world):
+        assert f"built {N}" in done.stdout
+    assert left(target) == ["made.h5"]
+    assert read_with_h5py(target).same_as(undisturbed)
+
+
+def test_what_fails_on_one_rank_fails_on_all(
+    scripts: ScriptServer, path: Path, target: Path, undisturbed: Contents
+) -> None:
+    """And soon: nobody waits for who is gone. What the others made is used the next time."""
+    began = time.monotonic()
+    good, bad, other = run_ranks(scripts, path, target, 3, bad=1)
+    assert time.monotonic() - began < 180, "that long before the time limit of the group"
+    assert "FieldError" in bad.stdout
+    for done in (good, other):
+        assert "AtompackError: build_cache: rank 1 failed: FieldError" in done.stdout
+    assert not target.exists()
+    first, *_ = run_ranks(scripts, path, target, 3)
+    assert int(first.stdout.split("\n")[0]) == N // 3  # all of its part was there
+    assert left(target) == ["made.h5"]
+    assert read_with_h5py(target).same_as(undisturbed)
+
+
+def test_ranks_that_do_not_see_the_same_folder(
+    scripts: ScriptServer, path: Path, target: Path
+) -> None:
+    apart = target.parent.parent / "elsewhere" / "made.h5"
+    apart.parent.mkdir()
+    meeting = target.parent.parent / "meeting"
+    running = [
+        scripts.start(RANK, path, folder, meeting, str(rank), "2", "-1")
+        for rank, folder in enumerate((target, apart))
+    ]
+    first, second = [script.wait() for script in running]
+    for done in (first, second):
+        assert "FileNotFoundError" in done.stdout
+        assert "all ranks must see the same folder" in done.stdout
+    assert not target.exists()
+
+
 MEMORY = (
     SETTINGS
     + """
@@ -121,6 +203,7 @@ import {0}
 import {1}
 import {2}
 import sys
+import time
 import h5py, numpy, tables
 import atompack_torch as apt
 
