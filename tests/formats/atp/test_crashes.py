@@ -50,7 +50,7 @@ def check(n_molecules):
         assert np.array_equal(batch.q.numpy()[rows], run_of(first, last)["atom_properties"]["q"])
 
 def begin():
-    writer = apt.AtpWriter(path, mode="w", codec=codec, level=1)
+    writer = apt.AtpWriter(path, mode="w", codec=codec)
     writer.write_arrays(**run_of(0, 40))
     writer.flush()
     return writer
