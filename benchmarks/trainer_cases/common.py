@@ -17,6 +17,8 @@ import numpy as np
 from ase.build import bulk
 from ase.calculators.singlepoint import SinglePointCalculator
 
+from atompack_torch.cli._training import times_of_steps
+
 CUTOFF = 5.0  # Å
 BATCH = 16
 N_ATOMS = 32
@@ -71,19 +73,9 @@ def waiting_share(
         step: takes one of them.
         begins: count the first batch, which nothing is made ahead of.
     """
-    times: list[tuple[float, float]] = []
-    iterator = iter(batches)
-    while True:
-        start = time.perf_counter()
-        batch = next(iterator, None)
-        arrived = time.perf_counter()
-        if batch is None:
-            break
-        step(batch)
-        times.append((arrived - start, time.perf_counter() - arrived))
-    counted = times[0 if begins else 1 :]
-    waits = sum(waited for waited, _ in counted)
-    return waits / max(waits + sum(worked for _, worked in counted), 1e-9)
+    times = times_of_steps(batches, step)[0 if begins else 1 :]
+    waits = sum(waited for waited, _ in times)
+    return waits / max(waits + sum(worked for _, worked in times), 1e-9)
 
 
 def report(trainer: str, beside: str, seconds: float, ours: float, n_structures: int) -> None:

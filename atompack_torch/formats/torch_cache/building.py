@@ -264,6 +264,7 @@ def build_cache(
         FileExistsError: the path exists.
         OSError: the file cannot be written.
         WriterLockedError: another process is building this file.
+        AtompackError: another rank failed.
         FieldError: nothing to store was requested, or the descriptor does not know an element.
         TypeError, ValueError: an option does not have one of its values, or the path is a URL.
     """
