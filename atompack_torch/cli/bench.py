@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import statistics
+import sys
 import time
 from typing import Any
 
@@ -89,7 +91,8 @@ def _train(options: argparse.Namespace) -> int:
     found = []
     for path in options.path:
         shown, dataset = _opened(path, options)
-        found.append(measured(shown, dataset, options))
+        with contextlib.redirect_stdout(sys.stderr):  # trainers print when imported
+            found.append(measured(shown, dataset, options))
         if not options.json:
             print(tables(found[-1]), flush=True)
     if options.json:
