@@ -327,6 +327,10 @@ class _Folder:
 
     def _finish(self, file: int, staged: Path, path: Path, source: RemoteObject, url: str) -> str:
         try:
+            kept = self.find(url, version_of(source))
+            if kept is not None:  # another process finished before this one got the lock
+                staged.unlink(missing_ok=True)
+                return kept
             os.truncate(file, 0)  # a killed process may have left something
             os.truncate(file, source.size)  # other processes that make room see it
             self._make_room(source.size, url, staged)

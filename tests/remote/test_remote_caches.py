@@ -211,6 +211,25 @@ def test_processes_download_once(
     assert len(server.requests) <= 4 + 1  # each asks for the version, and one for the bytes
 
 
+def test_another_process_finishes_just_before_the_lock(
+    server: FileServer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, url = tmp_path / "kept", f"{server.url}/cache.h5"
+    lock = local_copies._Folder._lock
+
+    def lock_late(self: local_copies._Folder, staged: Path) -> int | None:
+        monkeypatch.setattr(local_copies._Folder, "_lock", lock)
+        apt.TorchCache(url, storage_options={"cache": kept})
+        server.requests.clear()
+        return lock(self, staged)
+
+    monkeypatch.setattr(local_copies._Folder, "_lock", lock_late)
+    n_entries = len(apt.TorchCache(url, storage_options={"cache": kept}))
+    assert n_entries == len(apt.TorchCache(folder / "cache.h5"))
+    assert server.requests == []
+    assert len(list(kept.iterdir())) == 1
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
