@@ -158,7 +158,7 @@ def note_all(result: dict[str, Any]) -> None:
     ours, theirs = result["extxyz_structures_per_s"], result["ase_structures_per_s"]
     case, peer = "convert extended XYZ", "ase.io.iread, add_ase_batch"
     ratio = result["extxyz_ratio"]
-    note(Result(".atp, convert", case, ours, "structures/s", peer, theirs, ratio))
+    note(Result(".atp, convert", case, ours, "molecules/s", peer, theirs, ratio))
     for codec in ("none", "lz4", "zstd"):
         note(Result(".atp, convert", f"verify, {codec}", result[f"verify_{codec}"] / 1e9, "GB/s"))
 
@@ -170,7 +170,7 @@ def report(result: dict[str, Any]) -> None:
     print(
         f"extxyz to .atp: {ratio:.1f}x ({low:.1f}-{high:.1f}) ase.io + add_ase_batch;"
         f" {result['extxyz_structures_per_s']:,.0f} against"
-        f" {result['ase_structures_per_s']:,.0f} structures/s,"
+        f" {result['ase_structures_per_s']:,.0f} molecules/s,"
         f" {result['extxyz_mb_per_s']:.0f} MB/s of text"
     )
     first, longer = result["peak_bytes"] / 1e6, result["peak_bytes_longer"] / 1e6

@@ -2,7 +2,7 @@
 
     python benchmarks/descriptor.py [--quick] [--rounds N] [--molecules N]
 
-One batch of periodic structures of 16 atoms (rutile with moved atoms, 3.4 Å and 2.9 Å cutoffs, 11
+One batch of periodic molecules of 16 atoms (rutile with moved atoms, 3.4 Å and 2.9 Å cutoffs, 11
 radial and 4 angular functions). Features are timed alone and with derivatives; forces and the
 gradient that training needs (forward, backward) next to the same in torch's ``index_add``, which
 reads the same tensors. Sides take turns in one process; the median and the best are printed,
@@ -85,7 +85,7 @@ def main() -> None:
     for dtype in ("float32", "float64"):
         found = report_forces(batch, dtype, options.rounds, (1, most))
         for case, (ours, theirs) in found.items():
-            note(Result("descriptor", case, ours, "µs a structure", "torch's index_add", theirs))
+            note(Result("descriptor", case, ours, "µs a molecule", "torch's index_add", theirs))
 
 
 def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, int]) -> None:
@@ -101,8 +101,8 @@ def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, i
     }
     for name, seconds in take_turns(sides, rounds).items():
         median, best = (each / len(batch) * 1e6 for each in seconds)
-        print(f"  {name:36} {median:7.1f} us a structure, best {best:7.1f}")
-        note(Result("descriptor", name, median, "µs a structure"))
+        print(f"  {name:36} {median:7.1f} us a molecule, best {best:7.1f}")
+        note(Result("descriptor", name, median, "µs a molecule"))
 
 
 def by_index_add(weights: Tensor, rows: Rows) -> Tensor:
@@ -153,7 +153,7 @@ def report_forces(
         median, best = (each / len(batch) * 1e6 for each in seconds["ours"])
         ratios = [b / a for a, b in zip(seconds["ours"], seconds["index_add"], strict=True)]
         print(
-            f"  forces and their gradient, {dtype}, {counted(n)}: {median:.1f} us a structure, "
+            f"  forces and their gradient, {dtype}, {counted(n)}: {median:.1f} us a molecule, "
             f"best {best:.1f}; index_add {ratios[0]:.1f} times as long, best {ratios[1]:.1f}"
         )
         found[f"forces and their gradient, {dtype}, {counted(n)}"] = median, ratios[0] * median

@@ -2,7 +2,7 @@
 
     python benchmarks/torch_cache.py [--rounds N] [--structures N] [--quick]
 
-Periodic structures of 16 atoms as in ``descriptor.py``. Building is timed with one thread and with
+Periodic molecules of 16 atoms as in ``descriptor.py``. Building is timed with one thread and with
 two. Reading makes shuffled batches of 32 on one thread, next to h5py reading the same rows and
 ``torch.cat``, and next to bare copies of as many bytes: out of memory that no cache of the
 processor holds, into memory that was used before. The batches are compared first. Forces and
@@ -110,8 +110,8 @@ def report_building(source: Path, target: Path, n_structures: int, rounds: int) 
         print(f"  build, {what}: {size / n_structures:.0f} bytes")
         for n, each in seconds.items():
             ms, rate = each / n_structures * 1e3, size / each / 1e6
-            print(f"    {counted(n)}: {ms:.3f} ms a structure, {rate:.0f} MB/s")
-            note(Result("/torch_cache", f"build, {what}, {counted(n)}", ms, "ms a structure"))
+            print(f"    {counted(n)}: {ms:.3f} ms a molecule, {rate:.0f} MB/s")
+            note(Result("/torch_cache", f"build, {what}, {counted(n)}", ms, "ms a molecule"))
         print(f"    {most} threads are {seconds[1] / seconds[most]:.2f} times faster than one")
 
 
@@ -245,7 +245,7 @@ def main() -> None:
         print(peak_kilobytes())
         return
     n, rounds = (96, 1) if options.quick else (options.structures, options.rounds)
-    print(f"load {os.getloadavg()[0]:.1f}; {n} periodic structures of 16 atoms")
+    print(f"load {os.getloadavg()[0]:.1f}; {n} periodic molecules of 16 atoms")
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "structures.atp", Path(folder) / "cache.h5"
         write_source(source, n)

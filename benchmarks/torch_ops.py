@@ -199,7 +199,7 @@ def batch_of(descriptor: apt.ChebyshevDescriptor, seed: int) -> apt.MoleculeBatc
 
 
 def write_molecules(path: Path, count: int) -> None:
-    """Periodic structures of 10 to 60 atoms with energy and forces."""
+    """Periodic molecules of 10 to 60 atoms with energy and forces."""
     rng = np.random.default_rng(0)
     with apt.AtpWriter(path) as writer:
         for _ in range(count):

@@ -69,7 +69,7 @@ def _line(row: dict[str, Any]) -> str:
     stock, ours = 1000 * row["stock_s"], 1000 * row["ours_s"]
     return (
         f"{row['trainer']:<12} {row['beside']:<28} {stock:9.1f} ms, ours {ours:7.2f} ms: "
-        f"{row['ratio']:6.0f}x ({rate:,.0f} structures/s)"
+        f"{row['ratio']:6.0f}x ({rate:,.0f} molecules/s)"
     )
 
 

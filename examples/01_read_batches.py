@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64, help="(default: %(default)s)")
     parser.add_argument("--workers", type=int, default=0, help="worker processes (default: none)")
     options = parser.parse_args()
-    path = options.path or alloys.ensure(Path("alloys.atp"), structures=200)
+    path = options.path or alloys.ensure(Path("alloys.atp"), molecules=200)
 
     dataset = apt.AtpDataset(path)
     print(dataset[:3])  # a batch of the first three molecules

@@ -2,8 +2,8 @@
 
     python examples/02_train.py [FILE.atp] [--epochs 10]
 
-Without a file it first makes one with alloy structures (see alloys.py). At the end it prints the
-errors on test structures, compared with those of simple predictors, and plots them.
+Without a file it first makes one with alloy molecules (see alloys.py). At the end it prints the
+errors on test molecules, compared with those of simple predictors, and plots them.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def parse() -> argparse.Namespace:
     )
     add = partial(parser.add_argument, help="(default: %(default)s)")
     add("path", nargs="?", type=Path, help="an .atp file with energies, forces, cell and pbc")
-    add("--structures", type=int, default=4800, help="to make (default: %(default)s)")
+    add("--molecules", type=int, default=4800, help="to make (default: %(default)s)")
     add("--epochs", type=int, default=10)
     add("--batch-size", type=int, default=32)
     add("--threads", type=int, default=1, help="of the loader (default: %(default)s)")
@@ -107,10 +107,10 @@ def main() -> None:
     """Reads, trains, tests."""
     options = parse()
     torch.manual_seed(options.seed)
-    made = options.out / f"alloys-{options.structures}-{options.seed}.atp"
-    path = options.path or alloys.ensure(made, options.structures, options.seed)
+    made = options.out / f"alloys-{options.molecules}-{options.seed}.atp"
+    path = options.path or alloys.ensure(made, options.molecules, options.seed)
 
-    # missing="error": a structure without one of these labels raises instead of giving NaN.
+    # missing="error": a molecule without one of these labels raises instead of giving NaN.
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
     dataset = apt.AtpDataset(
         path, fields=FIELDS, dtype=torch.float32, missing="error", neighbors=neighbors
@@ -118,7 +118,7 @@ def main() -> None:
     parts = dataset.split([0.8, 0.1, 0.1], seed=options.seed)
     validation, test = (DataLoader(part, batch_size=256) for part in parts[1:])
     sizes = " + ".join(str(len(part)) for part in parts)
-    print(f"{path}: {sizes} structures to train, validate and test")
+    print(f"{path}: {sizes} molecules to train, validate and test")
     # Its threads compute the edges of the next batches while the model works on this one.
     loader = apt.Loader(
         parts[0], options.batch_size, shuffle=True, seed=options.seed, num_threads=options.threads
@@ -136,7 +136,7 @@ def main() -> None:
     model_name = f"Message-passing potential, {n_parameters:,} parameters, {options.epochs} epochs"
     draw(result, curve, picture, model_name, f"{path.name}: {describe(labels, len(parts[2]))}")
     print(f"picture: {picture}")
-    print("next: `make demo-mace` trains a MACE model on the same structures")
+    print("next: `make demo-mace` trains a MACE model on the same molecules")
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def main() -> None:
     options.checkpoint.parent.mkdir(parents=True, exist_ok=True)
     path = options.path or Path("alloys-1000.atp")
     if dist.get_rank() == 0 and options.path is None:
-        alloys.ensure(path, structures=1000)
+        alloys.ensure(path, molecules=1000)
     dist.barrier()  # the file exists
 
     neighbors = apt.NeighborList(CUTOFF, vectors=True)

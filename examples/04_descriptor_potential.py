@@ -4,10 +4,10 @@
 
 Atoms are described by Chebyshev features, which a small network per element maps to energies.
 Features and derivatives are written to a cache before training; a few epochs at the end compute
-them again for each batch, to show what the cache saves. Structures and cache are made if missing.
+them again for each batch, to show what the cache saves. Molecules and cache are made if missing.
 
 The potential is saved as ``descriptor_potential.pt``. ``DescriptorCalculator`` loads it and gives
-energies and forces to ASE; at the end it relaxes one structure of the test set.
+energies and forces to ASE; at the end it relaxes one molecule of the test set.
 """
 
 import argparse
@@ -190,7 +190,7 @@ def parse() -> argparse.Namespace:
     )
     add = partial(parser.add_argument, help="(default: %(default)s)")
     add("path", nargs="?", type=Path, help="an .atp file with energies, forces, cell and pbc")
-    add("--structures", type=int, default=1000, help="to make or to take (default: %(default)s)")
+    add("--molecules", type=int, default=1000, help="to make or to take (default: %(default)s)")
     add("--epochs", type=int, default=60)
     add("--recompute", type=int, default=5, help="epochs without the cache (default: %(default)s)")
     add("--batch-size", type=int, default=16)
@@ -205,9 +205,9 @@ def main() -> None:
     """Computes, trains, tests, compares."""
     options = parse()
     torch.manual_seed(options.seed)
-    made = options.out / f"alloys-{options.structures}-{options.seed}.atp"
-    path = options.path or alloys.ensure(made, options.structures, options.seed)
-    numbers = range(min(options.structures, len(apt.AtpDataset(path))))
+    made = options.out / f"alloys-{options.molecules}-{options.seed}.atp"
+    path = options.path or alloys.ensure(made, options.molecules, options.seed)
+    numbers = range(min(options.molecules, len(apt.AtpDataset(path))))
     reference = element_energies(apt.AtpDataset(path, fields=["energy"]).statistics())
     species = torch.nonzero(reference).flatten().tolist()
     descriptor = descriptor_of(species, DESCRIPTOR)
@@ -216,8 +216,8 @@ def main() -> None:
     file = options.out / f"{path.stem}-{len(numbers)}.h5"
     if not file.exists():
         options.out.mkdir(parents=True, exist_ok=True)
-        structures = apt.AtpDataset(path).subset(numbers)
-        apt.build_cache(structures, descriptor, file, force_derivatives=True, dtype="float32")
+        molecules = apt.AtpDataset(path).subset(numbers)
+        apt.build_cache(molecules, descriptor, file, force_derivatives=True, dtype="float32")
     common = {"fields": FIELDS, "dtype": torch.float32}
     part = {"force_subset": apt.ForceSubset(options.force_fraction, resample=True)}
     cached = apt.TorchCacheDataset(file, **common, **part)

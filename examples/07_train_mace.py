@@ -60,8 +60,8 @@ def predict(model: torch.nn.Module, batches: apt.Loader) -> Predictions:
     for batch in batches:
         found = model(batch.to_dict(), training=False)
         atoms = model.atomic_energies_fn(batch.node_attrs).squeeze(-1)
-        n_structures = len(batch.ptr) - 1
-        elements = torch.zeros(n_structures).index_add(0, batch.batch, atoms)
+        n_molecules = len(batch.ptr) - 1
+        elements = torch.zeros(n_molecules).index_add(0, batch.batch, atoms)
         rows = torch.stack([batch.energy, found["energy"].detach(), elements.detach()])
         energies.append(rows / batch.ptr.diff())
         forces.append(torch.stack([batch.forces, found["forces"].detach()]).flatten(1))
@@ -103,7 +103,7 @@ def parse() -> argparse.Namespace:
     )
     add = partial(parser.add_argument, help="(default: %(default)s)")
     add("path", nargs="?", type=Path, help="an .atp file with energies, forces, cell and pbc")
-    add("--structures", type=int, default=1600, help="to use (default: %(default)s)")
+    add("--molecules", type=int, default=1600, help="to use (default: %(default)s)")
     add("--epochs", type=int, default=8)
     add("--batch-size", type=int, default=8)
     add("--seed", type=int, default=0)
@@ -115,14 +115,14 @@ def main() -> None:
     """Reads, trains, tests."""
     options = parse()
     torch.manual_seed(options.seed)
-    made = options.out / f"alloys-{options.structures}-{options.seed}.atp"
-    path = options.path or alloys.ensure(made, options.structures, options.seed)
+    made = options.out / f"alloys-{options.molecules}-{options.seed}.atp"
+    path = options.path or alloys.ensure(made, options.molecules, options.seed)
 
     dataset = apt.AtpDataset(path, fields=["energy", "forces", "cell", "pbc"])
-    dataset = dataset.subset(range(min(options.structures, len(dataset))))
+    dataset = dataset.subset(range(min(options.molecules, len(dataset))))
     parts = dataset.split([0.8, 0.1, 0.1], seed=options.seed)
     sizes = " + ".join(str(len(part)) for part in parts)
-    print(f"{path}: {sizes} structures to train, validate and test")
+    print(f"{path}: {sizes} molecules to train, validate and test")
 
     labels = parts[0].statistics(cutoff=CUTOFF)
     z_table = tools.AtomicNumberTable([*labels.elements])

@@ -2,7 +2,7 @@
 
     python examples/08_static_shapes.py [FILE.atp] [--epochs 3] [--buckets 4]
 
-Batches are padded with a dummy structure, which masks keep out of the loss. On a GPU the whole
+Batches are padded with a dummy molecule, which masks keep out of the loss. On a GPU the whole
 step, with energies, forces and all gradients, is captured in a CUDA graph for each shape and
 replayed; on the CPU it is compiled by torch.compile. Both are made once for each shape, in the
 first epoch.
@@ -100,7 +100,7 @@ def parse() -> argparse.Namespace:
     )
     add = partial(parser.add_argument, help="(default: %(default)s)")
     add("path", nargs="?", type=Path, help="an .atp file with energies and forces")
-    add("--structures", type=int, default=1200, help="to make (default: %(default)s)")
+    add("--molecules", type=int, default=1200, help="to make (default: %(default)s)")
     add("--epochs", type=int, default=3)
     add("--max-atoms", type=int, default=512, help="of a batch (default: %(default)s)")
     add("--buckets", type=int, default=4, help="number of shapes (default: %(default)s)")
@@ -116,7 +116,7 @@ def main() -> None:
     torch._dynamo.config.trace_autograd_ops = True  # the step contains its own derivatives
     device = "cuda" if torch.cuda.is_available() else "cpu"
     path = options.path or alloys.ensure(
-        options.out / f"alloys-{options.structures}-0.atp", options.structures
+        options.out / f"alloys-{options.molecules}-0.atp", options.molecules
     )
     neighbors = apt.NeighborList(CUTOFF, vectors=True)
     dataset = apt.AtpDataset(
@@ -130,7 +130,7 @@ def main() -> None:
         dataset, options.max_atoms, buckets=options.buckets, edges=neighbors.count(dataset)
     )
     for shape in sampler.shapes:
-        print(f"shape: {shape.molecules} structures, {shape.atoms} atoms, {shape.edges} edges")
+        print(f"shape: {shape.molecules} molecules, {shape.atoms} atoms, {shape.edges} edges")
     print(
         ", ".join(f"{share:.1%} of {what} are padding" for what, share in sampler.padding.items())
     )
@@ -152,7 +152,7 @@ def main() -> None:
         seconds = time.perf_counter() - start - made
         print(
             f"epoch {epoch}/{options.epochs}  loss {total / len(sampler):.3f}"
-            f"  {len(dataset) / seconds:,.0f} structures/s; {made:.1f} s to make steps",
+            f"  {len(dataset) / seconds:,.0f} molecules/s; {made:.1f} s to make steps",
             flush=True,
         )
     print(f"{len(steps)} steps for {len(sampler.shapes)} shapes")

@@ -3,9 +3,9 @@
 Pure elements, random alloys, cells with vacancies, and surfaces of Al, Ni, Cu, Pd, Ag, Pt and Au,
 all strained and rattled. Energies (eV), forces (eV/Å) and stresses (eV/Å^3) come from ASE's EMT
 calculator. The stress has ASE's sign, dE/dstrain per volume: negative in a compressed cell.
-Surfaces, one structure in ten, have none: it would depend on the thickness of the vacuum.
+Surfaces, one molecule in ten, have none: it would depend on the thickness of the vacuum.
 
-The same seed gives the same structures on any number of processes.
+The same seed gives the same molecules on any number of processes.
 """
 
 import argparse
@@ -33,16 +33,16 @@ CUBIC_REPEATS = ((1, 1, 2), (1, 2, 2), (1, 2, 3), (2, 2, 2), (2, 2, 3))  # 8 to 
 PRIMITIVE_REPEATS = ((2, 2, 2), (2, 3, 3), (3, 3, 3), (3, 3, 4), (3, 4, 5))  # 8 to 60 atoms
 KINDS = ("element", "alloy", "vacancy", "surface")
 SHARES = (0.25, 0.45, 0.2, 0.1)
-MAX_FORCE = 10.0  # eV/Å; a structure with a larger one is drawn again
+MAX_FORCE = 10.0  # eV/Å; a molecule with a larger one is drawn again
 
 
 def draw_symbols(rng: np.random.Generator, n_elements: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draws the elements of a structure and their fractions."""
+    """Draws the elements of a molecule and their fractions."""
     return rng.choice(ELEMENTS, n_elements, replace=False), rng.dirichlet(np.ones(n_elements))
 
 
 def build(rng: np.random.Generator, kind: str) -> Atoms:
-    """Builds a structure of 6 to 60 atoms at the composition's mean lattice constant."""
+    """Builds a molecule of 6 to 60 atoms at the composition's mean lattice constant."""
     symbols, shares = draw_symbols(rng, 1 if kind == "element" else int(rng.integers(1, 5)))
     a = float(np.dot([LATTICE[symbol] for symbol in symbols], shares))  # Vegard's law
     if kind == "surface":
@@ -71,7 +71,7 @@ def deform(rng: np.random.Generator, atoms: Atoms) -> None:
 
 
 def label(seed: int, number: int) -> dict[str, Any]:
-    """Makes structure `number` with its labels, as the arguments of a Molecule."""
+    """Makes molecule `number` with its labels, as the arguments of a Molecule."""
     rng = np.random.default_rng([seed, number])  # independent of the order of the work
     kind = str(rng.choice(KINDS, p=SHARES))
     forces = np.full((1, 3), np.inf)
@@ -103,7 +103,7 @@ def report(items: Iterator[dict[str, Any]], total: int) -> Iterator[dict[str, An
             rate = done / (now - start)
             left = (total - done) / rate
             end = "\n" if done == total else "\r"
-            text = f"{done}/{total} structures, {rate:.0f} per second, {left:.0f} s left "
+            text = f"{done}/{total} molecules, {rate:.0f} per second, {left:.0f} s left "
             print(text, end=end, file=sys.stderr, flush=True)
             shown = now
         yield item
@@ -117,12 +117,12 @@ def write(path: Path, molecules: Iterator[dict[str, Any]]) -> None:
             writer.write(Molecule(**molecule))
 
 
-def ensure(path: Path, structures: int, seed: int = 0) -> Path:
+def ensure(path: Path, molecules: int, seed: int = 0) -> Path:
     """Makes the file unless it exists, in a separate process: one with threads, such as torch's,
     should not fork.
     """
     if not path.exists():
-        options = ["--structures", str(structures), "--seed", str(seed)]
+        options = ["--molecules", str(molecules), "--seed", str(seed)]
         subprocess.run([sys.executable, __file__, str(path), *options], check=True)
     return path
 
@@ -134,7 +134,7 @@ def main() -> None:
     )
     parser.add_argument("path", type=Path, help="the .atp file to write (replaced if it exists)")
     parser.add_argument(
-        "--structures", type=int, default=4800, help="how many (default: %(default)s)"
+        "--molecules", type=int, default=4800, help="how many (default: %(default)s)"
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="of all random numbers (default: %(default)s)"
@@ -146,8 +146,8 @@ def main() -> None:
     options = parser.parse_args()
 
     with get_context("fork").Pool(options.processes) as pool:
-        molecules = pool.imap(partial(label, options.seed), range(options.structures), chunksize=16)
-        write(options.path, report(molecules, options.structures))
+        molecules = pool.imap(partial(label, options.seed), range(options.molecules), chunksize=16)
+        write(options.path, report(molecules, options.molecules))
     print(f"{options.path}: {options.path.stat().st_size / 1e6:.1f} MB")
 
 

@@ -17,7 +17,7 @@ from atompack_torch.datasets.statistics import Statistics
 
 @dataclass
 class Predictions:
-    """True and predicted energies (eV/atom, one per structure) and force components (eV/Å)."""
+    """True and predicted energies (eV/atom, one per molecule) and force components (eV/Å)."""
 
     true_energy: Tensor
     energy: Tensor
@@ -53,7 +53,7 @@ def predict(model: Potential, batches: Iterable[MoleculeBatch]) -> Predictions:
 
 
 def table(test: Predictions, mean_energy: float) -> str:
-    """Returns the errors on the test structures, with those of predictors that ignore geometry."""
+    """Returns the errors on the test molecules, with those of predictors that ignore geometry."""
     element_error, zero_error = test.baseline_errors()
     energy_error, force_error = test.errors()
     rows = (
@@ -70,7 +70,7 @@ def describe(labels: Statistics, n_test: int) -> str:
     """Describes a dataset in a few words, for the title of a picture."""
     symbols = ", ".join(chemical_symbols[z] for z in labels.elements)
     return (
-        f"{n_test:,} test structures of {labels.min_atoms} to {labels.max_atoms} atoms ({symbols})"
+        f"{n_test:,} test molecules of {labels.min_atoms} to {labels.max_atoms} atoms ({symbols})"
     )
 
 
@@ -79,7 +79,7 @@ def draw(
     curve: list[tuple[float, float]],
     path: Path,
     model: str = "this potential",
-    data: str = "test structures",
+    data: str = "test molecules",
 ) -> None:
     """Plots predictions and their errors; the title names the model and the data."""
     figure = Figure(figsize=(10.5, 8.4), layout="constrained")

@@ -78,7 +78,7 @@ def element_energies(statistics: Statistics) -> Tensor:
     """Returns the energy of one atom by atomic number, (119,) float64, fitted to total energies."""
     fit = statistics.reference_energies
     if fit is None:
-        raise SystemExit("no structure has atoms and an energy")
+        raise SystemExit("no molecule has atoms and an energy")
     energies = torch.zeros(119, dtype=torch.float64)
     energies[list(fit.energies)] = torch.tensor(list(fit.energies.values()), dtype=torch.float64)
     return energies

@@ -34,7 +34,7 @@ def example(scripts: ScriptServer) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def alloys(example: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of 60 structures, on which the examples train."""
+    """A file of 60 molecules, on which the examples train."""
     path = tmp_path_factory.mktemp("alloys") / "alloys-60.atp"
-    example("alloys.py", path, "--structures", 60)
+    example("alloys.py", path, "--molecules", 60)
     return path

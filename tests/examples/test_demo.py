@@ -16,8 +16,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_the_demo(example: Callable[..., str], tmp_path: Path) -> None:
-    """It makes its structures itself."""
-    printed = example("02_train.py", "--structures", 40, "--epochs", 2, "--out", tmp_path)
+    """It makes its molecules itself."""
+    printed = example("02_train.py", "--molecules", 40, "--epochs", 2, "--out", tmp_path)
     assert len(re.findall(r"^epoch +\d", printed, re.MULTILINE)) == 2
     assert "this potential" in printed
     assert (tmp_path / "alloys.png").stat().st_size > 20_000
@@ -28,7 +28,7 @@ def test_the_demo(example: Callable[..., str], tmp_path: Path) -> None:
 
 
 def test_data_in_double_precision(example: Callable[..., str], tmp_path: Path) -> None:
-    example("02_train.py", "--structures", 40, "--epochs", 1, "--out", tmp_path)
+    example("02_train.py", "--molecules", 40, "--epochs", 1, "--out", tmp_path)
     path = tmp_path / "own.atp"
     apt.convert(tmp_path / "alloys-40-0.atp", path, dtype="float64", progress=False)
     assert "this potential" in example("02_train.py", path, "--epochs", 1, "--out", tmp_path)

@@ -60,8 +60,8 @@ def test_a_step_as_a_cuda_graph(path: Path, cuda: torch.device) -> None:
 
 
 def test_the_example_of_static_shapes(tmp_path: Path, device: torch.device) -> None:
-    pytest.importorskip("ase", reason="ase, which the example makes structures with, is missing")
-    options = ["--structures", "60", "--epochs", "3", "--buckets", "2", "--max-atoms", "256"]
+    pytest.importorskip("ase", reason="ase, which the example makes molecules with, is missing")
+    options = ["--molecules", "60", "--epochs", "3", "--buckets", "2", "--max-atoms", "256"]
     options += ["--backend", "aot_eager"]
     done = subprocess.run(
         [sys.executable, EXAMPLES / "08_static_shapes.py", *options, "--out", tmp_path],

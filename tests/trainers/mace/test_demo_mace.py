@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "07_train_mace.py"
 
 
 def test_the_demo(tmp_path: Path) -> None:
-    options = ["--structures", "60", "--epochs", "3", "--out", tmp_path]
+    options = ["--molecules", "60", "--epochs", "3", "--out", tmp_path]
     printed = output_of(
         [sys.executable, "-W", "ignore::UserWarning", EXAMPLE, *options], seconds=400
     )
