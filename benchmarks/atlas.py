@@ -39,6 +39,10 @@ BLOCK_BYTES = 8 << 20
 PEERS = {"atlas": "atlas-python", "zarr": "Zarr", "netcdf": "NetCDF"}
 MORE_PEERS = PEERS | {"zarr-each": "Zarr per dataset"}  # of the shapes of the original
 WAYS = {"atlas": ("atlas", "atlas across", "atlas loop")}
+LIMITS = {
+    "none": "bare copy into fresh memory",
+    **{codec: f"bare decoder of {codec}, 1 thread" for codec in ("zstd", "lz4")},
+}
 SIDES = Path(__file__).with_name("atlas_sides.py")
 
 
@@ -155,8 +159,11 @@ def measure_case(runner: Runner, rounds: int) -> None:
         found = [runner.best(side, measure) for side in ("ours", *peer_names)]
         for number, when in enumerate(("first", "again")):
             spent = [times[number] for times in found]
-            share = f"{bare / spent[0]:7.0%}" if measure == "full" else ""
-            report(f"{case.name}: {measure}, {when}", spent, share)
+            what, is_full = f"{case.name}: {measure}, {when}", measure == "full"
+            report(what, spent, f"{bare / spent[0]:7.0%}" if is_full else "")
+            if is_full:
+                numbers = 1e3 * spent[0], "ms", LIMITS[case.codec], 1e3 * bare
+                note(Result("ATLAS store", what, *numbers, reference=True))
     if case.name == "tiny":
         report(
             f"{case.name}: open", [runner.run(side, "open")[0] for side in ("ours", *peer_names)]

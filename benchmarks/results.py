@@ -36,6 +36,10 @@ BENCHMARKS = (
 )
 
 
+# Peers that do the least work there is for the same bytes.
+LIMITS = ("memcpy", "bare copy", "bare decoder")
+
+
 @dataclass(frozen=True)
 class Result:
     """One case, next to one peer or to nobody."""
@@ -48,6 +52,11 @@ class Result:
     theirs: float | None = None
     ratio: float | None = None  # how many times faster we are
     reference: bool = False  # the peer is another way of ours, or the least work there is
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether the peer does the least work there is."""
+        return self.reference and self.peer is not None and self.peer.startswith(LIMITS)
 
 
 @dataclass(frozen=True)

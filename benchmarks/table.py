@@ -51,18 +51,28 @@ def peer_text(result: Result) -> str:
     return f"{times(result.ratio)} {result.peer}{star} ({theirs})" if result.peer else ""
 
 
+def limit_text(result: Result) -> str:
+    """How near to the least work there is, and what that takes."""
+    theirs = f"{number(result.theirs)} {result.unit}"
+    return f"{result.ratio or 0:.0%} of {result.peer} ({theirs})"
+
+
 def table(results: Sequence[Result]) -> list[str]:
     """Lines of Markdown, one for each thing measured."""
-    lines = ["| format | case | atompack_torch | speed-up over |", "|---|---|--:|---|"]
+    titles = ["format", "case", "atompack_torch", "speed-up over", "share of the limit"]
+    lines = [f"| {' | '.join(titles)} |", "|---|---|--:|---|---|"]
 
     def measured(result: Result) -> tuple[str, str, str]:
         return result.format, result.case, f"{number(result.ours)} {result.unit}"
 
-    for cells, peers in itertools.groupby(results, measured):
-        lines.append(f"| {' | '.join([*cells, '; '.join(map(peer_text, peers))])} |")
+    for cells, group in itertools.groupby(results, measured):
+        peers = list(group)
+        others = "; ".join(peer_text(result) for result in peers if not result.is_limit)
+        limits = "; ".join(limit_text(result) for result in peers if result.is_limit)
+        lines.append(f"| {' | '.join([*cells, others, limits])} |")
     lines += ["", "Where rounds were taken in turn, their median."]
-    if any(result.reference for result in results):
-        lines[-1] += " \\*: another way of ours, or the least work there is; not in the picture."
+    if any(result.reference and not result.is_limit for result in results):
+        lines[-1] += " \\*: another way of ours, not in the picture."
     return lines
 
 
