@@ -26,7 +26,7 @@ from races.readers import atompack_db, fingerprint, make_atp, ours
 from results import noted
 
 LARGE = 1_000_000  # molecules
-FLOOR = "memcpy (the floor)"
+FLOOR = "memcpy"
 SLOW_EPOCH = 2048  # molecules in an epoch of a peer that would need seconds for all
 REPEATS = 3  # fresh processes for what happens once
 

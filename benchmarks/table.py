@@ -54,12 +54,12 @@ def peer_text(result: Result) -> str:
 def limit_text(result: Result) -> str:
     """How near to the least work there is, and what that takes."""
     theirs = f"{number(result.theirs)} {result.unit}"
-    return f"{result.ratio or 0:.0%} of {result.peer} ({theirs})"
+    return f"{result.ratio or 0:.0%} of the speed of {result.peer} ({theirs})"
 
 
 def table(results: Sequence[Result]) -> list[str]:
     """Lines of Markdown, one for each thing measured."""
-    titles = ["format", "case", "atompack_torch", "speed-up over", "share of the limit"]
+    titles = ["format", "case", "atompack_torch", "speed-up over", "limit"]
     lines = [f"| {' | '.join(titles)} |", "|---|---|--:|---|---|"]
 
     def measured(result: Result) -> tuple[str, str, str]:
