@@ -38,8 +38,12 @@ def published(target: Path, mode: Literal["w", "x"] = "w") -> Iterator[Path]:
 
     Raises:
         FileExistsError: mode ``"x"``, and the target exists.
-        OSError: the output cannot be written or renamed; names the target.
+        OSError: the target is a device, a pipe or a socket, or the output cannot be written or
+            renamed; names the target.
     """
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        text = "expected a regular file, got a device, pipe or socket"
+        raise OSError(errno.EINVAL, text, os.fspath(target))
     hidden = hidden_part(target)
     try:
         with naming_errors(target, hidden):

@@ -85,6 +85,20 @@ def test_an_exclusive_output_replaces_nothing(tmp_path: Path, is_folder: bool) -
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
+def test_devices_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("pipe")
+    for target in (pipe, link):
+        with (
+            pytest.raises(OSError, match="expected a regular file") as error,
+            published(target) as hidden,
+        ):
+            hidden.write_text("x")
+        assert error.value.filename == str(target)
+        assert target.is_fifo()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
