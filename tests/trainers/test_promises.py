@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch.distributed
 from ase.data import chemical_symbols
-from python312 import allow
 from ranks import run_ranks
 from structures import CUTOFF, ELEMENTS, KEY_MAP, misnamed_as, structures, write_atp, write_misnamed
 
@@ -66,7 +65,6 @@ ALL_ENERGIES = np.array([atoms.calc.results["energy"] for atoms in structures(N,
 
 def load(data: Any, elements: Sequence[int] = ELEMENTS, **options: Any) -> Any:
     """Makes the loader of the trainer."""
-    allow("orb_models")
     trainer = import_module(f"atompack_torch.trainers.{NAME}")
     return trainer.loader(data, **ARGUMENTS(elements), **options)
 
