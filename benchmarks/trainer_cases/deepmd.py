@@ -35,7 +35,8 @@ def main() -> None:
         folder = Path(made)
         crystals = common.structures(N)
         for atoms in crystals:
-            atoms.numbers[:] = [13, 29] * (len(atoms) // 2)
+            for one in (atoms, atoms.calc.atoms):  # the labels are still those of these atoms
+                one.numbers[:] = [13, 29] * (len(atoms) // 2)
         path = common.write_atp(folder / "train.atp", crystals)
         apt.convert(path, folder / "systems", target="deepmd", progress=False)
 
