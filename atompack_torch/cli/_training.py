@@ -14,7 +14,7 @@ from typing import Any
 
 from atompack_torch.errors import printable
 
-TRAINERS = ("mace", "nequip")
+TRAINERS = ("mace", "nequip", "orb")
 _FASTER = (1, 2, 5, 10, 20, 50)
 _WARM_UP = 3  # steps of a pass that do not count
 _PASSES = 2

@@ -1,15 +1,18 @@
 """Structures, timing and rows that the benchmarks of all trainers share.
 
 Each module next to this one runs in the environment of its trainer and prints its rows as lines of
-JSON; ``benchmarks/trainers.py`` starts them and makes the table.
+JSON; ``benchmarks/trainers.py`` starts them and makes the table. Modules here are named like
+packages, so this one, once imported, takes the folder off the path.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import ase
@@ -17,7 +20,10 @@ import numpy as np
 from ase.build import bulk
 from ase.calculators.singlepoint import SinglePointCalculator
 
+import atompack_torch as apt
 from atompack_torch.cli._training import times_of_steps
+
+sys.path.pop(0)
 
 CUTOFF = 5.0  # Å
 BATCH = 16
@@ -43,24 +49,47 @@ def structures(count: int, seed: int = 0) -> list[ase.Atoms]:
     return made
 
 
-def seconds_of_epochs(
-    sides: Mapping[str, Callable[[], Iterable[Any]]], rounds: int = 3
-) -> dict[str, float]:
-    """Median seconds in which each side makes the batches of an epoch; the sides take turns.
+def write_atp(path: Path, made: Iterable[ase.Atoms]) -> Path:
+    """Writes structures as ``.atp``; returns the path."""
+    with apt.AtpWriter(path) as writer:
+        for atoms in made:
+            writer.write(apt.Molecule.from_ase(atoms))
+    return path
+
+
+def compare(
+    trainer: str,
+    stock: Mapping[str, Iterable[Any]],
+    ours: Iterable[Any] | Mapping[str, Iterable[Any]],
+    n_structures: int,
+    rounds: int = 3,
+) -> None:
+    """Prints a row for each stock path and each of ours: the speed-up of an epoch.
 
     Args:
-        sides: name → function that returns the batches of an epoch, each side the same ones.
-        rounds: epochs of each side, after one that is not counted.
+        trainer: its name.
+        stock: name → batches of an epoch, in every pass.
+        ours: the same batches from ours; or name → batches, if there are several.
+        n_structures: of an epoch.
+        rounds: epochs of each, in turns, after one that is not counted; their median counts.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(rounds + 1):
+    several = ours if isinstance(ours, Mapping) else {"": ours}
+    sides = {("stock", name): side for name, side in stock.items()}
+    sides |= {("ours", name): side for name, side in several.items()}
+    times: dict[tuple[str, str], list[float]] = {name: [] for name in sides}
+    for _ in range(rounds + 1):
         for name, side in sides.items():
             start = time.perf_counter()
-            for _ in side():
+            for _ in side:
                 pass
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+            times[name].append(time.perf_counter() - start)
+    seconds = {name: statistics.median(each[1:]) for name, each in times.items()}
+    for beside in stock:
+        for name in several:
+            row = {"trainer": trainer, "beside": f"{beside} (ours: {name})" if name else beside}
+            row |= {"stock_s": seconds["stock", beside], "ours_s": seconds["ours", name]}
+            row |= {"ratio": row["stock_s"] / row["ours_s"], "structures": n_structures}
+            print(json.dumps(row), flush=True)
 
 
 def waiting_share(
@@ -76,12 +105,6 @@ def waiting_share(
     times = times_of_steps(batches, step)[0 if begins else 1 :]
     waits = sum(waited for waited, _ in times)
     return waits / max(waits + sum(worked for _, worked in times), 1e-9)
-
-
-def report(trainer: str, beside: str, seconds: float, ours: float, n_structures: int) -> None:
-    """Prints one row: the speed-up of an epoch of ours over one of the stock path."""
-    row = {"trainer": trainer, "beside": beside, "stock_s": seconds, "ours_s": ours}
-    print(json.dumps(row | {"ratio": seconds / ours, "structures": n_structures}), flush=True)
 
 
 def report_waiting(trainer: str, loader: str, share: float) -> None:

@@ -5,28 +5,24 @@ Ours are made from files, with edges searched in every epoch, and from memory wi
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ase.db
+import torch
 from common import (
     BATCH,
     CUTOFF,
     N_ATOMS,
-    report,
+    compare,
     report_waiting,
-    seconds_of_epochs,
     structures,
     waiting_share,
+    write_atp,
 )
-
-sys.path.pop(0)  # this folder, where `fairchem` is this file
-
-import ase.db
-import torch
 from fairchem.core.components.common.dataloader_builder import get_dataloader
 from fairchem.core.datasets.mt_concat_dataset import create_concat_dataset
 from fairchem.core.datasets.samplers.max_atom_distributed_sampler import (
@@ -43,7 +39,6 @@ from fairchem.core.units.mlip_unit.mlip_unit import (
 )
 from omegaconf import OmegaConf
 
-import atompack_torch as apt
 from atompack_torch.trainers.fairchem import Loader
 
 COUNT = 256
@@ -59,25 +54,20 @@ def measure(folder: Path) -> None:
     made = structures(COUNT)
     write(folder, made)
     for edges in (True, False):
-        sides = {
-            "stock": stock_loader(folder / f"stock{edges}.aselmdb", edges),
-            "atp": our_loader(folder / "made.atp", edges),
-            "aselmdb": our_loader(folder / "ours.aselmdb", edges),
-            "memory": our_loader(folder / "made.atp", edges, resident=True),
+        ours = {
+            ".atp": our_loader(folder / "made.atp", edges),
+            ".aselmdb": our_loader(folder / "ours.aselmdb", edges),
+            "in memory": our_loader(folder / "made.atp", edges, resident=True),
         }
-        seconds = seconds_of_epochs({name: partial(iter, side) for name, side in sides.items()})
-        graphs = "with edges" if edges else "without edges"
-        for ours, place in (("atp", ".atp"), ("aselmdb", ".aselmdb"), ("memory", "in memory")):
-            name = f"AseDBDataset and collater, {graphs} (ours: {place})"
-            report("fairchem", name, seconds["stock"], seconds[ours], COUNT)
+        name = f"AseDBDataset and collater, {'with' if edges else 'without'} edges"
+        stock = stock_loader(folder / f"stock{edges}.aselmdb", edges)
+        compare("fairchem", {name: stock}, ours, COUNT)
     share = waiting_share(our_loader(folder / "made.atp", True), Step())
     report_waiting("fairchem", "atompack_torch.trainers.fairchem.Loader", share)
 
 
 def write(folder: Path, made: Iterable[Any]) -> None:
-    with apt.AtpWriter(folder / "made.atp") as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    write_atp(folder / "made.atp", made)
     for name in ("stockTrue", "stockFalse", "ours"):  # LMDB opens a file only once
         with ase.db.connect(folder / f"{name}.aselmdb", type="aselmdb") as database:
             for number, atoms in enumerate(made):

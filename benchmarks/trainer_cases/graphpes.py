@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from common import (
-    BATCH,
-    CUTOFF,
-    report,
-    report_waiting,
-    seconds_of_epochs,
-    structures,
-    waiting_share,
-)
+from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
 from graph_pes.data.datasets import ASEToGraphsConverter
 from graph_pes.data.loader import GraphDataLoader
 from graph_pes.models import SchNet
 from graph_pes.training.loss import PropertyLoss, TotalLoss
 
-import atompack_torch as apt
 from atompack_torch.trainers import graphpes
 
 COUNT = 256
@@ -35,18 +25,12 @@ def main() -> None:
 
 def measure(path: Path) -> None:
     made = structures(COUNT)
-    with apt.AtpWriter(path) as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    write_atp(path, made)
     graphs = ASEToGraphsConverter(made, CUTOFF, {"energy": "energy", "forces": "forces"})
     stock = {"graphs in memory": list(graphs), "graphs made in every epoch": graphs}
-    loaders: dict[str, Any] = {
-        name: GraphDataLoader(some, batch_size=BATCH) for name, some in stock.items()
-    }
-    loaders["ours"] = graphpes.loader(path, CUTOFF, batch_size=BATCH, shuffle=False)
-    seconds = seconds_of_epochs({name: partial(iter, loader) for name, loader in loaders.items()})
-    for name in stock:
-        report("graph-pes", name, seconds[name], seconds["ours"], COUNT)
+    loaders = {name: GraphDataLoader(some, batch_size=BATCH) for name, some in stock.items()}
+    ours = graphpes.loader(path, CUTOFF, batch_size=BATCH, shuffle=False)
+    compare("graph-pes", loaders, ours, COUNT)
     share = waiting_share(graphpes.loader(path, CUTOFF, batch_size=BATCH), Step())
     report_waiting("graph-pes", "atompack_torch.trainers.graphpes.loader", share)
 

@@ -8,18 +8,13 @@ memory keeps them.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import common
-
-sys.path.pop(0)  # this folder, whose modules are named like packages
-
 import ase
 import ase.io
+import common
 import h5py
 import mace  # before e3nn, whose constants torch.load refuses otherwise
 import numpy as np
@@ -56,9 +51,7 @@ def molecules() -> list[ase.Atoms]:
 def write(folder: Path, made: list[ase.Atoms]) -> dict[str, Path]:
     folder.mkdir()
     paths = {name: folder / f"data.{name}" for name in ("atp", "xyz", "h5", "aselmdb")}
-    with apt.AtpWriter(paths["atp"]) as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    common.write_atp(paths["atp"], made)
     with LMDBDatabase(str(paths["aselmdb"])) as database:
         for atoms in made:
             database.write(atoms)
@@ -81,8 +74,8 @@ def configurations(path: Path) -> Any:
     return data.load_from_xyz(str(path), key_specification=keys)[1]
 
 
-def order() -> Any:
-    return torch.utils.data.RandomSampler(range(N), generator=torch.Generator().manual_seed(0))
+def order() -> list[int]:
+    return torch.randperm(N, generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def stock(dataset: Any) -> Any:
@@ -100,18 +93,13 @@ def compare(paths: dict[str, Path], kind: str) -> None:
     resident = apt.ResidentDataset(
         apt.AtpDataset(paths["atp"], neighbors=apt.NeighborList(common.CUTOFF))
     )
-    mine = {".atp": ours(paths["atp"]), "in memory": ours(resident)}
     sides = {
-        "extended XYZ in memory": lambda: stock(in_memory),
-        "its HDF5": lambda: stock(hdf5),
-        "its LMDB": lambda: stock(database),
-        **{name: partial(iter, batches) for name, batches in mine.items()},
+        f"extended XYZ in memory, {kind}": stock(in_memory),
+        f"its HDF5, {kind}": stock(hdf5),
+        f"its LMDB, {kind}": stock(database),
     }
-    seconds = common.seconds_of_epochs(sides, rounds=2)
-    for beside in list(sides)[:3]:
-        for name in mine:
-            label = f"{beside}, {kind} (ours: {name})"
-            common.report("MACE", label, seconds[beside], seconds[name], N)
+    mine = {".atp": ours(paths["atp"]), "in memory": ours(resident)}
+    common.compare("MACE", sides, mine, N, rounds=2)
 
 
 def ours(data: Any) -> Any:

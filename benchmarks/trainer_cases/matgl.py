@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import (
-    BATCH,
-    CUTOFF,
-    report,
-    report_waiting,
-    seconds_of_epochs,
-    structures,
-    waiting_share,
-)
-
-sys.path.pop(0)  # this folder, where `matgl` is this file
-
 import ase.io
 import torch
+from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
 from matgl.ext.ase import Atoms2Graph
 from matgl.graph.data import collate_fn_pes
 from matgl.models import TensorNet
 from matgl.utils.training import MGLDatasetLoader, PotentialLightningModule
 from torch.utils.data import DataLoader, Dataset
 
-import atompack_torch as apt
 from atompack_torch.trainers import matgl
 
 COUNT = 512
@@ -43,9 +29,7 @@ def main() -> None:
 def measure(folder: Path) -> None:
     made = structures(COUNT)
     ase.io.write(folder / "made.extxyz", made)
-    with apt.AtpWriter(folder / "made.atp") as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    path = write_atp(folder / "made.atp", made)
     in_memory = MGLDatasetLoader.from_extxyz(
         folder / "made.extxyz",
         cutoff=CUTOFF,
@@ -57,15 +41,12 @@ def measure(folder: Path) -> None:
         "MGLDataset in memory and DataLoader": in_memory,
         "Atoms2Graph for each batch and DataLoader": Converted(made, in_memory.labels),
     }
-    loaders: dict[str, Any] = {
+    loaders = {
         name: DataLoader(dataset, batch_size=BATCH, collate_fn=collate_fn_pes)
         for name, dataset in stock.items()
     }
-    loaders["ours"] = our_loader(folder / "made.atp", shuffle=False)
-    seconds = seconds_of_epochs({name: partial(iter, loader) for name, loader in loaders.items()})
-    for name in stock:
-        report("matgl", name, seconds[name], seconds["ours"], COUNT)
-    share = waiting_share(our_loader(folder / "made.atp"), Step())
+    compare("matgl", loaders, our_loader(path, shuffle=False), COUNT)
+    share = waiting_share(our_loader(path), Step())
     report_waiting("matgl", "atompack_torch.trainers.matgl.loader", share)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 import common
-
-sys.path.pop(0)  # this folder, whose modules are named like packages
-
 import torch
 from metatomic.torch import NeighborListOptions
 from metatrain.pet import PET  # type: ignore[attr-defined]
@@ -84,10 +80,8 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with apt.AtpWriter(folder / "data.atp") as writer:
-            for atoms in common.structures(N):
-                writer.write(apt.Molecule.from_ase(atoms))
-        apt.convert(folder / "data.atp", folder / "data", target="metatrain", progress=False)
+        path = common.write_atp(folder / "data.atp", common.structures(N))
+        apt.convert(path, folder / "data", target="metatrain", progress=False)
         options = {"stress": True, "shuffle": False, "num_threads": 1}
         for lists in (LISTS, []):
             searches = [get_system_with_neighbor_lists_transform(lists)] if lists else []
@@ -96,13 +90,11 @@ def main() -> None:
                 batch_size=common.BATCH,
                 collate_fn=CollateFn(target_keys=["energy"], callables=searches),
             )
-            ours: Any = loader(folder / "data.atp", common.BATCH, lists, **options)
-            sides = {"stock": own.__iter__, "ours": ours.__iter__}
-            seconds = common.seconds_of_epochs(sides)
+            ours = loader(path, common.BATCH, lists, **options)
             what = "memory maps, neighbor lists" if lists else "memory maps, no lists"
-            common.report("metatrain", what, seconds["stock"], seconds["ours"], N)
+            common.compare("metatrain", {what: own}, ours, N)
         step = Step()
-        few = apt.open(folder / "data.atp").subset(range(8 * common.BATCH))
+        few = apt.open(path).subset(range(8 * common.BATCH))
         for _ in range(2):  # the first is not counted
             batches = loader(few, common.BATCH, step.lists, stress=True, num_threads=1)
             share = common.waiting_share(batches, step)

@@ -5,26 +5,11 @@ Ours are made from ``.atp``, with edges searched in every epoch, and from memory
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-from common import (
-    BATCH,
-    CUTOFF,
-    report,
-    report_waiting,
-    seconds_of_epochs,
-    structures,
-    waiting_share,
-)
-
-sys.path.pop(0)  # this folder, where `nequip` is this file
 
 import ase.io
+import common
 import nequip.utils  # noqa: F401
 import numpy as np
 import torch
@@ -40,12 +25,15 @@ from atompack_torch.trainers._steps.nequip import Training
 from atompack_torch.trainers.nequip import loader
 
 COUNT = 512
-TRAINING = Training([1, 6, 8, 13, 29], CUTOFF, torch.device("cpu"))
+TRAINING = Training([1, 6, 8, 13, 29], common.CUTOFF, torch.device("cpu"))
 NAMES = ("C6H6", "CH3CH2OCH3", "isobutane", "trans-butane")
 
 
 def main() -> None:
-    kinds = {"crystals of 32 atoms": structures(COUNT), "molecules of 12 to 14 atoms": molecules()}
+    kinds = {
+        "crystals of 32 atoms": common.structures(COUNT),
+        "molecules of 12 to 14 atoms": molecules(),
+    }
     for kind, made in kinds.items():
         with tempfile.TemporaryDirectory() as folder:
             measure(Path(folder), kind, made)
@@ -65,40 +53,33 @@ def molecules() -> list[ase.Atoms]:
 
 
 def measure(folder: Path, kind: str, made: list[ase.Atoms]) -> None:
-    with apt.AtpWriter(folder / "a.atp") as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    path = common.write_atp(folder / "a.atp", made)
     ase.io.write(folder / "a.extxyz", made)
     frames = (from_ase(atoms) for atoms in made)
     NequIPLMDBDataset.save_from_iterator(str(folder / "a.lmdb"), frames, map_size=1 << 30)
-    resident = in_memory(folder / "a.atp")
     ours = {
-        name: loader(data, TRAINING.types, CUTOFF, batch_size=BATCH, shuffle=False)
-        for name, data in ((".atp", folder / "a.atp"), ("in memory", resident))
+        name: loader(data, TRAINING.types, common.CUTOFF, batch_size=common.BATCH, shuffle=False)
+        for name, data in ((".atp", path), ("in memory", in_memory(path)))
     }
     transforms = TRAINING.transforms()
-    sides: dict[str, Callable[[], Any]] = {
-        "NequIPLMDBDataset": stock(NequIPLMDBDataset(str(folder / "a.lmdb"), transforms)),
-        "ASEDataset in memory": stock(ASEDataset(str(folder / "a.extxyz"), transforms)),
-        **{name: partial(iter, batches) for name, batches in ours.items()},
+    stock = {
+        "NequIPLMDBDataset": NequIPLMDBDataset(str(folder / "a.lmdb"), transforms),
+        "ASEDataset in memory": ASEDataset(str(folder / "a.extxyz"), transforms),
     }
-    seconds = seconds_of_epochs(sides, rounds=5)
-    for name in ("NequIPLMDBDataset", "ASEDataset in memory"):
-        for side in ours:
-            label = f"{name}, {kind} (ours: {side})"
-            report("nequip", label, seconds[name], seconds[side], COUNT)
-    again = loader(folder / "a.atp", TRAINING.types, CUTOFF, batch_size=BATCH)
-    share = waiting_share(again, TRAINING.step)
-    report_waiting("nequip", f"atompack_torch.trainers.nequip.loader, {kind}", share)
+    loaders = {
+        f"{name}, {kind}": DataLoader(
+            dataset, common.BATCH, collate_fn=AtomicDataDict.batched_from_list
+        )
+        for name, dataset in stock.items()
+    }
+    common.compare("nequip", loaders, ours, COUNT, rounds=5)
+    again = loader(path, TRAINING.types, common.CUTOFF, batch_size=common.BATCH)
+    share = common.waiting_share(again, TRAINING.step)
+    common.report_waiting("nequip", f"atompack_torch.trainers.nequip.loader, {kind}", share)
 
 
 def in_memory(path: Path) -> apt.ResidentDataset:
-    return apt.ResidentDataset(apt.AtpDataset(path, neighbors=apt.NeighborList(CUTOFF)))
-
-
-def stock(dataset: Any) -> Callable[[], Any]:
-    loader = DataLoader(dataset, BATCH, collate_fn=AtomicDataDict.batched_from_list)
-    return lambda: loader
+    return apt.ResidentDataset(apt.AtpDataset(path, neighbors=apt.NeighborList(common.CUTOFF)))
 
 
 if __name__ == "__main__":

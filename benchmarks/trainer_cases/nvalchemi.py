@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ase
 import torch
-from common import (
-    BATCH,
-    CUTOFF,
-    report,
-    report_waiting,
-    seconds_of_epochs,
-    structures,
-    waiting_share,
-)
-
-sys.path.pop(0)  # this folder, where `nvalchemi` is this file
-
 from ase.neighborlist import neighbor_list
+from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
 from nvalchemi.data import (
     AtomicData,
     AtomicDataZarrReader,
@@ -49,28 +36,24 @@ def main() -> None:
 
 def measure(folder: Path) -> None:
     made = structures(COUNT)
-    with apt.AtpWriter(folder / "made.atp") as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    path = write_atp(folder / "made.atp", made)
     options: dict[str, Any] = {"batch_size": BATCH, "shuffle": False}
     for edges in (True, False):
         store = folder / f"made{edges}.zarr"
         few = [data_of(atoms, edges) for atoms in made[:STORED]]
         AtomicDataZarrWriter(str(store)).write(few)
         own = DataLoader(Dataset(AtomicDataZarrReader(str(store)), device="cpu"), **options)
-        same = apt.AtpDataset(folder / "made.atp").subset(range(STORED))
+        same = apt.AtpDataset(path).subset(range(STORED))
         ours = loader(same, cutoff=CUTOFF if edges else None, **options)
-        sides = {"stock": partial(iter, own), "ours": partial(iter, ours)}
-        seconds = seconds_of_epochs(sides)
         name = "Zarr store, edges stored; ours computed" if edges else "Zarr store, no edges"
-        report("nvalchemi", name, seconds["stock"], seconds["ours"], STORED)
+        compare("nvalchemi", {name: own}, ours, STORED)
     for width in WIDTHS:
         step = Step(width)
         for _ in range(2):  # the first is not counted
             start = time.perf_counter()
-            whole = waiting_share(loader(folder / "made.atp", **options), step)
+            whole = waiting_share(loader(path, **options), step)
             seconds_of_step = (time.perf_counter() - start) * BATCH / COUNT
-        steady = waiting_share(loader(folder / "made.atp", **options), step, begins=False)
+        steady = waiting_share(loader(path, **options), step, begins=False)
         name = f"demo model of width {width}, {1000 * seconds_of_step:.1f} ms"
         report_waiting("nvalchemi", f"{name}, whole epoch", whole)
         report_waiting("nvalchemi", f"{name}, after its first batch", steady)

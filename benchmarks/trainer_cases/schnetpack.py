@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import common
-
-sys.path.pop(0)  # this folder, whose modules are named like packages
-
 import torch
 
-import atompack_torch as apt
 from atompack_torch.trainers import schnetpack as trainer  # first: SchNetPack needs it to import
 
 import schnetpack as spk  # isort: skip
@@ -28,17 +23,15 @@ UNITS = {"energy": "eV", "forces": "eV/Ang"}
 
 def write(folder: Path) -> tuple[Path, Any]:
     made = common.structures(N)
-    with apt.AtpWriter(folder / "data.atp") as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
-    path = str(folder / "data.db")
-    stock = spk.data.ASEAtomsData.create(path, distance_unit="Ang", property_unit_dict=UNITS)
+    path = common.write_atp(folder / "data.atp", made)
+    database = str(folder / "data.db")
+    stock = spk.data.ASEAtomsData.create(database, distance_unit="Ang", property_unit_dict=UNITS)
     labels = [
         {"energy": [a.calc.results["energy"]], "forces": a.calc.results["forces"]} for a in made
     ]
     stock.add_systems(atoms_list=made, property_list=labels)
     stock.transforms = [trn.MatScipyNeighborList(cutoff=common.CUTOFF), trn.CastTo32()]
-    return folder / "data.atp", stock
+    return path, stock
 
 
 def task() -> Any:
@@ -71,13 +64,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as name:
         path, stock = write(Path(name))
         loader = trainer.loader(path, common.CUTOFF, batch_size=BATCH, shuffle=False, num_threads=1)
-        sides = {
-            "its ASE database": lambda: spk.data.AtomsLoader(stock, batch_size=BATCH),
-            "ours": lambda: loader,
-        }
-        seconds = common.seconds_of_epochs(sides)
-        beside = "its ASE database"
-        common.report("SchNetPack", beside, seconds[beside], seconds["ours"], N)
+        own = spk.data.AtomsLoader(stock, batch_size=BATCH)
+        common.compare("SchNetPack", {"its ASE database": own}, loader, N)
         trained = task()
         optimizer = trained.configure_optimizers()
 

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ase.io
 import torch
-from common import (
-    BATCH,
-    CUTOFF,
-    report,
-    report_waiting,
-    seconds_of_epochs,
-    structures,
-    waiting_share,
-)
+from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
 from sevenn import _const, _keys
 from sevenn.model_build import build_E3_equivariant_model
 from sevenn.train.atoms_dataset import SevenNetAtomsDataset
@@ -26,7 +17,6 @@ from sevenn.train.trainer import Trainer
 from sevenn.util import chemical_species_preprocess
 from torch_geometric.loader import DataLoader
 
-import atompack_torch as apt
 from atompack_torch.trainers import sevennet
 
 COUNT = 512
@@ -54,9 +44,7 @@ def main() -> None:
 def measure(folder: Path) -> None:
     made = structures(COUNT)
     ase.io.write(folder / "made.extxyz", made)
-    with apt.AtpWriter(folder / "made.atp") as writer:
-        for atoms in made:
-            writer.write(apt.Molecule.from_ase(atoms))
+    path = write_atp(folder / "made.atp", made)
     files = str(folder / "made.extxyz")
     stock = {
         "SevenNetGraphDataset in memory and PyG's DataLoader": SevenNetGraphDataset(
@@ -65,11 +53,8 @@ def measure(folder: Path) -> None:
         "SevenNetAtomsDataset and PyG's DataLoader": SevenNetAtomsDataset(CUTOFF, files),
     }
     loaders = {name: DataLoader(dataset, batch_size=BATCH) for name, dataset in stock.items()}
-    loaders["ours"] = our_loader(folder / "made.atp", shuffle=False)
-    seconds = seconds_of_epochs({name: partial(iter, loader) for name, loader in loaders.items()})
-    for name in stock:
-        report("sevennet", name, seconds[name], seconds["ours"], COUNT)
-    share = waiting_share(our_loader(folder / "made.atp"), Step())
+    compare("sevennet", loaders, our_loader(path, shuffle=False), COUNT)
+    share = waiting_share(our_loader(path), Step())
     report_waiting("sevennet", "atompack_torch.trainers.sevennet.loader", share)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import common
-
-sys.path.pop(0)  # this folder, whose modules are named like packages
-
 import ase
+import common
 import h5py
 import numpy as np
 import torch
@@ -58,16 +54,12 @@ def main() -> None:
     made = common.structures(N)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with apt.AtpWriter(folder / "data.atp") as writer:
-            for atoms in made:
-                writer.write(apt.Molecule.from_ase(atoms))
+        path = common.write_atp(folder / "data.atp", made)
         write_hdf5(folder / "data.h5", made)
         own = HDF5(str(folder / "data.h5"), dataset_preload_limit=1024)
-        ours = loader(folder / "data.atp", batch_size=common.BATCH, shuffle=False, num_threads=1)
-        beside = "its HDF5, kept in memory"
-        sides = {beside: lambda: DataLoader(own, common.BATCH), "ours": lambda: ours}
-        seconds = common.seconds_of_epochs(sides)
-        common.report("TorchMD-Net", beside, seconds[beside], seconds["ours"], N)
+        ours = loader(path, batch_size=common.BATCH, shuffle=False, num_threads=1)
+        stock = {"its HDF5, kept in memory": DataLoader(own, common.BATCH)}
+        common.compare("TorchMD-Net", stock, ours, N)
         trained = task()
         optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3)
 
@@ -77,7 +69,7 @@ def main() -> None:
             optimizer.step()
 
         few = loader(
-            apt.open(folder / "data.atp").subset(range(16 * common.BATCH)),
+            apt.open(path).subset(range(16 * common.BATCH)),
             batch_size=common.BATCH,
             num_threads=1,
         )

@@ -1,4 +1,7 @@
-"""Imports packages for Python 3.12 in older ones, whose type parameters become a ``TypeVar``."""
+"""Imports packages for Python 3.12 in older ones: type parameters become a ``TypeVar``.
+
+``make_environment`` has Python import this module when it starts.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 
 import typing_extensions
 
+PACKAGES = ("orb_models", "torch_sim")
 _CLASS = re.compile(r"^class (\w+)\[(\w+)[^\]]*\](?:\((.*)\))?:", re.MULTILINE)
 _FUNCTION = re.compile(r"^(\s*def \w+)\[\w+: [^\]]*\]", re.MULTILINE)
 _FIRST_IMPORT = re.compile(r"^(?:import|from (?!__future__)) ?\w", re.MULTILINE)
@@ -34,11 +38,9 @@ def _generic(found: re.Match[str]) -> str:
 
 
 class _Finder(PathFinder):
-    package = ""
-
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] != cls.package:
+        if fullname.partition(".")[0] not in PACKAGES:
             return None
         found = super().find_spec(fullname, path, target)
         if found is not None and isinstance(found.loader, SourceFileLoader):
@@ -46,9 +48,6 @@ class _Finder(PathFinder):
         return found
 
 
-def allow(package: str) -> None:
-    """Makes a package importable; does nothing in Python 3.12 and newer."""
-    if sys.version_info >= (3, 12):
-        return
-    typing.override = typing_extensions.override  # type: ignore[attr-defined]
-    sys.meta_path.insert(0, type("_Finder", (_Finder,), {"package": package}))  # type: ignore[arg-type]
+if sys.version_info < (3, 12):
+    typing.override = typing_extensions.override
+    sys.meta_path.insert(0, _Finder)

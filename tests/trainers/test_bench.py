@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,8 +49,12 @@ def test_both_loaders_serve_the_same(tmp_path: Path) -> None:
     steps = import_module(f"atompack_torch.trainers._steps.{NAME}")
     training = steps.Training(ELEMENTS, CUTOFF, torch.device("cpu"))
     energies = dataset.batch(range(N)).energy
-    key = {"mace": "energy", "nequip": "total_energy"}[NAME]
+    energy_of: Callable[[Any], torch.Tensor] = {
+        "mace": lambda batch: batch.energy,
+        "nequip": lambda batch: batch["total_energy"],
+        "orb": lambda batch: batch.system_targets["energy"],
+    }[NAME]
     for loader in (training.stock(made, 4, 0), training.ours(dataset, 4)):
-        found = torch.cat([batch[key].flatten().double() for batch in loader])
+        found = torch.cat([energy_of(batch).flatten().double() for batch in loader])
         assert len(found) == N
         torch.testing.assert_close(found.sort()[0], energies.sort()[0], rtol=1e-6, atol=1e-6)

@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from python312 import allow
-from structures import CUTOFF, structures
-
-allow("orb_models")
-
-from orb_models.common.models.gns import MoleculeGNS  # noqa: E402
-from orb_models.common.models.rbf import BesselBasis  # noqa: E402
-from orb_models.forcefield.forcefield_adapter import ForcefieldAtomsAdapter  # noqa: E402
-from orb_models.forcefield.models.conservative_regressor import (  # noqa: E402
+from orb_models.common.models.gns import MoleculeGNS
+from orb_models.common.models.rbf import BesselBasis
+from orb_models.forcefield.forcefield_adapter import ForcefieldAtomsAdapter
+from orb_models.forcefield.models.conservative_regressor import (
     ConservativeForcefieldRegressor,
 )
-from orb_models.forcefield.models.forcefield_heads import EnergyHead  # noqa: E402
+from orb_models.forcefield.models.forcefield_heads import EnergyHead
+from structures import CUTOFF, structures
 
 
 def stock_batch(numbers: Sequence[int], n: int, most: int, dtype: torch.dtype) -> Any:

@@ -8,15 +8,11 @@ import ase
 import numpy as np
 import pytest
 import torch
-from python312 import allow
+import torch_sim
 from structures import structures, write_atp
+from torch_sim.models.lennard_jones import LennardJonesModel
 
 import atompack_torch as apt
-
-allow("torch_sim")
-
-import torch_sim  # noqa: E402
-from torch_sim.models.lennard_jones import LennardJonesModel  # noqa: E402
 
 
 def batch_of(made: list[ase.Atoms], path: Path) -> apt.MoleculeBatch:
