@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.compare import assert_same_batch
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -323,6 +324,34 @@ def test_growing_sources_are_not_ours(new_path: NewPath) -> None:
     assert len(part) == 8
     assert len(mixture) == 8
     assert_own(mixture[:])
+
+
+def test_a_refresh_waits_for_the_next_pass(new_path: NewPath) -> None:
+    path = write(new_path(), 0, 4)
+    mixture = apt.MixtureDataset([apt.AtpDataset(path), apt.AtpDataset(write(new_path(), 1, 4))])
+    begun = iter(apt.Loader(mixture, 2))
+    batches = [next(begun)]
+    with apt.AtpWriter(path, mode="a") as writer:
+        writer.write(apt.AtpDataset(path)[:])
+    expected = mixture[:]
+    assert mixture.refresh()
+    assert_same_batch(apt.collate([*batches, *begun]), expected)
+
+
+def test_loaders_in_the_middle_of_each_other(parts: list[apt.AtpDataset]) -> None:
+    mixture = apt.MixtureDataset(parts, [1, 2, 3], "max")
+
+    def loader() -> DataLoader[apt.Molecule]:
+        return DataLoader(mixture, 16, sampler=apt.DistributedMoleculeSampler(mixture))
+
+    one = loader()
+    first, second = (apt.collate(list(one)) for _ in range(2))
+    one, other = loader(), loader()
+    list(one)
+    begun = iter(one)
+    batches = [next(begun), next(begun)]
+    assert_same_batch(apt.collate(list(other)), first)
+    assert_same_batch(apt.collate([*batches, *begun]), second)
 
 
 def test_weights_from_a_dict(parts: list[apt.AtpDataset]) -> None:
