@@ -155,6 +155,17 @@ def test_sources_go_on_from_epoch_to_epoch(
         assert numbers == [i % length for i in range(n_epochs * count)]
 
 
+def test_sources_go_on_in_late_epochs(parts: list[apt.AtpDataset]) -> None:
+    mixture = apt.MixtureDataset(parts, [1, 2, 3], np.int64(66))  # type: ignore[arg-type]
+    for epoch in (1 << 57, (1 << 63) - 1):
+        mixture.set_epoch(epoch)
+        batch = mixture[:]
+        assert_own(batch)
+        for source, (count, part) in enumerate(zip(mixture.counts, parts, strict=True)):
+            expected = [(epoch * count + k) % len(part) for k in range(count)]
+            assert batch.index[batch.source == source].tolist() == expected
+
+
 def test_parts_that_are_subsets(parts: list[apt.AtpDataset]) -> None:
     mixture = apt.MixtureDataset([parts[0].subset([5, 3, 3]), parts[1], parts[2].subset([6])])
     batch = mixture[:]
@@ -395,8 +406,9 @@ def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None
     for epoch in ("all", -1, 1.5, True):
         with pytest.raises(ValueError, match="epoch: expected 'min', 'max' or a number"):
             apt.MixtureDataset(parts, epoch=epoch)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="epoch: expected at least 0, got -1"):
-        apt.MixtureDataset(parts).set_epoch(-1)
+    for epoch, message in ((-1, "at least 0, got -1"), (1 << 63, f"below 2\\*\\*63, got {1 << 63}")):
+        with pytest.raises(ValueError, match=f"epoch: expected {message}"):
+            apt.MixtureDataset(parts).set_epoch(epoch)
     empty = apt.AtpDataset(write(new_path(), 0, 0))
     with pytest.raises(ValueError, match="datasets: expected molecules, got none in number 1"):
         apt.MixtureDataset([parts[0], empty], [1, 1])
