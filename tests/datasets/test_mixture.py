@@ -406,7 +406,10 @@ def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None
     for epoch in ("all", -1, 1.5, True):
         with pytest.raises(ValueError, match="epoch: expected 'min', 'max' or a number"):
             apt.MixtureDataset(parts, epoch=epoch)  # type: ignore[arg-type]
-    for epoch, message in ((-1, "at least 0, got -1"), (1 << 63, f"below 2\\*\\*63, got {1 << 63}")):
+    for epoch, message in (
+        (-1, "at least 0, got -1"),
+        (1 << 63, f"below 2\\*\\*63, got {1 << 63}"),
+    ):
         with pytest.raises(ValueError, match=f"epoch: expected {message}"):
             apt.MixtureDataset(parts).set_epoch(epoch)
     empty = apt.AtpDataset(write(new_path(), 0, 0))

@@ -140,7 +140,7 @@ class ElasticSampler(Sampler[Item]):
         check_flags(shuffle=shuffle, drop_last=drop_last, pad=pad)
         if drop_last and pad:
             raise ValueError("drop_last and pad exclude one another")
-        self.shuffle = shuffle
+        self.shuffle = bool(shuffle)
         self.seed = checked_integer("seed", seed)
         self.drop_last = drop_last
         self.num_replicas = num_replicas
