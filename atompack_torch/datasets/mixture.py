@@ -345,8 +345,9 @@ def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fr
             raise ValueError(f"weights: expected positive numbers, got {weight}")
         if length == 0:
             raise ValueError(f"datasets: expected molecules, got none in number {number}")
-    total = math.fsum(weights)
-    shares = [Fraction(weight / total).limit_denominator(_FINEST) for weight in weights]
+    numbers = [float(weight) for weight in weights]
+    total = math.fsum(numbers)
+    shares = [Fraction(number / total).limit_denominator(_FINEST) for number in numbers]
     if min(shares) == 0:
         raise ValueError(f"weights: expected shares of at least 1 in {_FINEST}, got {min(weights)}")
     return [share / sum(shares) for share in shares]

@@ -413,6 +413,7 @@ def test_properties_of_further_axes_warn(new_path: NewPath) -> None:
         ({"strain": "x"}, TypeError, "strain: expected a number"),
         ({"keep_noise": 2}, TypeError, "keep_noise: expected True or False"),
         ({"vectors": "field"}, TypeError, "vectors: expected a list of names"),
+        ({"tensors": 3}, TypeError, "tensors: expected a list of names, got 3"),
         (
             {"vectors": ["a"], "tensors": ["a"]},
             ValueError,

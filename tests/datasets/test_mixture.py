@@ -365,10 +365,13 @@ def test_loaders_in_the_middle_of_each_other(parts: list[apt.AtpDataset]) -> Non
     assert_same_batch(apt.collate([*batches, *begun]), second)
 
 
-def test_weights_from_a_dict(parts: list[apt.AtpDataset]) -> None:
+def test_weights_of_other_kinds(parts: list[apt.AtpDataset]) -> None:
     shares = dict(enumerate([1.0, 1.0, 2.0]))
     mixture = apt.MixtureDataset(parts, shares.values(), epoch=40)  # type: ignore[arg-type]
     assert mixture.counts == (10, 10, 20)
+    for array in (np.array([1, 1, 2], np.float32), torch.tensor([1.0, 1.0, 2.0])):
+        given: Any = array
+        assert apt.MixtureDataset(parts, given, epoch=40).counts == mixture.counts
 
 
 def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None:
