@@ -194,7 +194,7 @@ def test_fields_are_removed(tmp_path: Path) -> None:
     for item in (batch, molecule, dataset[:]):
         for call in (item.__delitem__, item.level):
             with pytest.raises(TypeError, match=r"field: expected a name \(str\), got int"):
-                call(0)  # type: ignore[operator]
+                call(0)  # type: ignore[arg-type]
 
 
 REFUSED = [
