@@ -273,6 +273,27 @@ def prefixed_id(name: str) -> FieldId | None:
     return None
 
 
+def checked_names(key_map: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns an option ``key_map`` as a dict.
+
+    Args:
+        key_map: value given by the caller.
+
+    Returns:
+        Name in the data → name here.
+
+    Raises:
+        TypeError: it is not a mapping of strings.
+    """
+    given: object = {} if key_map is None else key_map
+    if not isinstance(given, Mapping):
+        raise TypeError(f"key_map: expected a mapping of names, got {type(given).__name__}")
+    for name in (*given, *given.values()):
+        if not isinstance(name, str):
+            raise TypeError(f"key_map: expected names (str), got {name!r}")
+    return dict(given)
+
+
 def check_target(key: str, name: str) -> None:
     """Checks that a key of a source with named fields can become a field.
 

@@ -143,9 +143,12 @@ def epoch_number(epoch: object) -> int:
 
     Raises:
         TypeError: it is not an integer.
-        ValueError: it is negative.
+        ValueError: it is negative, or has more than 63 bits.
     """
-    return checked_integer("epoch", epoch, 0)
+    number = checked_integer("epoch", epoch, 0)
+    if number >= 1 << 63:  # workers read it in shared memory
+        raise ValueError(f"epoch: expected below 2**63, got {number}")
+    return number
 
 
 def check_threads(num_threads: int | None) -> None:

@@ -109,12 +109,16 @@ class DrawnOrder:
     """
 
     def __init__(self, seed: int, n: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        self._numbers = torch.randperm(n, generator=generator).numpy()
+        self._numbers = torch.randperm(n, generator=seeded(seed)).numpy()
 
     def between(self, first: int, last: int) -> Integers:
         """Returns the numbers at the positions from ``first`` to ``last - 1``."""
         return self._numbers[first:last]
+
+
+def seeded(seed: int) -> torch.Generator:
+    """Returns a generator of torch, whose seeds have 64 bits."""
+    return torch.Generator().manual_seed(seed & _MASK)
 
 
 _DRAWN = 1 << 22  # drawing more would delay the first batch

@@ -22,6 +22,7 @@ from atompack_torch.fields import (
     MASKS,
     NEIGHBORS,
     RESERVED,
+    STRUCTURE,
     TRIPLETS,
     FieldInfo,
     Level,
@@ -98,6 +99,9 @@ class FieldMapping(Generic[FieldValue]):
             Values in the order of ``keys()``.
         """
         return [self[name] for name in self.keys()]  # type: ignore[attr-defined, index]
+
+    def __delattr__(self, name: str) -> None:
+        del self[name]  # type: ignore[attr-defined]
 
     def __dir__(self) -> list[str]:
         fields = [name for name in self.keys() if name.isidentifier()]  # type: ignore[attr-defined]
@@ -190,6 +194,7 @@ class CollatedFields(FieldMapping[Value]):
             return name
         if name in ALIASES:
             return ALIASES[name]
+        check_name(name)
         wanted = prefixed_id(name)
         for listed, info in self._infos.items() if wanted else ():
             if info[:2] == wanted:
@@ -302,6 +307,25 @@ class CollatedFields(FieldMapping[Value]):
             raise FieldError(f"field {name!r}: one row an atom or a molecule? use set_field()")
         return self.set_field(name, value, "atom" if rows == n_atoms else "molecule")
 
+    def __delitem__(self, name: str) -> None:
+        """Removes a field; with ``edge_index``, all fields of edges and triplets.
+
+        Args:
+            name: any name of the field.
+
+        Raises:
+            TypeError: the name is not a string.
+            FieldError: there is no such field (a KeyError as well), or every batch has it.
+        """
+        found = self._resolve_name(name)
+        if found in STRUCTURE:
+            raise FieldError(f"field {name!r}: expected one that a batch may lack")
+        for other in [found, *_needing(self, found)]:
+            del self._fields[other]
+        kept = self._fields.keys()
+        set_infos(self, {key: info for key, info in self._infos.items() if key in kept})
+        _set_mask_rows(self, {key: row for key, row in self._mask_rows.items() if key in kept})
+
     def set_field(self, name: str, value: Tensor | Sequence[Entry], level: Level) -> None:
         """Sets a field; an existing one keeps its mask, a new one is present for all molecules.
 
@@ -396,10 +420,13 @@ class CollatedFields(FieldMapping[Value]):
             A new batch, or this one if there is nothing to do.
 
         Raises:
-            ValueError: the dtype is not a floating one.
+            TypeError: the dtype is not one of torch.
+            ValueError: it is not a floating one.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype: expected a dtype of torch, got {dtype!r}")
         if dtype is not None and not dtype.is_floating_point:
             raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
         target = self.ptr.device if device is None else torch.device(device)
@@ -426,7 +453,11 @@ class CollatedFields(FieldMapping[Value]):
         return self._map_tensors(torch.clone)
 
     def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
-        return self.clone()
+        def copied(tensor: Tensor) -> Tensor:  # a leaf has gradients of its own, as in torch
+            leaf = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            return leaf if tensor.is_leaf else tensor.clone()
+
+        return self._map_tensors(copied)
 
     def share_memory_(self: Self) -> Self:
         """Moves the batch to shared memory, in place, and returns it."""
@@ -447,6 +478,15 @@ class CollatedFields(FieldMapping[Value]):
 def contents_of(batch: CollatedFields) -> Contents:
     """Returns everything that a batch consists of, for other packages; nothing is copied."""
     return Contents(batch._fields, batch._infos, batch._masks, batch._mask_rows, batch._arena)
+
+
+def _needing(batch: CollatedFields, name: str) -> list[str]:
+    """Returns the fields whose rows only this one assigns to molecules."""
+    levels = {key: info.level for key, info in batch._infos.items() if key != name}
+    if name == "edge_index":
+        return [key for key, level in levels.items() if key in NEIGHBORS or level == "edge"]
+    rows = ("edge", "triplet")
+    return [key for key, level in levels.items() if level in rows and centers_of(key) == name]
 
 
 def first_rows(batch: CollatedFields, name: str) -> Tensor:

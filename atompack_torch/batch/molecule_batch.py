@@ -127,9 +127,15 @@ class Molecule(FieldMapping[Tensor | str]):
             The molecule.
 
         Raises:
+            TypeError: it is something else.
             ValueError: there is no such level.
             FieldError: ``arrays="molecule"``, and an array and ``info`` share a key.
         """
+        if not hasattr(atoms, "arrays"):
+            kind = type(atoms).__name__
+            raise TypeError(
+                f"atoms: expected an ase.Atoms, got {kind}: MoleculeBatch.from_ase takes a list"
+            )
         return _molecule_of(conversions.parts_of(atoms), arrays)
 
     def to_ase(self) -> ase.Atoms:
@@ -268,6 +274,23 @@ class Molecule(FieldMapping[Tensor | str]):
         is_atomic = named is not None and named.scope == ATOM_PROPERTY
         level: Literal["molecule", "atom"] = "atom" if is_atomic else "molecule"
         self.set_property(name if named is None else named.key, value, level)
+
+    def __delitem__(self, name: str) -> None:
+        """Removes a field from this molecule alone.
+
+        Args:
+            name: any name of the field.
+
+        Raises:
+            TypeError: the name is not a string.
+            FieldError: there is no such field (a KeyError as well), or every molecule has it.
+        """
+        check_name(name)
+        if self._find(name) in STRUCTURE:
+            raise FieldError(f"field {name!r}: expected one that a molecule may lack")
+        if name not in self._faults and self.get(name) is None:
+            raise unknown_field(name, "molecule", self.keys())
+        self[name] = None
 
     def set_property(
         self, key: str, value: Any, level: Literal["molecule", "atom"] = "molecule"
@@ -678,9 +701,10 @@ def _join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
     parts = [_undamaged_batch(item) if isinstance(item, Molecule) else item for item in items]
     for part in parts:
         if not isinstance(part, MoleculeBatch):
-            raise TypeError(f"expected Molecule or MoleculeBatch, got {type(part).__name__}")
+            kind = type(part).__name__
+            raise TypeError(f"items: expected Molecule or MoleculeBatch, got {kind}")
     if not parts:
-        raise ValueError("expected at least one molecule or batch, got none")
+        raise ValueError("items: expected at least one molecule or batch, got none")
     return MoleculeBatch(*joining.join(parts))
 
 

@@ -29,7 +29,7 @@ from atompack_torch.conversion.remote_ends import RemoteEnds
 from atompack_torch.conversion.schema_unification import FitTypes, SchemaUnifier
 from atompack_torch.conversion.stages import Stage
 from atompack_torch.errors import FieldError, file_exists
-from atompack_torch.fields import check_key_map
+from atompack_torch.fields import check_key_map, checked_names
 from atompack_torch.formats import Format, by_suffix
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.conversion_report import OnError, Report
@@ -59,6 +59,7 @@ class Options:
     """Options of a conversion, as ``convert`` documents them.
 
     Raises:
+        TypeError: ``key_map`` is not a mapping of names.
         ValueError: a mode or a treatment of errors that does not exist.
     """
 
@@ -82,6 +83,7 @@ class Options:
             raise ValueError(f"mode: expected x, w or a, got {self.mode!r}")
         if self.on_error not in ("raise", "skip"):
             raise ValueError(f"on_error: expected raise or skip, got {self.on_error!r}")
+        checked_names(self.key_map)
 
     @property
     def keys(self) -> Mapping[str, str]:

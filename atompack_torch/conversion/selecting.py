@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.changes import Changes
@@ -43,8 +43,9 @@ from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
 from atompack_torch.formats.paths import STDIN, is_pipe
 from atompack_torch.formats.records import is_per_atom, select
-from atompack_torch.options import is_url
+from atompack_torch.options import checked_integer, is_url
 from atompack_torch.progress import Progress
+from atompack_torch.random_order import shuffled
 
 _Path = str | os.PathLike[str]
 _OPTIONS = frozenset(
@@ -101,6 +102,7 @@ def split(
     if len({os.fspath(path) for path in dst}) < len(dst):
         raise ValueError("dst: expected each path once, got one twice")
     sizes_of(0, fractions)  # checks them
+    seed = checked_integer("seed", seed)
     if by is not None and stratify is not None:
         raise ValueError("stratify: excludes by")
     groups = None if by is None else GroupBy(by)
@@ -111,16 +113,16 @@ def split(
     with _readable_again(src, own) as paths:
         if strata is not None:
             found = _groups(paths, strata, own)
-            parts = deal_strata(found, fractions, seed, are_ordered=strata.are_ordered)
+            dealt = deal_strata(found, fractions, seed, are_ordered=strata.are_ordered)
+            parts = [part.numpy() for part in dealt]
         elif groups is None:
             n = _count(paths, own)
-            shuffled = torch.split(_shuffled(n, seed), sizes_of(n, fractions))
-            parts = [part.sort().values for part in shuffled]
+            order, ends = shuffled(seed, n), np.cumsum([0, *sizes_of(n, fractions)]).tolist()
+            parts = [np.sort(order.between(*part)) for part in pairwise(ends)]
         else:
-            parts = deal(_groups(paths, groups, own), fractions, seed)
-        outputs = [
-            Output(path, [Numbers(part.numpy())]) for path, part in zip(dst, parts, strict=True)
-        ]
+            dealt = deal(_groups(paths, groups, own), fractions, seed)
+            parts = [part.numpy() for part in dealt]
+        outputs = [Output(path, [Numbers(part)]) for path, part in zip(dst, parts, strict=True)]
         return convert_edited(paths, outputs, own)
 
 
@@ -170,6 +172,7 @@ def sample(
         ValueError: ``n`` is negative, or more than there are.
         FileExistsError: ``dst`` exists already.
     """
+    seed = checked_integer("seed", seed)
     if n < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
     own = _options_of(options)
@@ -178,8 +181,8 @@ def sample(
         total = _count(paths, own)
         if n > total:
             raise ValueError(f"n: expected at most {total:,}, as many as there are, got {n:,}")
-        chosen = _shuffled(total, seed)[:n].sort().values
-        return _edit(paths, dst, Numbers(chosen.numpy()), own)
+        chosen = np.sort(shuffled(seed, total).between(0, n))
+        return _edit(paths, dst, Numbers(chosen), own)
 
 
 def rename(
@@ -267,10 +270,6 @@ def _readable_again(src: _Path | Sequence[_Path], options: Options) -> Iterator[
                     f"{path}: expected a file, which can be read twice, got a pipe"
                 )
         yield paths
-
-
-def _shuffled(n: int, seed: int) -> torch.Tensor:
-    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
 def _count(paths: Sequence[_Path], options: Options) -> int:

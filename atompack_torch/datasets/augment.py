@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -75,7 +75,8 @@ class Augment:
         check_flags(keep_noise=self.keep_noise)
         for name in ("vectors", "tensors"):
             names = getattr(self, name)
-            if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+            is_list = isinstance(names, Iterable) and not isinstance(names, str)
+            if not (is_list and all(isinstance(each, str) for each in names)):
                 raise TypeError(f"{name}: expected a list of names, got {names!r}")
             object.__setattr__(self, name, tuple(names))
         if twice := set(self.vectors) & set(self.tensors):

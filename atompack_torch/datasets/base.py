@@ -18,7 +18,7 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, check_several, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
 from atompack_torch.datasets.augment import warn_of_fields
-from atompack_torch.datasets.batches import BatchDataset
+from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher, NativePrefetcher
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.columns import Column, read_column, to_pandas
 from atompack_torch.datasets.computed_features import (
@@ -266,7 +266,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         Args:
             epoch: number of the epoch.
         """
-        if self._clock is not None and not self._clock.is_chosen:
+        clock = self._clock
+        if clock is not None and not clock.is_chosen and clock.number != epoch:
             self._enter_epoch(epoch)
 
     def _enter_epoch(self, epoch: int) -> None:
@@ -674,13 +675,36 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
         return molecule_blocks(self, fields)
 
-    def _copy_for_subset(self: Self) -> Self:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``.
+
+        Args:
+            num_threads: number of threads.
+            max_ready: number of batches to make ahead.
+            pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
+        """
+        part = self
+        if self._clock is not None or self._has_parts:  # which may change during the pass
+            self.batcher()
+            part = self._copy_in_epoch()
+        return NativePrefetcher(part, num_threads, max_ready, pinned)
+
+    def _copy_in_epoch(self: Self) -> Self:
+        """Returns a copy with the same open files, which stays in the present epoch."""
         part = copy.copy(self)
         if self._clock is not None:
             part._clock = SharedEpoch(self.current_epoch)
-        if self._forces is None:  # otherwise they depend on the selection
-            part._native, part._table = self._native, self._table
-            part._needs_process = self._needs_process
+        part._native, part._table = self._native, self._table
+        part._needs_process = self._needs_process
+        return part
+
+    def _copy_for_subset(self: Self) -> Self:
+        part = self._copy_in_epoch()
+        if self._forces is not None:  # they depend on the selection
+            part._native = part._table = None
         return part
 
     def _split(self: Self, numbers: Sequence[Any]) -> list[Self]:

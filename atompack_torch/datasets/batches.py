@@ -28,6 +28,7 @@ from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import FieldSpec
+from atompack_torch.options import checked_integer
 from atompack_torch.random_order import shuffled
 
 _AT_ONCE = 1024  # items in which another is looked for
@@ -310,8 +311,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
             ValueError: a fraction is negative, they do not add up to 1, or a part would be empty,
                 as there are too few items or groups; or ``by`` and ``stratify`` are combined.
             FieldError: there is no field of this name, or an item lacks it, or it is NaN.
-            TypeError: items have no fields to group by.
+            TypeError: the seed is not an integer, or items have no fields to group by.
         """
+        seed = checked_integer("seed", seed)
         if by is not None:
             if stratify is not None:
                 raise ValueError("stratify: excludes by")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.options import checked_integer, checked_number
+from atompack_torch.options import check_flags, checked_integer, checked_number
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ForceSubset:
         seed: seed of the choice.
 
     Raises:
-        TypeError: the seed is not an integer.
+        TypeError: an option has the wrong type.
         ValueError: an option is out of range.
     """
 
@@ -38,6 +38,7 @@ class ForceSubset:
     def __post_init__(self) -> None:
         if checked_number("fraction", self.fraction) > 1:
             raise ValueError(f"fraction: expected a number from 0 to 1, got {self.fraction!r}")
+        check_flags(resample=self.resample)
         checked_integer("seed", self.seed, 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -238,8 +239,8 @@ class MixtureDataset(MoleculeDataset):
         for part, count, start in zip(
             self._parts, self._counts, self._starts.tolist(), strict=True
         ):
-            nth = np.arange(epoch * count, (epoch + 1) * count)
-            nth %= max(len(part), 1)
+            size = max(len(part), 1)
+            nth = (epoch * count % size + np.arange(count)) % size
             numbers = nth if part._selection is None else part._selection.numpy()[nth]
             draws.append(numbers + start)
         return interleave(draws)
@@ -344,8 +345,9 @@ def _weights(weights: Sequence[float] | None, lengths: Sequence[int]) -> list[Fr
             raise ValueError(f"weights: expected positive numbers, got {weight}")
         if length == 0:
             raise ValueError(f"datasets: expected molecules, got none in number {number}")
-    total = math.fsum(weights)
-    shares = [Fraction(weight / total).limit_denominator(_FINEST) for weight in weights]
+    numbers = [float(weight) for weight in weights]
+    total = math.fsum(numbers)
+    shares = [Fraction(number / total).limit_denominator(_FINEST) for number in numbers]
     if min(shares) == 0:
         raise ValueError(f"weights: expected shares of at least 1 in {_FINEST}, got {min(weights)}")
     return [share / sum(shares) for share in shares]
@@ -360,8 +362,8 @@ def _counts(
         n = min((math.floor(length / share) for length, share in pairs), default=0)
     elif epoch == "max":
         n = max((math.ceil(length / share) for length, share in pairs), default=0)
-    elif isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 0:
-        n = epoch if pairs else 0
+    elif not isinstance(epoch, (bool, str)) and hasattr(epoch, "__index__") and epoch >= 0:
+        n = operator.index(epoch) if pairs else 0
     else:
         raise ValueError(f"epoch: expected 'min', 'max' or a number of molecules, got {epoch!r}")
     counts = [math.floor(n * share) for share in shares]

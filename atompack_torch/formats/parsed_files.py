@@ -18,7 +18,7 @@ from torch import Tensor
 from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
 from atompack_torch.batch.conversions import masses_of
 from atompack_torch.datasets.options import MoleculeOptions
-from atompack_torch.fields import FileLevel
+from atompack_torch.fields import FileLevel, checked_names
 from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget
 from atompack_torch.formats.indexes import FileVersion
 from atompack_torch.formats.label_hints import name_warnings
@@ -75,10 +75,7 @@ class ParsedFiles(MoleculeFiles):
         self._path = options.path
         RemoteFiles.checked(options.storage_options)
         self._keeps_index = options.index
-        if not isinstance(options.key_map, (Mapping, type(None))):
-            got = type(options.key_map).__name__
-            raise TypeError(f"key_map: expected a mapping of names, got {got}")
-        self._key_map = dict(options.key_map or {})
+        self._key_map = checked_names(options.key_map)
         named = {name: [key] for key, name in self._key_map.items()}
         for warning in name_warnings(named, ChangeOptions(), " of apt.convert"):
             warnings.warn(f"key_map: {warning}", stacklevel=4)

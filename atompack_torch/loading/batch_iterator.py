@@ -140,6 +140,7 @@ def chunks(
     Yields:
         The items of a batch, int64.
     """
+    size = min(size, n + 1)  # torch refuses sizes beyond 64 bits
     end = n - (n - skip) % size if drop_last and skip < n else n
     if order is None:
         for first in range(skip, end, size):

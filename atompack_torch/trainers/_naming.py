@@ -23,6 +23,7 @@ from atompack_torch.fields import (
     FieldId,
     FieldSpec,
     check_target,
+    checked_names,
     public_names,
     similar_names,
 )
@@ -42,9 +43,10 @@ def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDat
 
     Raises:
         FieldError: there is no such field, or it does not suit the label.
-        TypeError: the dataset is in memory.
+        TypeError: the dataset is in memory, or ``key_map`` is not a mapping of names.
         ValueError: two fields would have one name, or the name is that of no label.
     """
+    key_map = checked_names(key_map)
     if len({*key_map.values()}) < len(key_map):
         raise ValueError("key_map: expected each name once, got one twice")
     for key, name in key_map.items():

@@ -159,8 +159,9 @@ def test_torch_geometric(batch: apt.MoleculeBatch) -> None:
 
 
 def test_from_ase_of_wrong_things() -> None:
-    with pytest.raises((TypeError, AttributeError)):
-        apt.MoleculeBatch.from_ase(["H2O"])
+    for wrong, got in ((["H2O"], "str"), (ase.Atoms("H2"), "Atom: MoleculeBatch.from_ase takes")):
+        with pytest.raises(TypeError, match=f"atoms: expected an ase.Atoms, got {got}"):
+            apt.MoleculeBatch.from_ase(wrong)  # type: ignore[arg-type]
 
 
 def test_from_ase_with_an_empty_molecule() -> None:

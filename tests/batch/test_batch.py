@@ -251,6 +251,8 @@ def test_a_dtype_that_loses_values_is_refused(batch: apt.MoleculeBatch) -> None:
     for dtype in (torch.int32, torch.bool):
         with pytest.raises(ValueError, match=f"dtype: expected a floating dtype, got {dtype}"):
             batch.to(dtype)
+    with pytest.raises(TypeError, match="dtype: expected a dtype of torch, got 'float32'"):
+        batch.to(dtype="float32")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("item", [slice(2), [0, 1], torch.tensor([0, 1]), None, 1.5])
@@ -314,6 +316,14 @@ def test_autograd_reaches_positions(batch: apt.MoleculeBatch) -> None:
     (gradient,) = torch.autograd.grad(positions.square().sum(), positions)
     assert gradient.tolist() == (2 * positions).tolist()
     assert batch.positions.requires_grad
+
+
+def test_deep_copies_have_gradients_of_their_own(batch: apt.MoleculeBatch) -> None:
+    batch.positions.requires_grad_()
+    copied = copy.deepcopy(batch)
+    copied.positions.sum().backward()
+    assert batch.positions.grad is None
+    assert torch.equal(copied.positions.grad, torch.ones_like(batch.positions))
 
 
 def test_collate_of_molecules(dataset: apt.AtpDataset, batch: apt.MoleculeBatch) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from reference.compare import assert_same_batch
+from reference.names import STRUCTURE
 from torch.utils import _pytree as pytree
 
 import atompack_torch as apt
@@ -161,6 +162,39 @@ def test_fields_are_set(batch: apt.MoleculeBatch) -> None:
     assert "charges" not in batch
     batch.charges = torch.zeros(5)
     assert batch.level("charges") == "atom"
+
+
+def test_fields_are_removed(tmp_path: Path) -> None:
+    written = some_batch()
+    del written["spectrum"]
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(written)
+    neighbors = apt.NeighborList(3.0, vectors=True, triplets=True)
+    dataset = apt.AtpDataset(tmp_path / "a.atp", neighbors=neighbors)
+    batch = dataset[:]
+    del batch["energy"], batch.edge_index
+    kept = batch.clone()
+    assert_same_batch(batch, apt.AtpDataset(tmp_path / "a.atp", exclude=["energy"])[:])
+    for name in [*batch.keys()]:
+        if name not in STRUCTURE:
+            del batch[name]
+    assert list(batch.keys()) == list(STRUCTURE)
+    assert len(pickle.loads(pickle.dumps(batch))) == len(apt.collate([batch, batch])) / 2 == 2
+    for wrong, error in (("pos", "may lack"), ("energy", "no field 'energy'")):
+        with pytest.raises(apt.FieldError, match=error):
+            del batch[wrong]
+    molecule = kept[0]
+    names = molecule.keys()
+    del molecule[names[-1]]
+    assert molecule.keys() == names[:-1]
+    assert kept[0].keys() == names
+    for wrong, error in (("pos", "may lack"), (names[-1], "no field")):
+        with pytest.raises(apt.FieldError, match=error):
+            del molecule[wrong]
+    for item in (batch, molecule, dataset[:]):
+        for call in (item.__delitem__, item.level):
+            with pytest.raises(TypeError, match=r"field: expected a name \(str\), got int"):
+                call(0)  # type: ignore[arg-type]
 
 
 REFUSED = [

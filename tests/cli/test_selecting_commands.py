@@ -65,7 +65,12 @@ def test_keys_name_fields_of_the_source(
     assert not frames[0] & frames[1]
 
 
-def test_parts_are_those_of_the_data_set(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+def test_parts_are_those_of_the_data_set(
+    source: Path, tmp_path: Path, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_large:  # orders are computed in another way
+        monkeypatch.setattr("atompack_torch.random_order._DRAWN", 1)
     paths = [tmp_path / f"{i}.atp" for i in range(3)]
     for by in (None, "run"):
         apt.split(source, paths, [0.6, 0.2, 0.2], 5, by, mode="w", progress=False)

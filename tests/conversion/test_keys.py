@@ -22,6 +22,7 @@ from atompack_torch.conversion.stages import Run
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.converter import Source
 from atompack_torch.formats.records import columns_of, records_of
+from atompack_torch.trainers._naming import renamed as renamed_dataset
 
 NUMBERS = np.array([8, 1])
 
@@ -119,6 +120,12 @@ def test_without_keys_nothing_is_touched() -> None:
 
 
 def test_wrong_keys() -> None:
+    wrong: Any
+    for wrong, got in (("e", "a mapping of names, got str"), ({"e": 1}, r"names \(str\), got 1")):
+        with pytest.raises(TypeError, match=f"key_map: expected {got}"):
+            apt.convert("a.xyz", "a.atp", key_map=wrong)
+        with pytest.raises(TypeError, match=f"key_map: expected {got}"):
+            renamed_dataset(None, wrong)  # type: ignore[arg-type]
     with pytest.raises(FieldError, match="key_map: no molecule has a field 'REF_enrgy'"):
         renamed({"REF_enrgy": "energy"}, record(properties={"REF_energy": 1.0}))
     with pytest.raises(ValueError, match="each name once"):

@@ -341,6 +341,13 @@ def test_features_are_those_of_the_moved_molecules(single: Path, new_path: NewPa
         batch = ds.batch(range(1, 9))
         with_cell = ds_at(single, epoch).batch(range(1, 9))
         assert torch.allclose(batch.features, descriptor.compute(with_cell).features)
+    loader = apt.Loader(opened(single, ALL, features=descriptor, fields=["features"]), 8)
+    begun = iter(loader)
+    next(begun)
+    loader.dataset.set_epoch(5)  # of later passes
+    for first, batch in zip(range(8, N, 8), begun, strict=True):
+        with_cell = ds_at(single, 0).batch(range(first, min(first + 8, N)))
+        assert torch.allclose(batch.features, descriptor.compute(with_cell).features)
     cache = new_path().with_suffix(".h5")
     apt.build_cache(opened(single, ALL), descriptor, cache, progress=False)
     with pytest.raises(apt.FieldError, match="expected features that are computed after it"):
@@ -406,6 +413,7 @@ def test_properties_of_further_axes_warn(new_path: NewPath) -> None:
         ({"strain": "x"}, TypeError, "strain: expected a number"),
         ({"keep_noise": 2}, TypeError, "keep_noise: expected True or False"),
         ({"vectors": "field"}, TypeError, "vectors: expected a list of names"),
+        ({"tensors": 3}, TypeError, "tensors: expected a list of names, got 3"),
         (
             {"vectors": ["a"], "tensors": ["a"]},
             ValueError,

@@ -400,6 +400,7 @@ def test_a_transform_sees_features(sources: Sources) -> None:
         ({"fraction": 1.5}, ValueError, "expected a number from 0 to 1, got 1.5"),
         ({"fraction": float("nan")}, ValueError, "fraction: expected a finite number.*got nan"),
         ({"fraction": 0.5, "seed": -1}, ValueError, "seed: expected at least 0, got -1"),
+        ({"fraction": 0.5, "resample": "no"}, TypeError, "resample: expected True or False"),
     ],
 )
 def test_wrong_options_on_features_and_forces(options: Any, error: Any, message: str) -> None:

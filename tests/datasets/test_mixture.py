@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.compare import assert_same_batch
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
@@ -152,6 +153,17 @@ def test_sources_go_on_from_epoch_to_epoch(
             drawn[source].append(index)
     for numbers, length, count in zip(drawn, lengths, mixture.counts, strict=True):
         assert numbers == [i % length for i in range(n_epochs * count)]
+
+
+def test_sources_go_on_in_late_epochs(parts: list[apt.AtpDataset]) -> None:
+    mixture = apt.MixtureDataset(parts, [1, 2, 3], np.int64(66))  # type: ignore[arg-type]
+    for epoch in (1 << 57, (1 << 63) - 1):
+        mixture.set_epoch(epoch)
+        batch = mixture[:]
+        assert_own(batch)
+        for source, (count, part) in enumerate(zip(mixture.counts, parts, strict=True)):
+            expected = [(epoch * count + k) % len(part) for k in range(count)]
+            assert batch.index[batch.source == source].tolist() == expected
 
 
 def test_parts_that_are_subsets(parts: list[apt.AtpDataset]) -> None:
@@ -325,10 +337,41 @@ def test_growing_sources_are_not_ours(new_path: NewPath) -> None:
     assert_own(mixture[:])
 
 
-def test_weights_from_a_dict(parts: list[apt.AtpDataset]) -> None:
+def test_a_refresh_waits_for_the_next_pass(new_path: NewPath) -> None:
+    path = write(new_path(), 0, 4)
+    mixture = apt.MixtureDataset([apt.AtpDataset(path), apt.AtpDataset(write(new_path(), 1, 4))])
+    begun = iter(apt.Loader(mixture, 2))
+    batches = [next(begun)]
+    with apt.AtpWriter(path, mode="a") as writer:
+        writer.write(apt.AtpDataset(path)[:])
+    expected = mixture[:]
+    assert mixture.refresh()
+    assert_same_batch(apt.collate([*batches, *begun]), expected)
+
+
+def test_loaders_in_the_middle_of_each_other(parts: list[apt.AtpDataset]) -> None:
+    mixture = apt.MixtureDataset(parts, [1, 2, 3], "max")
+
+    def loader() -> DataLoader[apt.Molecule]:
+        return DataLoader(mixture, 16, sampler=apt.DistributedMoleculeSampler(mixture))
+
+    one = loader()
+    first, second = (apt.collate(list(one)) for _ in range(2))
+    one, other = loader(), loader()
+    list(one)
+    begun = iter(one)
+    batches = [next(begun), next(begun)]
+    assert_same_batch(apt.collate(list(other)), first)
+    assert_same_batch(apt.collate([*batches, *begun]), second)
+
+
+def test_weights_of_other_kinds(parts: list[apt.AtpDataset]) -> None:
     shares = dict(enumerate([1.0, 1.0, 2.0]))
     mixture = apt.MixtureDataset(parts, shares.values(), epoch=40)  # type: ignore[arg-type]
     assert mixture.counts == (10, 10, 20)
+    for array in (np.array([1, 1, 2], np.float32), torch.tensor([1.0, 1.0, 2.0])):
+        given: Any = array
+        assert apt.MixtureDataset(parts, given, epoch=40).counts == mixture.counts
 
 
 def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None:
@@ -366,8 +409,12 @@ def test_what_is_refused(parts: list[apt.AtpDataset], new_path: NewPath) -> None
     for epoch in ("all", -1, 1.5, True):
         with pytest.raises(ValueError, match="epoch: expected 'min', 'max' or a number"):
             apt.MixtureDataset(parts, epoch=epoch)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="epoch: expected at least 0, got -1"):
-        apt.MixtureDataset(parts).set_epoch(-1)
+    for epoch, message in (
+        (-1, "at least 0, got -1"),
+        (1 << 63, f"below 2\\*\\*63, got {1 << 63}"),
+    ):
+        with pytest.raises(ValueError, match=f"epoch: expected {message}"):
+            apt.MixtureDataset(parts).set_epoch(epoch)
     empty = apt.AtpDataset(write(new_path(), 0, 0))
     with pytest.raises(ValueError, match="datasets: expected molecules, got none in number 1"):
         apt.MixtureDataset([parts[0], empty], [1, 1])

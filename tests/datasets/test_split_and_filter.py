@@ -363,6 +363,20 @@ def test_split_without_groups_is_as_before(dataset: apt.AtpDataset) -> None:
     assert torch.equal(second[:].index, order[150:])
 
 
+@pytest.mark.parametrize("options", [{}, {"by": "step"}, {"stratify": "step"}])
+def test_seeds_are_integers(dataset: apt.AtpDataset, options: Any, tmp_path: Path) -> None:
+    def of_seed(seed: Any) -> list[int]:
+        return dataset.split([0.5, 0.5], seed, **options)[0][:].index.tolist()  # type: ignore[no-any-return]
+
+    assert of_seed(np.int64(3)) == of_seed(3) == of_seed(3 + (1 << 64))
+    assert of_seed(-1) == of_seed((1 << 64) - 1) != of_seed(1)
+    targets = [tmp_path / "a.atp", tmp_path / "b.atp"]
+    for seed in (None, 1.0, "a", True):
+        for split in (of_seed, lambda seed: apt.split(dataset.path, targets, [0.5, 0.5], seed)):
+            with pytest.raises(TypeError, match=f"^seed: expected an int, got {seed!r}$"):
+                split(seed)
+
+
 def test_names_as_groups(tmp_path: Path) -> None:
     with apt.AtpWriter(tmp_path / "x.atp") as writer:
         for i in range(30):

@@ -65,6 +65,18 @@ def test_equal_to_the_data_set(dataset: apt.AtpDataset, threads: int, size: int)
         assert_same_batch(batch, dataset.batch(range(k * size, min(N, (k + 1) * size))))
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [N, N + 1, 1 << 70])
+def test_batches_larger_than_the_dataset(
+    dataset: apt.AtpDataset, size: int, drop_last: bool
+) -> None:
+    expected = [] if drop_last and size > N else [N]
+    for shuffle in (False, True):
+        loader = apt.Loader(dataset, size, shuffle=shuffle, drop_last=drop_last)
+        assert [len(batch) for batch in loader] == expected
+        assert len(loader) == len(expected)
+
+
 def test_equal_to_a_dataloader(dataset: apt.AtpDataset) -> None:
     order = [[5, 3, 5], [], [N - 1, -1], [0]]
     ours = apt.Loader(dataset, batch_sampler=order)

@@ -28,6 +28,7 @@ from atompack_torch.fields import (
     similar_names,
 )
 from atompack_torch.options import short_list
+from atompack_torch.random_order import seeded
 
 if TYPE_CHECKING:
     from atompack_torch.datasets.base import MoleculeDataset
@@ -95,7 +96,7 @@ def deal(groups: Array, fractions: Sequence[float], seed: int) -> list[Tensor]:
     """
     wanted = np.array(sizes_of(len(groups), fractions))
     _, group_of, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     tries = _MAX_TRIES if 0 < len(counts) <= _WORTH_TRYING else 1
     best, best_error = None, -1
     for _ in range(tries):
@@ -131,7 +132,7 @@ def deal_strata(
         ValueError: a fraction is negative, they do not add up to 1, or a part would be empty.
     """
     sizes = sizes_of(len(strata), fractions)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     shuffled = torch.randperm(len(strata), generator=generator).numpy()
     _, stratum = np.unique(strata[shuffled], return_inverse=True)
     n_strata = int(stratum.max(initial=-1)) + 1

@@ -91,7 +91,7 @@ def _bucket(sizes: Sizes, molecules: Integers, limits: Limits) -> Bucket:
     while True:
         n_batches = -(-n // wanted)
         atoms, edges = _bounds(sizes, molecules, n_batches)
-        excess = max(atoms / limits.atoms, edges / limits.edges)
+        excess = max(atoms / max(limits.atoms, 1), edges / limits.edges)
         bucket = Bucket(molecules, -(-n // n_batches), n_batches, atoms, edges)
         if excess <= 1 or bucket.per_batch == 1:
             return bucket

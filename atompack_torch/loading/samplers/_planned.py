@@ -69,12 +69,19 @@ class PlannedShare:
             self._split_last_steps(n_left)
 
     def _split_last_steps(self, n_left: int) -> None:
+        """Splits as few steps as possible; all but the first of them get single molecules.
+
+        A pass that is resumed between them therefore finds the same batches.
+        """
         end = self._bounds[-1]
         for n_split in range(1, self._n_whole + 2):
             first = (self._n_whole + 1 - n_split) * self._n_ranks
             if end - self._bounds[first] >= n_split * self._n_ranks:
                 self._n_whole += 1 - n_split
-                self._pieces = _split(self._bounds[first:], n_split * self._n_ranks)
+                singles = end - (n_split - 1) * self._n_ranks
+                bounds = [bound for bound in self._bounds[first:] if bound < singles]
+                self._pieces = _split([*bounds, singles], self._n_ranks)
+                self._pieces += range(singles + 1, end + 1)
                 return
         raise ValueError(
             f"the last {end - self._bounds[0]} molecules, {n_left} batches, cannot be split evenly "

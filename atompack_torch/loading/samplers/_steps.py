@@ -90,8 +90,8 @@ class BatchShare:
         elif self._pad:
             yield self._whole_steps(batches, n_steps)
             rest = batches.drop_first(n_steps * self._n_ranks)
-            yield [self._pad_batch(rest, rank) for rank in self._ranks]
             self._recut.append((self._end(), 0))
+            yield [self._pad_batch(rest, rank) for rank in self._ranks]
         else:
             n_recut = self._n_recut_steps(batches, n_steps + 1)
             n_whole = n_steps + 1 - n_recut

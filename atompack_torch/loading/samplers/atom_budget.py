@@ -80,12 +80,13 @@ class AtomBudgetBatchSampler(BatchSampler):
                 iterating: there are too few molecules to split the last batches for all ranks.
         """
         super().__init__(n_atoms, **options)
-        if not checked_number("max_atoms", max_atoms):
+        budget = checked_number("max_atoms", max_atoms)
+        if not budget:
             raise ValueError(f"max_atoms: expected a positive number, got {max_atoms}")
         if max_molecules is not None:
             max_molecules = checked_integer("max_molecules", max_molecules, 1)
         check_choice("oversized", oversized, ("alone", "error"))
-        self.max_atoms = max_atoms
+        self.max_atoms = int(budget) if budget.is_integer() else budget  # not of NumPy: for states
         self.max_molecules = max_molecules
         self._has_costs = costs is not None
         self._oversized = oversized

@@ -140,7 +140,7 @@ class ElasticSampler(Sampler[Item]):
         check_flags(shuffle=shuffle, drop_last=drop_last, pad=pad)
         if drop_last and pad:
             raise ValueError("drop_last and pad exclude one another")
-        self.shuffle = shuffle
+        self.shuffle = bool(shuffle)
         self.seed = checked_integer("seed", seed)
         self.drop_last = drop_last
         self.num_replicas = num_replicas
@@ -460,11 +460,16 @@ class Pass(Iterator[Item]):
         return next(self._items)
 
     def _run(self) -> Iterator[Item]:
+        dataset = self._sampler._dataset
         self._share = self._sampler._begin(self, self._resumed)
         for chunk in self._share.chunks():
             self._n_dealt += len(chunk)
             self._chunk = iter(chunk)
-            yield from self._chunk
+            if not has_epochs(dataset) or dataset.epoch_for(0) == dataset.epoch_for(1):
+                yield from self._chunk  # no epoch changes its molecules
+            for item in self._chunk:
+                dataset.follow_epoch(self.epoch)  # another pass may have entered its own
+                yield item
         self._ended = True
         self._sampler._end(self)
 

@@ -17,7 +17,7 @@ from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import FieldSpec, Level, similar_names
-from atompack_torch.options import checked_integer
+from atompack_torch.options import checked_integer, checked_number
 from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import Layout
 
@@ -338,11 +338,17 @@ def make_layout(
 
     Raises:
         FieldError: a field has a different level or shape than its label.
-        TypeError: the head is not an integer.
-        ValueError: an atomic number occurs twice, or the head is negative.
+        TypeError: the head is not an integer, or weights are not numbers by type.
+        ValueError: an atomic number occurs twice, or the head or a weight is negative.
     """
     if len(set(numbers)) < len(numbers):
         raise ValueError(f"z_table: expected different atomic numbers, got {list(numbers)}")
+    given: object = type_weights
+    if not isinstance(given, Mapping | None):
+        kind = type(given).__name__
+        raise TypeError(f"config_type_weights: expected a dict of weights by type, got {kind}")
+    for type_, weight in (type_weights or {}).items():
+        checked_number(f"config_type_weights: {type_!r}", weight)
     labels = {}
     for name, key in keys.items():
         spec = schema.get(key)

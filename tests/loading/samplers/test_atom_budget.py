@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections import Counter
 from itertools import chain, islice
@@ -324,3 +325,12 @@ def test_batches_of_equal_molecules_are_counted_without_planning(
             np.full(333, cost), 100, max_molecules=max_molecules, shuffle=shuffle
         )
     assert len(sampler) == len(list(sampler))
+
+
+@pytest.mark.parametrize("budget", [np.int64(30), np.float32(30.5), torch.tensor(30)])
+def test_states_consist_of_plain_numbers(budget: Any) -> None:
+    """Checkpoints hold them, and are read with ``weights_only``."""
+    sampler = AtomBudgetBatchSampler([10] * 9, budget, shuffle=np.True_)  # type: ignore[arg-type]
+    state = sampler.state_dict()
+    assert json.loads(json.dumps(state)) == state
+    assert state["planned"]["max_atoms"] == float(budget)  # type: ignore[index]

@@ -179,3 +179,21 @@ def test_batches_are_padded_to_their_shapes(tmp_path: Path, kind: str) -> None:
 def test_errors_are_named(make: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         make()
+
+
+def test_molecules_without_atoms_need_no_room() -> None:
+    assert list(BucketBatchSampler([0, 0], 2, shuffle=False)) == [[0], [1]]
+
+
+def test_a_pass_that_is_resumed_between_split_steps_is_the_same() -> None:
+    sizes = np.array([0, 5, 1, 1, 3, 9, 2, 0, 0, 1, 0, 14, 10])
+    for rank in range(3):
+        stopped, resumed = (
+            BucketBatchSampler(sizes, 16, buckets=2, edges=2 * sizes, num_replicas=3, rank=rank)
+            for _ in range(2)
+        )
+        expected = list(stopped)[1:]
+        stopped.set_epoch(0)
+        next(iter(stopped))
+        resumed.load_state_dict(stopped.state_dict())
+        assert list(resumed) == expected

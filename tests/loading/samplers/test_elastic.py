@@ -7,7 +7,7 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
@@ -289,6 +289,19 @@ def test_the_end_of_an_epoch_is_a_place_too(make: Make) -> None:
     chosen.set_epoch(0)
     assert list(chosen) == []
     assert list(chosen) == order
+
+
+@with_endings
+@pytest.mark.parametrize("option", ["drop_last", "pad"])
+def test_a_state_after_the_last_item(make: Make, option: str) -> None:
+    """As a checkpoint has it that is taken after the last step of an epoch."""
+    for n, rank in product(range(37, 43), range(3)):
+        sampler = make(n, num_replicas=3, rank=rank, **{option: True})
+        items = list(islice(sampler, len(sampler)))
+        assert len(items) == len(sampler)
+        resumed = make(n, num_replicas=3, rank=rank, **{option: True})
+        resumed.load_state_dict(sampler.state_dict())
+        assert list(resumed) == []
 
 
 @every_sampler

@@ -92,6 +92,10 @@ def test_keys_of_mace_and_of_files(tmp_path: Path) -> None:
         trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, key_map={"REF_enrgy": "energy"})
     with pytest.raises(TypeError, match="head: expected an int, got 'bulk'"):
         trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, head="bulk")
+    wrong: Any
+    for wrong, got in ((2.0, "a dict of weights by type, got float"), ({"a": "b"}, "a number")):
+        with pytest.raises(TypeError, match=f"config_type_weights: .*expected {got}"):
+            trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, config_type_weights=wrong)
     with pytest.raises(ValueError, match="head: expected at least 0, got -1"):
         trainer.loader(opened, Z_TABLE, CUTOFF, batch_size=6, head=-1)
     with pytest.raises(TypeError, match="z_table: expected an int, got 'Cu'"):
