@@ -113,6 +113,16 @@ def test_what_a_row_cannot_hold_is_named(tmp_path: Path) -> None:
     assert np.allclose(back.labels["velocities"], 1.0, rtol=1e-15)
 
 
+@pytest.mark.parametrize("suffix", [".db", ".aselmdb"])
+def test_forces_of_no_atoms(tmp_path: Path, suffix: str) -> None:
+    molecule = apt.Molecule(np.zeros((0, 3)), np.zeros(0, int), forces=np.zeros((0, 3)))
+    with apt.AtpWriter(tmp_path / "1.atp") as writer:
+        writer.write(molecule)
+    convert(tmp_path / "1.atp", tmp_path / f"2{suffix}", progress=False)
+    convert(tmp_path / f"2{suffix}", tmp_path / "3.atp", progress=False)
+    assert apt.AtpDataset(tmp_path / "3.atp")[0].forces.shape == (0, 3)
+
+
 def test_values_that_clash_are_named(tmp_path: Path) -> None:
     with ase.db.connect(tmp_path / "x.db") as database:
         database.write(ase.Atoms("H"), key_value_pairs={"k": 1}, data={"k": 2})
