@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_rows_become_molecules(images: list[ase.Atoms], tmp_path: Path, suffix: 
     assert [what for what, _ in report.skipped] == ["data 'nested'"]
     assert sum(report.skipped.values()) == len(images)
     assert "ids, times" in report.notes[0]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_json_without_its_format(images: list[ase.Atoms], tmp_path: Path, suffix: str) -> None:
+    make(tmp_path / "rows.json", images)
+    if suffix == ".json.gz":
+        (tmp_path / "rows.json.gz").write_bytes(
+            gzip.compress((tmp_path / "rows.json").read_bytes())
+        )
+    report = convert(tmp_path / f"rows{suffix}", tmp_path / "rows.atp", progress=False)
+    got = apt.AtpDataset(tmp_path / "rows.atp")[:]
+    assert got["k"].tolist() == list(range(len(images)))
+    assert got["weights"].tolist() == [[i, i + 1.0, i + 2.0] for i in range(len(images))]
+    assert [what for what, _ in report.skipped] == ["data 'nested'"]
 
 
 @pytest.mark.parametrize("suffix", [".db", ".aselmdb", ".json"])
