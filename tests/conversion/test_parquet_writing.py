@@ -128,6 +128,18 @@ def test_names_of_the_structure_and_values_without_numbers(tmp_path: Path) -> No
     assert_same_batch(got[:], want[:])
 
 
+def test_rows_of_atoms_that_vary_in_width(tmp_path: Path) -> None:
+    parts = [
+        Parts(np.ones((n, 3)), np.ones(n, int), {}, {}, {"a": np.full((n, k), 1.5)})
+        for n, k in ((1, 2), (3, 1))
+    ]
+    written([parts], tmp_path)
+    report = convert(tmp_path / "x.parquet", tmp_path / "y.atp", progress=False)
+    assert not report.skipped
+    got, want = apt.AtpDataset(tmp_path / "y.atp"), apt.AtpDataset(tmp_path / "0.atp")
+    assert_same_batch(got[:], want[:])
+
+
 def test_fields_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writing, "_GROUP_ROWS", 2)
     rng = np.random.default_rng(1)

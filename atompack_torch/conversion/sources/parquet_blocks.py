@@ -200,7 +200,7 @@ class BlockReader:
         """Returns a numeric property; None if no molecule has it in the shape of the first."""
         if field.column not in self._layouts:
             learned = field.layout or self._layout(field, found, block.n_atoms)
-            if learned == _UNKNOWN:
+            if learned is _UNKNOWN:  # not equal: rows of atoms may vary in shape, too
                 return None
             self._layouts[field.column] = learned
         layout = self._layouts[field.column]
