@@ -150,7 +150,7 @@ def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts
 
 
 def _levels(path: str, keys: Mapping[str, str]) -> dict[str, bool]:
-    """Returns the levels of properties in the first entries of a file, as far as it is sound."""
+    """Returns the levels of properties in the first entries of a file, up to any damage."""
     with contextlib.suppress(AtompackError), JsonStream(path) as stream:
         entries = itertools.islice(_entries(stream, Report()), _SAMPLE)
         return levels_of(partial(EntryReader(keys, Report(), {}).parts, *one) for one in entries)
