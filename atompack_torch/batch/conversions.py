@@ -278,7 +278,7 @@ def _is_per_atom(result: str) -> bool:
 
 def plain_value(value: Any) -> Any:
     """Returns a number, a string, or a new array of numbers; None for everything else."""
-    if isinstance(value, int):
+    if isinstance(value, (int, np.integer)):
         return value if -(2**63) <= value < 2**63 else None
     if isinstance(value, (str, float)):
         return value

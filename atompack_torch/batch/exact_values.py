@@ -149,6 +149,8 @@ def converted(name: str, array: Array, dtype: Any, *, rounds: bool = False) -> A
     Raises:
         FieldError: the dtype cannot hold a value.
     """
+    if array.dtype.kind not in "biuf":  # NumPy would make numbers of dates, text and parts of them
+        raise FieldError(f"{name}: expected real numbers, got {array.dtype}")
     target = np.dtype(dtype)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         # reshape, because ascontiguousarray turns a scalar into an array of one element.

@@ -205,7 +205,7 @@ def _values(
 ) -> np.ndarray[Any, Any]:
     """Reads a variable in slices of whole chunks, so that its reader needs little memory."""
     if not shape or 0 in shape:
-        return np.asarray(file.ask("values", name, 0, 0))
+        return np.asarray(file.ask("values", name, 0, shape[0] if shape else 0))
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     step = -(-max(SLICE_BYTES // row_bytes, 1) // chunk) * chunk
     values: np.ndarray[Any, Any] = file.ask("values", name, 0, step)

@@ -47,13 +47,14 @@ def test_results_of_another_state(tmp_path: Path, change: Any, what: str) -> Non
 
 def test_other_values_without_a_place() -> None:
     atoms = calculated()
-    atoms.info["nested"] = {"a": 1}
+    atoms.info |= {"nested": {"a": 1}, "large": np.uint64(2**64 - 1)}
     atoms.set_constraint(FixAtoms([0]))
     with pytest.warns(UserWarning, match="dropped") as caught:
         apt.Molecule.from_ase(atoms)
     texts = [str(warning.message) for warning in caught]
     assert [text.split(":")[1] for text in texts] == [
         " dropped info 'nested'",
+        " dropped info 'large'",
         " dropped constraints",
     ]
 
@@ -63,3 +64,16 @@ def test_nothing_is_said_of_what_is_kept() -> None:
         warnings.simplefilter("error")
         molecule = apt.Molecule.from_ase(calculated())
     assert molecule.energy == -1.0
+
+
+@pytest.mark.parametrize("energy", [1 + 2j, "1.5", np.datetime64("2020"), object()])
+def test_results_that_are_no_real_numbers(tmp_path: Path, energy: Any) -> None:
+    atoms = calculated()
+    atoms.calc.results["energy"] = energy
+    with pytest.raises(apt.FieldError, match="energy: expected real numbers, got"):
+        apt.MoleculeBatch.from_ase([atoms])
+    with (
+        apt.AtpWriter(tmp_path / "a.atp") as writer,
+        pytest.raises(apt.FieldError, match="energy: expected real numbers, got"),
+    ):
+        writer.write(atoms)

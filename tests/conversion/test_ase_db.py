@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from pathlib import Path
 
@@ -45,6 +46,20 @@ def test_rows_become_molecules(images: list[ase.Atoms], tmp_path: Path, suffix: 
     assert [what for what, _ in report.skipped] == ["data 'nested'"]
     assert sum(report.skipped.values()) == len(images)
     assert "ids, times" in report.notes[0]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_json_without_its_format(images: list[ase.Atoms], tmp_path: Path, suffix: str) -> None:
+    make(tmp_path / "rows.json", images)
+    if suffix == ".json.gz":
+        (tmp_path / "rows.json.gz").write_bytes(
+            gzip.compress((tmp_path / "rows.json").read_bytes())
+        )
+    report = convert(tmp_path / f"rows{suffix}", tmp_path / "rows.atp", progress=False)
+    got = apt.AtpDataset(tmp_path / "rows.atp")[:]
+    assert got["k"].tolist() == list(range(len(images)))
+    assert got["weights"].tolist() == [[i, i + 1.0, i + 2.0] for i in range(len(images))]
+    assert [what for what, _ in report.skipped] == ["data 'nested'"]
 
 
 @pytest.mark.parametrize("suffix", [".db", ".aselmdb", ".json"])
@@ -111,6 +126,16 @@ def test_what_a_row_cannot_hold_is_named(tmp_path: Path) -> None:
     (back,) = records_of(block)
     assert back.labels.keys() == {"pbc", "velocities"}
     assert np.allclose(back.labels["velocities"], 1.0, rtol=1e-15)
+
+
+@pytest.mark.parametrize("suffix", [".db", ".aselmdb"])
+def test_forces_of_no_atoms(tmp_path: Path, suffix: str) -> None:
+    molecule = apt.Molecule(np.zeros((0, 3)), np.zeros(0, int), forces=np.zeros((0, 3)))
+    with apt.AtpWriter(tmp_path / "1.atp") as writer:
+        writer.write(molecule)
+    convert(tmp_path / "1.atp", tmp_path / f"2{suffix}", progress=False)
+    convert(tmp_path / f"2{suffix}", tmp_path / "3.atp", progress=False)
+    assert apt.AtpDataset(tmp_path / "3.atp")[0].forces.shape == (0, 3)
 
 
 def test_values_that_clash_are_named(tmp_path: Path) -> None:

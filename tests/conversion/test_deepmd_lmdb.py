@@ -82,6 +82,21 @@ def frame(**more: Any) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not None}
 
 
+def test_tensors_as_long_as_some_molecules(tmp_path: Path) -> None:
+    frames = [
+        {
+            "atype": array(np.zeros(n), "int32"),
+            "coord": array(np.ones((n, 3))),
+            "tensor": array(np.full((3, 3), n)),
+            "rows": array(np.ones((n, 2))),
+        }
+        for n in (2, 3, 4)
+    ]
+    dataset, _ = converted(folder(tmp_path / "frames.lmdb", frames))
+    assert dataset[:]["tensor"][:, 0, 0].tolist() == [2, 3, 4]
+    assert dataset[:]["rows"].shape == (9, 2)
+
+
 def test_frames_of_other_writers(tmp_path: Path) -> None:
     frames: list[Any] = [
         frame(energies=array(1.5), cells=array(np.zeros((3, 3))), charge=2),

@@ -464,11 +464,13 @@ def test_a_last_line_without_end_is_noted(write: Callable[[str], Path], told: To
     assert told.notes == [f"{path}: the last line has no end; it may have been cut"]
 
 
-def test_no_atoms_and_no_frames(write: Callable[[str], Path]) -> None:
+def test_no_atoms_and_no_frames(tmp_path: Path, write: Callable[[str], Path]) -> None:
     assert read(write("")) == read(write("\n \n")) == []
     [got] = read(write("0\nenergy=5 Properties=species:S:1:pos:R:3:forces:R:3\n"))
     assert got[POSITIONS].shape == got[BUILTIN, "forces"].shape == (0, 3)
     assert got[BUILTIN, "energy"] == 5
+    ase.io.write(tmp_path / "a.xyz", [ase.Atoms("H"), ase.Atoms()], format="extxyz")
+    assert [len(frame[NUMBERS]) for frame in read(tmp_path / "a.xyz")] == [1, 0]
 
 
 def test_numbers_of_every_spelling_in_columns(write: Callable[[str], Path]) -> None:

@@ -240,6 +240,20 @@ def test_other_files_by_common_names(tmp_path: Path, dtype: str, form: str) -> N
     assert "num_atoms" not in batch
 
 
+def test_a_column_of_positions_that_is_another_field(tmp_path: Path) -> None:
+    places = [[[1.0, 2.0, 3.0]], [[4.0, 5.0, 6.0]]]
+    columns = {
+        "positions": pa.array(places),
+        "relaxed": pa.array([[[7.0, 8.0, 9.0]], [[0.0, 1.0, 2.0]]]),
+        "atomic_numbers": pa.array([[1], [2]]),
+    }
+    source = written(tmp_path / "a.parquet", columns)
+    keys = {"relaxed": "positions", "positions": "atom_properties/initial"}
+    dataset, _ = converted(source, key_map=keys)
+    assert dataset[:].positions.tolist() == [[7, 8, 9], [0, 1, 2]]
+    assert dataset[:]["initial"].tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 def test_missing_values(tmp_path: Path) -> None:
     data = structures([3, 1, 2])
     columns = lemat(data)

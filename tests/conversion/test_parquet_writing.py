@@ -118,6 +118,28 @@ def test_values_of_many_kinds(tmp_path: Path) -> None:
     assert (told["m"]["dtype"], told["m"]["shape"]) == ("float32", [3, 3])
 
 
+def test_names_of_the_structure_and_values_without_numbers(tmp_path: Path) -> None:
+    own: dict[str, Any] = {"positions": 2.5, "atomic_numbers": 7, "none": np.zeros((0, 3))}
+    of_atoms = {"zero": np.zeros((2, 0))}
+    parts = Parts(np.ones((2, 3)), np.array([1, 8]), {}, own, of_atoms)
+    written([[parts, parts]], tmp_path)
+    convert(tmp_path / "x.parquet", tmp_path / "y.atp", progress=False)
+    got, want = apt.AtpDataset(tmp_path / "y.atp"), apt.AtpDataset(tmp_path / "0.atp")
+    assert_same_batch(got[:], want[:])
+
+
+def test_rows_of_atoms_that_vary_in_width(tmp_path: Path) -> None:
+    parts = [
+        Parts(np.ones((n, 3)), np.ones(n, int), {}, {}, {"a": np.full((n, k), 1.5)})
+        for n, k in ((1, 2), (3, 1))
+    ]
+    written([parts], tmp_path)
+    report = convert(tmp_path / "x.parquet", tmp_path / "y.atp", progress=False)
+    assert not report.skipped
+    got, want = apt.AtpDataset(tmp_path / "y.atp"), apt.AtpDataset(tmp_path / "0.atp")
+    assert_same_batch(got[:], want[:])
+
+
 def test_fields_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writing, "_GROUP_ROWS", 2)
     rng = np.random.default_rng(1)

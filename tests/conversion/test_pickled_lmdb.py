@@ -148,6 +148,15 @@ def test_a_dipole_of_three_atoms(tmp_path: Path) -> None:
     assert torch.equal(converted(path, key_map={"mu": "dipole"})[0][:].dipole, dipoles)
 
 
+def test_vectors_as_long_as_some_molecules(tmp_path: Path) -> None:
+    mu = torch.arange(15.0).reshape(5, 3)
+    entries = [graph(i, 1 + i) | {"mu": mu[i], "q": torch.arange(1.0 + i)} for i in range(5)]
+    dataset, report = converted(written(tmp_path / "x.lmdb", [*map(plain, entries)]))
+    assert not report.skipped
+    assert torch.equal(dataset[:]["mu"], mu)
+    assert torch.equal(dataset[:]["q"], torch.cat([entry["q"] for entry in entries]))
+
+
 def test_positions_and_cell_of_other_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -250,6 +250,17 @@ def test_a_dipole_of_three_atoms(tmp_path: Path) -> None:
     assert not report.skipped
 
 
+def test_vectors_as_long_as_some_molecules(tmp_path: Path) -> None:
+    entries = [
+        {"structure": as_dict(data), "mu": [i, 2.0, 3.0], "q": [1.5] * n}
+        for i, (n, data) in enumerate(zip([3, 4, 2], structures([3, 4, 2]), strict=True))
+    ]
+    dataset, report = converted(tmp_path / "a.json", dumped(entries))
+    assert dataset[:]["mu"].tolist() == [[0, 2, 3], [1, 2, 3], [2, 2, 3]]
+    assert dataset[:]["q"].tolist() == [1.5] * 9
+    assert not report.skipped
+
+
 def test_values_of_the_structure_its_sites_and_species(tmp_path: Path) -> None:
     (data,) = structures([3])
     whole = as_dict(data) | {"charge": 2.0, "properties": {"origin": "a", "energy": 9.0}}

@@ -45,6 +45,14 @@ def hdf5(path: Path, e: str = "hartree", x: str = "Bohr", f: str = "Hartree/bohr
     return path
 
 
+def hdf5_text(path: Path) -> Path:
+    """Units as text of their own, of any length, as h5py writes it."""
+    with h5py.File(hdf5(path), "a") as file:
+        for name, label in (("r_unit", "positions"), ("e_unit", "energy"), ("f_unit", "forces")):
+            file[name] = file[label].attrs.pop("units")
+    return path
+
+
 def database(path: Path, metadata: dict[str, Any]) -> Path:
     with ase.db.connect(path, append=False) as rows:
         for _ in range(2):
@@ -79,6 +87,7 @@ def parquet(path: Path) -> Path:
     ("make", "name", "keys", "factors"),
     [
         (hdf5, "a.h5", {}, (HARTREE, BOHR, HARTREE / BOHR)),
+        (hdf5_text, "b.h5", {}, (HARTREE, BOHR, HARTREE / BOHR)),
         (schnetpack, "a.db", KEYS, (KCAL, 1.0, KCAL)),
         (of_ase, "b.db", KEYS, (KCAL, 1.0, KCAL)),
         (schnetpack, "a.aselmdb", KEYS, (KCAL, 1.0, KCAL)),

@@ -60,6 +60,19 @@ def test_files_become_datasets(folder: Path, tmp_path: Path, atlas_python: Atlas
     assert "wrote 4 datasets" in str(report)
 
 
+@pytest.mark.parametrize("suffix", [".nc", ".zarr"])
+def test_arrays_without_values(tmp_path: Path, suffix: str) -> None:
+    shapes = {"a": ("x", "y"), "b": ("y", "x"), "c": ("x",)}
+    sizes = {"x": 3, "y": 0}
+    want = xarray.Dataset(
+        {name: (dims, np.zeros([sizes[dim] for dim in dims])) for name, dims in shapes.items()}
+    )
+    source = tmp_path / f"s{suffix}"
+    want.to_zarr(source) if suffix == ".zarr" else want.to_netcdf(source)
+    convert_datasets(source, tmp_path / "store", progress=False)
+    xarray.testing.assert_identical(apt.AtlasStore(tmp_path / "store").to_xarray("s"), want)
+
+
 def test_modes(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "store"
     first, second = folder / "c0.nc", folder / "z.zarr"

@@ -306,7 +306,7 @@ def _field_name(member: Member, levels: Mapping[str, Level]) -> str:
 def _state_units(member: Member, report: Report) -> None:
     """Records units that a file states in an array of text of their own, as sGDML does."""
     rows, units = member.rows, report.units
-    if rows.dtype.kind not in "SU" or rows.shape not in ((), (1,)):
+    if rows.dtype.kind not in "SUO" or rows.shape not in ((), (1,)):
         return
     label = _STATING.get(member.key.lower())
     if label is None and not re.search(r"units?$", member.key, re.IGNORECASE):

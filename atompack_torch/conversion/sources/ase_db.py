@@ -11,14 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
-from atompack_torch.batch.conversions import Parts, atoms_of, plain_value
-from atompack_torch.conversion.sources.ase_files import labelled_parts, take_label
+from atompack_torch.batch.conversions import Parts, atoms_of
+from atompack_torch.conversion.sources.ase_files import parts_of_row
 from atompack_torch.errors import AtompackError, CorruptFileError
-from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, RESULTS, prefixed_id
 from atompack_torch.formats import detect
 from atompack_torch.formats.aselmdb import converter as aselmdb
 from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, row_of, take_metadata
@@ -127,35 +124,6 @@ def _connect(path: _Path) -> Any:
         raise
     except Exception as error:
         raise CorruptFileError(f"{path}: {described(error)}") from error
-
-
-def parts_of_row(row: Any, report: Report) -> Parts:
-    """Returns the contents of a row as ASE reads it; ``report`` receives what has no place."""
-    parts = labelled_parts(row.toatoms(), report)
-    stress = parts.labels.get("stress")
-    if stress is not None and np.shape(stress) == (9,):  # SQLite keeps numbers, not shapes
-        parts.labels["stress"] = stress.reshape(3, 3)
-    for what, values in (("key-value pair", row.key_value_pairs), ("data", row.data)):
-        for key, value in values.items():
-            _put(parts, key, value, f"{what} {key!r}", report)
-            if key in RESULTS:
-                take_label(parts, parts.properties, key, report)
-    return parts
-
-
-def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
-    plain = plain_value(value)
-    if plain is None and value is not None:
-        report.skip(what, f"no number, string or array of numbers: {type(value).__name__}")
-        return
-    key = str(key)  # ASE reads a key of digits as an integer
-    is_name = key == "name" and isinstance(plain, str)
-    scope, own = prefixed_id(key) or (BUILTIN if is_name else MOLECULE_PROPERTY, key)
-    target = (parts.labels, parts.atom_properties, parts.properties)[scope]
-    if own in target:
-        report.skip(what, "the row has another value of that name")
-    else:
-        target[own] = plain
 
 
 @contextmanager

@@ -13,12 +13,13 @@ import numpy as np
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
-from atompack_torch.batch.conversions import Parts, full_stress, parts_of
+from atompack_torch.batch.conversions import Parts, full_stress, parts_of, plain_value
 from atompack_torch.conversion.sources import pymatgen_json
 from atompack_torch.conversion.sources.values import label_shape
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.fields import RESULTS
+from atompack_torch.fields import BUILTIN, MOLECULE_PROPERTY, RESULTS, prefixed_id
 from atompack_torch.formats import by_suffix, recognize
+from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, take_metadata
 from atompack_torch.formats.conversion_report import Report, described
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import convert_each
@@ -75,19 +76,18 @@ def read(
 def _makes(
     path: str | os.PathLike[str], report: Report, ase_format: str | None
 ) -> Generator[Callable[[], Parts]]:
-    import ase.io
     from ase.io.formats import UnknownFileTypeError
 
     if not Path(path).is_dir():  # some ASE formats are folders
         check_regular_file(os.fspath(path))
     name = ase_format or _name_by_ase(path)
-    images = ase.io.iread(
-        os.fspath(path), ":", format=ase_format, parallel=False, do_not_split_by_at_sign=True
-    )
+    is_database = name == "json"  # ASE's own reader drops what is no part of ase.Atoms
+    make: Callable[[Any, Report], Parts] = parts_of_row if is_database else labelled_parts
+    images = _rows(path, report) if is_database else _images(path, ase_format)
     number = 0
     while True:
         try:
-            atoms = next(images, None)
+            image = next(images, None)
         except (OSError, ImportError):
             raise
         except Exception as error:  # whatever a parser stumbles over, in whole files too
@@ -106,9 +106,9 @@ def _makes(
                 raise UnsupportedFormatError(f"{fault}: {way_out}") from error
             report.skip("the rest of a file", fault)
             return
-        if atoms is None:
+        if image is None:
             break
-        yield partial(labelled_parts, atoms, report)
+        yield partial(make, image, report)
         number += 1
     missed = [step for step in _unconverged_steps(os.fspath(path), name) if step < number]
     if missed:
@@ -117,6 +117,26 @@ def _makes(
             f"{path}: kept {len(missed)} molecules whose electronic iterations stopped at their "
             f"largest number (NELM), so that labels may be wrong: {first}"
         )
+
+
+def _images(path: str | os.PathLike[str], ase_format: str | None) -> Iterator[Any]:
+    import ase.io
+
+    options: dict[str, Any] = {"parallel": False, "do_not_split_by_at_sign": True}
+    return iter(ase.io.iread(os.fspath(path), ":", format=ase_format, **options))
+
+
+def _rows(path: str | os.PathLike[str], report: Report) -> Iterator[Any]:
+    """Yields the rows of a JSON database, plain or compressed."""
+    import ase.db
+    from ase.io.formats import open_with_compression
+
+    with open_with_compression(os.fspath(path), "r") as file:
+        database = ase.db.connect(file, "json", use_lock_file=False)
+        rows = [*database.select()]
+        report.note(BOOKKEEPING)
+        take_metadata(str(path), lambda: database.metadata, report)
+    yield from rows
 
 
 def _name_by_ase(path: str | os.PathLike[str]) -> str:
@@ -137,6 +157,35 @@ def labelled_parts(atoms: Any, report: Report) -> Parts:
         for values in (parts.properties, parts.atom_properties):
             take_label(parts, values, label, report)
     return parts
+
+
+def parts_of_row(row: Any, report: Report) -> Parts:
+    """Returns the contents of a row as ASE reads it; ``report`` receives what has no place."""
+    parts = labelled_parts(row.toatoms(), report)
+    stress = parts.labels.get("stress")
+    if stress is not None and np.shape(stress) == (9,):  # SQLite keeps numbers, not shapes
+        parts.labels["stress"] = stress.reshape(3, 3)
+    for what, values in (("key-value pair", row.key_value_pairs), ("data", row.data)):
+        for key, value in values.items():
+            _put(parts, key, value, f"{what} {key!r}", report)
+            if key in RESULTS:
+                take_label(parts, parts.properties, key, report)
+    return parts
+
+
+def _put(parts: Parts, key: str, value: Any, what: str, report: Report) -> None:
+    plain = plain_value(value)
+    if plain is None and value is not None:
+        report.skip(what, f"no number, string or array of numbers: {type(value).__name__}")
+        return
+    key = str(key)  # ASE reads a key of digits as an integer
+    is_name = key == "name" and isinstance(plain, str)
+    scope, own = prefixed_id(key) or (BUILTIN if is_name else MOLECULE_PROPERTY, key)
+    target = (parts.labels, parts.atom_properties, parts.properties)[scope]
+    if own in target:
+        report.skip(what, "the row has another value of that name")
+    else:
+        target[own] = plain
 
 
 def take_label(parts: Parts, values: dict[str, Any], label: str, report: Report) -> None:

@@ -24,7 +24,13 @@ from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, native
 from atompack_torch.conversion.keys import element_hint, elements_in, numbers_of_types
-from atompack_torch.conversion.sources.values import label_shape, number_array, shaped
+from atompack_torch.conversion.sources.values import (
+    label_shape,
+    levels_of,
+    number_array,
+    sample,
+    shaped,
+)
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
@@ -111,8 +117,10 @@ def read(
     """
     file = _open_file(path)
     metadata = _metadata(file, path, elements)
+    indices, no_report = sample(metadata.n_frames), Report()
+    levels = levels_of(partial(_parts, file, path, metadata, i, no_report, {}) for i in indices)
     end = metadata.n_frames if last is None else last
-    makes = (partial(_parts, file, path, metadata, i, report) for i in range(first, end))
+    makes = (partial(_parts, file, path, metadata, i, report, levels) for i in range(first, end))
     for columns in convert_each(path, makes, report, first):
         yield with_stress(columns, report, "virial")
 
@@ -165,7 +173,14 @@ def _metadata(file: LmdbFile, path: str, elements: dict[str, int] | None) -> _Me
     return _Metadata(n, key_format, np.array(numbers, np.int16), of_atoms, of_frames)
 
 
-def _parts(file: LmdbFile, path: str, metadata: _Metadata, number: int, report: Report) -> Parts:
+def _parts(
+    file: LmdbFile,
+    path: str,
+    metadata: _Metadata,
+    number: int,
+    report: Report,
+    levels: Mapping[str, bool],
+) -> Parts:
     key = format(number, metadata.key_format).encode()
     data = file.get(key)
     where = f"{path}: frame {number}"
@@ -200,7 +215,7 @@ def _parts(file: LmdbFile, path: str, metadata: _Metadata, number: int, report: 
         report.note("pbc: F F F where there is no box")
     for name, value in values.items():
         if name not in _DERIVED:
-            _put(parts, name, value, metadata, there, report)
+            _put(parts, name, value, metadata, there, report, levels)
     return parts
 
 
@@ -234,7 +249,13 @@ def _value(value: Any, where: str) -> Any:
 
 
 def _put(
-    parts: Parts, name: str, value: Any, metadata: _Metadata, there: Array, report: Report
+    parts: Parts,
+    name: str,
+    value: Any,
+    metadata: _Metadata,
+    there: Array,
+    report: Report,
+    levels: Mapping[str, bool],
 ) -> None:
     """Adds a value to the properties."""
     array = number_array(parts, name, value, report)
@@ -245,7 +266,7 @@ def _put(
     is_known = name in metadata.of_atoms or OF_ATOMS.fullmatch(name) is not None
     if array.ndim and is_known and len(array) != n and n and array.size % n == 0:
         array, may_be_atoms = array.reshape(n, -1), True
-    if may_be_atoms and (is_known or array.ndim > 1):
+    if may_be_atoms and (is_known or (array.ndim > 1 and levels.get(name, True))):
         parts.atom_properties[name] = array[there]
     else:
         parts.properties[name] = array

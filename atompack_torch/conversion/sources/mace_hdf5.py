@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
 from atompack_torch.conversion.keys import field_of
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, opened
+from atompack_torch.conversion.sources.values import levels_of, sample
 from atompack_torch.conversion.targets.mace_hdf5 import DEFAULT_TYPE, FIELD, PREFIX, open_target
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, RESULTS, is_value_of
@@ -97,12 +98,14 @@ def read(path: _Path, *, report: Report) -> Iterator[Columns]:
 def _makes(path: _Path, report: Report) -> Generator[Callable[[], Parts]]:
     with opened(path) as file:
         is_own = FIELD in file.listing().attrs
-        for batch, names in _batches(file, report):
-            paths = [f"/{batch}/{name}" for name in names]
-            for name, tree in zip(paths, file.trees(paths), strict=True):
-                if isinstance(tree, UnsupportedFormatError):
-                    raise tree
-                yield partial(_parts, tree, f"{path}: {name}", report, is_own=is_own)
+        paths = [f"/{batch}/{name}" for batch, names in _batches(file, report) for name in names]
+        of_sample = file.trees([paths[i] for i in sample(len(paths))])
+        parts_of = partial(_parts, is_own=is_own)
+        levels = levels_of(partial(parts_of, tree, "", Report(), levels={}) for tree in of_sample)
+        for name, tree in zip(paths, file.trees(paths), strict=True):
+            if isinstance(tree, UnsupportedFormatError):
+                raise tree
+            yield partial(parts_of, tree, f"{path}: {name}", report, levels=levels)
 
 
 def _batches(file: ForeignFile, report: Report) -> Iterator[tuple[str, list[str]]]:
@@ -127,7 +130,14 @@ def _by_number(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _parts(tree: Tree | AtompackError, where: str, report: Report, *, is_own: bool) -> Parts:
+def _parts(
+    tree: Tree | AtompackError,
+    where: str,
+    report: Report,
+    *,
+    is_own: bool,
+    levels: Mapping[str, bool],
+) -> Parts:
     if isinstance(tree, AtompackError):
         raise tree
     with naming_damage(where):
@@ -149,7 +159,7 @@ def _parts(tree: Tree | AtompackError, where: str, report: Report, *, is_own: bo
     if is_own and values.get("config_type") == DEFAULT_TYPE:
         del values["config_type"]
     for key, value in values.items():
-        _put(parts, key, value, report)
+        _put(parts, key, value, report, levels)
     for field, value in own.items():
         _put_own(parts, field, value, where)
     return parts
@@ -213,7 +223,7 @@ def _put_own(parts: Parts, field: str, value: Any, where: str) -> None:
     target[key] = value
 
 
-def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
+def _put(parts: Parts, key: str, value: Any, report: Report, levels: Mapping[str, bool]) -> None:
     n = len(parts.positions)
     if isinstance(value, str):
         parts.properties[key] = value
@@ -232,7 +242,7 @@ def _put(parts: Parts, key: str, value: Any, report: Report) -> None:
         parts.labels[key] = native(array)
     elif key == "weight" and float(array) == 1.0:
         pass  # MACE's default
-    elif key not in _OF_STRUCTURE and array.ndim and len(array) == n:
+    elif key not in _OF_STRUCTURE and array.shape[:1] == (n,) and levels.get(key, True):
         parts.atom_properties[key] = native(array)
     else:
         parts.properties[key] = native(array)

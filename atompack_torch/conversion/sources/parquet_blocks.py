@@ -10,6 +10,7 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import ELEMENTS
 from atompack_torch.conversion.sources.public_sets import PublicSet, stress_from_vasp
+from atompack_torch.conversion.targets.parquet import NUMBERS, POSITIONS
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId
 from atompack_torch.formats.conversion_report import Report
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _VOIGT = (6,)
-_STRUCTURE = ("positions", "atomic_numbers")
+_STRUCTURE = (POSITIONS, NUMBERS)
 
 
 class Layout(NamedTuple):
@@ -73,8 +74,8 @@ class BlockReader:
         self, path: str, fields: Sequence[Field], known: PublicSet | None, report: Report
     ) -> None:
         self._path, self._known, self._report = path, known, report
-        self._structure = {f.target.key: f for f in fields if f.target.key in _STRUCTURE}
-        self._fields = [field for field in fields if field.target.key not in _STRUCTURE]
+        self._structure = {f.target.key: f for f in fields if f.target in _STRUCTURE}
+        self._fields = [field for field in fields if field.target not in _STRUCTURE]
         self._layouts: dict[str, Layout | None] = {}
 
     def columns(self, batch: Any, first: int) -> Columns | None:
@@ -93,8 +94,8 @@ class BlockReader:
         """
         index = np.arange(len(batch)) + first
         while len(batch):
-            arrays = {field.column: _values_at(batch, field) for field in self._fields}
-            arrays |= {name: _values_at(batch, field) for name, field in self._structure.items()}
+            fields = (*self._fields, *self._structure.values())
+            arrays = {field.column: _values_at(batch, field) for field in fields}
             block = _Block({name: leaves_of(array) for name, array in arrays.items()})
             numbers = self._numbers(block)
             self._check_labels(block)
@@ -110,10 +111,10 @@ class BlockReader:
 
     def _numbers(self, block: _Block) -> Array:
         """Returns the atomic numbers; finds molecules without them, or without positions."""
-        found = block.leaves["atomic_numbers"]
         field = self._structure["atomic_numbers"]
+        found = block.leaves[field.column]
         block.n_atoms = np.diff(found.offsets)
-        places = block.leaves["positions"]
+        places = block.leaves[self._structure["positions"].column]
         for name, present in (
             ("atomic_numbers", found.present),
             ("positions", without_nulls(places)),
@@ -163,7 +164,8 @@ class BlockReader:
                 made[field.target] = filled(made.get(field.target), own, block.n_atoms)
         ptr = np.concatenate([[0], np.cumsum(block.n_atoms)])
         everything = np.ones(len(block.n_atoms), dtype=bool)
-        places = dense(block.leaves["positions"], everything, block.n_atoms, (3,))
+        found = block.leaves[self._structure["positions"].column]
+        places = dense(found, everything, block.n_atoms, (3,))
         return Columns(places, numbers, ptr, [*made.values()])
 
     def _column(self, block: _Block, field: Field) -> Column | None:
@@ -198,7 +200,7 @@ class BlockReader:
         """Returns a numeric property; None if no molecule has it in the shape of the first."""
         if field.column not in self._layouts:
             learned = field.layout or self._layout(field, found, block.n_atoms)
-            if learned == _UNKNOWN:
+            if learned is _UNKNOWN:  # not equal: rows of atoms may vary in shape, too
                 return None
             self._layouts[field.column] = learned
         layout = self._layouts[field.column]
@@ -407,7 +409,7 @@ def dense(leaves: Leaves, good: Array, counts: Array, shape: tuple[int, ...]) ->
     """
     values = _numpy(leaves.values)
     if good.all():
-        return values.reshape(-1, *shape)
+        return values.reshape(int(counts.sum()), *shape)
     made = np.zeros((int(counts.sum()), *shape), dtype=values.dtype)
     lengths = np.diff(leaves.offsets)
     made[np.repeat(good, counts)] = values[np.repeat(good, lengths)].reshape(-1, *shape)

@@ -21,7 +21,13 @@ from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Columns
 from atompack_torch.batch.conversions import Parts, is_numeric
 from atompack_torch.batch.exact_values import host_array
-from atompack_torch.conversion.sources.values import label_shape, number_array, shaped
+from atompack_torch.conversion.sources.values import (
+    label_shape,
+    levels_of,
+    number_array,
+    sample,
+    shaped,
+)
 from atompack_torch.errors import CorruptFileError, UnsafePickleError, UnsupportedFormatError
 from atompack_torch.fields import is_of_molecule
 from atompack_torch.formats.conversion_report import Report
@@ -83,8 +89,8 @@ def read(
 ) -> Iterator[Columns]:
     """Yields the molecules in blocks, in order, in the types of the file.
 
-    Values with a row for each atom become properties of atoms, others of the molecule. Edges and
-    what follows from them is omitted.
+    Values with a row for each atom, also in a sample of the molecules, become properties of atoms,
+    others of the molecule. Edges and what follows from them is omitted.
 
     Args:
         path: the file.
@@ -102,9 +108,13 @@ def read(
         UnsafePickleError: a pickle is anything but data.
     """
     file = LmdbFile(path)
-    end = _count(file, path) if last is None else last
-    reader, numbers = PickleReader(), range(first, end)
-    makes = (partial(_read_one, file, path, reader, i, keys, report) for i in numbers)
+    count, reader = _count(file, path), PickleReader()
+    of_sample = (
+        partial(_read_one, file, path, reader, i, keys, Report(), {}) for i in sample(count)
+    )
+    levels = levels_of(of_sample)
+    numbers = range(first, count if last is None else last)
+    makes = (partial(_read_one, file, path, reader, i, keys, report, levels) for i in numbers)
     return convert_each(path, makes, report, first)
 
 
@@ -138,6 +148,7 @@ def _read_one(
     number: int,
     keys: Mapping[str, str],
     report: Report,
+    levels: Mapping[str, bool],
 ) -> Parts:
     where, data = f"{path}: key {number}", file.get(b"%d" % number)
     if data is None:
@@ -147,10 +158,17 @@ def _read_one(
         found = found.get(name, found) if isinstance(found, dict) else found
     if not isinstance(found, dict):
         raise CorruptFileError(f"{where}: expected a graph or a dict, got {type(found).__name__}")
-    return _parts({str(key): value for key, value in found.items()}, where, keys, report)
+    values = {str(key): value for key, value in found.items()}
+    return _parts(values, where, keys, report, levels)
 
 
-def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: Report) -> Parts:
+def _parts(
+    values: dict[str, Any],
+    where: str,
+    keys: Mapping[str, str],
+    report: Report,
+    levels: Mapping[str, bool],
+) -> Parts:
     positions = _taken(values, "positions", keys, where)
     numbers = _taken(values, "atomic_numbers", keys, where).reshape(-1)
     n = len(positions)
@@ -177,7 +195,7 @@ def _parts(values: dict[str, Any], where: str, keys: Mapping[str, str], report: 
         if key in _DERIVED:
             report.note(f"{key!r} omitted: it follows from the molecule and a cutoff")
         elif value is not None:
-            _put(parts, key, value, report, keys.get(key, key))
+            _put(parts, key, value, report, keys.get(key, key), levels)
     return parts
 
 
@@ -200,14 +218,16 @@ def _plain(value: Any) -> Any:
     return host_array("type", value) if isinstance(value, Tensor) else value
 
 
-def _put(parts: Parts, key: str, value: Any, report: Report, name: str) -> None:
+def _put(
+    parts: Parts, key: str, value: Any, report: Report, name: str, levels: Mapping[str, bool]
+) -> None:
     """Adds a value to the properties; labels of molecules, by its name here, are not of atoms."""
     array = number_array(parts, key, _plain(value), report)
     if array is None:
         return
     n = len(parts.positions)
-    may_be_atoms = array.ndim > 0 and not is_of_molecule(name, array.shape)
-    if may_be_atoms and len(array) == n and (n > 1 or key in _OF_ATOMS):
+    may_be_atoms = array.ndim > 0 and len(array) == n and not is_of_molecule(name, array.shape)
+    if may_be_atoms and levels.get(key, n > 1 or key in _OF_ATOMS):
         parts.atom_properties[key] = array
     elif array.ndim and len(array) == 1:  # the axis of graphs in a batch
         parts.properties[key] = array[0]

@@ -16,6 +16,7 @@ them (``output`` of a task of the Materials Project); or the structure itself.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -34,7 +35,7 @@ from atompack_torch.conversion.sources.public_sets import (
     stress_from_vasp,
     warn_of_stress,
 )
-from atompack_torch.conversion.sources.values import label_shape
+from atompack_torch.conversion.sources.values import label_shape, levels_of
 from atompack_torch.errors import AtompackError, CorruptFileError, UnsupportedFormatError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -48,7 +49,7 @@ from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
 from atompack_torch.formats.records import blocks, stack, stress_of_six
 
-_BLOCK_STRUCTURES = 1024
+_BLOCK_STRUCTURES, _SAMPLE = 1024, 32
 _HEAD = 4096
 _HINT_HEAD = 1 << 16
 _MAX_PARTS = 1 << 20  # such as sites, of a structure that is read as one value
@@ -133,7 +134,7 @@ def read(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Columns
 
 
 def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:
-    reader = EntryReader(keys, report)
+    reader = EntryReader(keys, report, _levels(path, keys))
     with JsonStream(path) as stream:
         for number, entry in enumerate(_entries(stream, report)):
             try:
@@ -146,6 +147,14 @@ def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts
                 continue
             yield made
     reader.names.check_all_found(path, "no entry has a value")
+
+
+def _levels(path: str, keys: Mapping[str, str]) -> dict[str, bool]:
+    """Returns the levels of properties in the first entries of a file, up to any damage."""
+    with contextlib.suppress(AtompackError), JsonStream(path) as stream:
+        entries = itertools.islice(_entries(stream, Report()), _SAMPLE)
+        return levels_of(partial(EntryReader(keys, Report(), {}).parts, *one) for one in entries)
+    return {}
 
 
 def _entries(stream: JsonStream, report: Report) -> Iterator[_Entry]:
@@ -214,13 +223,14 @@ class EntryReader:
     Args:
         keys: key of an entry, or ``KEY.PART`` of an object in it → label or property.
         report: receives the interpretation of keys, and values that are omitted.
+        levels: name of a property → True if it is of atoms; others are where they may be.
     """
 
-    def __init__(self, keys: Mapping[str, str], report: Report) -> None:
+    def __init__(self, keys: Mapping[str, str], report: Report, levels: Mapping[str, bool]) -> None:
         check_targets(keys)
         self._keys, self._report = keys, report
         self.names = SourceNames(keys, report)
-        self._is_of_atoms: dict[str, bool] = {}
+        self._levels = levels
 
     def parts(self, entry: Any, name: str, extra: Mapping[str, Any]) -> Parts:
         """Converts an entry.
@@ -297,7 +307,8 @@ class EntryReader:
         scope = target.scope
         is_open = prefixed_id(name) is None and not is_of_molecule(name, np.shape(plain))
         if is_open and isinstance(plain, np.ndarray) and plain.ndim:
-            scope = ATOM_PROPERTY if self._of_atoms(key, plain, made) else MOLECULE_PROPERTY
+            has_rows = len(plain) == len(made.positions) and self._levels.get(target.key, True)
+            scope = ATOM_PROPERTY if has_rows else MOLECULE_PROPERTY
         if scope == ATOM_PROPERTY:
             if np.shape(plain)[:1] != (len(made.positions),):
                 self._report.skip(f"key {key!r}", "expected a row for each atom, got others")
@@ -305,10 +316,6 @@ class EntryReader:
             made.atom_properties[target.key] = plain
         else:
             made.properties[target.key] = plain
-
-    def _of_atoms(self, key: str, value: Array, made: Parts) -> bool:
-        """True if a value has a row for each atom, as the first of its key had."""
-        return self._is_of_atoms.setdefault(key, len(value) == len(made.positions))
 
     def _put_label(self, made: Parts, known: PublicSet, key: str, label: str, value: Any) -> None:
         if label == "name":

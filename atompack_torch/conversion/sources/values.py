@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats.conversion_report import Report
+
+_FIRST, _SPACED = 32, 16
 
 
 def label_shape(label: str, n_atoms: int) -> tuple[int, ...]:
@@ -38,6 +41,35 @@ def shaped(value: Any, shape: tuple[int, ...], where: str) -> Array:
     if not is_numeric(array) or array.size != math.prod(shape):
         raise CorruptFileError(f"{where}: expected {shape}, got {array.dtype} {array.shape}")
     return array.reshape(shape)
+
+
+def sample(count: int) -> list[int]:
+    """Returns the numbers of the molecules that ``levels_of`` looks at, as for shards."""
+    step = max((count - _FIRST) // _SPACED, 1)
+    return [*range(min(count, _FIRST)), *range(_FIRST, count, step)]
+
+
+def levels_of(makes: Iterable[Callable[[], Parts]]) -> dict[str, bool]:
+    """Returns the keys that are properties of atoms in all of some molecules, or not in all.
+
+    A vector of a molecule may have as many numbers as some molecules have atoms.
+
+    Args:
+        makes: functions that make molecules; those of one atom, or damaged, show nothing.
+
+    Returns:
+        Key → True for properties of atoms.
+    """
+    levels: dict[str, bool] = {}
+    for make in makes:
+        try:
+            parts = make()
+        except Exception:  # named when the molecule itself is read
+            continue
+        if len(parts.positions) > 1:
+            levels |= {key: levels.get(key, True) for key in parts.atom_properties}
+            levels |= dict.fromkeys(parts.properties, False)
+    return levels
 
 
 def number_array(parts: Parts, key: str, value: Any, report: Report) -> Array | None:

@@ -103,7 +103,7 @@ def row_of(parts: Parts, report: Report, *, holds_nan: bool) -> Row:
     Args:
         parts: the molecule.
         report: receives what a row cannot represent.
-        holds_nan: True if the database can hold an energy of NaN.
+        holds_nan: True if the database can hold an energy of NaN, and forces of no atoms.
 
     Returns:
         The row.
@@ -139,6 +139,8 @@ def _held_labels(
     if "energy" in held and np.isnan(held["energy"]) and not holds_nan:
         report.skip("energy", "SQLite cannot hold NaN")
         del held["energy"]
+    if not holds_nan and not len(held.get("forces", "x")):
+        data["forces"] = held.pop("forces")  # the largest of none is an error in ase.db
     stress = held.get("stress")
     if stress is not None and not np.array_equal(stress, stress.T, equal_nan=True):
         data["stress"] = held.pop("stress")  # ASE keeps only six numbers of a symmetric tensor

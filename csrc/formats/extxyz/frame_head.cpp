@@ -119,7 +119,12 @@ void FrameHeadReader::read_comment(std::string_view line) {
   if (!head_.lattice && head_.pbc && std::ranges::count(*head_.pbc, 0) < 3) {
     fail_value(entry, "a Lattice with it, or F F F");
   }
-  set_layout(take(head_.entries, "Properties", &parse_columns, "name:type:width for each column"));
+  std::optional<std::string> columns =
+      take(head_.entries, "Properties", &parse_columns, "name:type:width for each column");
+  // ASE writes symbols of no atoms as reals.
+  constexpr std::string_view kNoSymbols = "species:R:1:";
+  if (head_.n_atoms == 0 && columns && columns->starts_with(kNoSymbols)) columns->replace(8, 1, "S");
+  set_layout(columns);
 }
 
 void FrameHeadReader::set_layout(const std::optional<std::string>& properties) {
