@@ -31,7 +31,7 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
         ValueError: batches would lack the cell or the flags that the search needs later.
     """
     request = dataset.request.with_neighbors(neighbors)
-    is_elsewhere = getattr(dataset, "_is_elsewhere", False)  # a ResidentDataset, as it was loaded
+    is_elsewhere = getattr(dataset, "is_elsewhere", False)  # a ResidentDataset, as it was loaded
     if is_elsewhere and not on_device:
         raise ValueError(
             "neighbors: expected molecules on the CPU, got resident ones on a device: give "

@@ -27,7 +27,7 @@ from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
-from atompack_torch.datasets.request import declared_fields, shown_place
+from atompack_torch.datasets.request import declared_fields
 from atompack_torch.datasets.resident.device import DeviceFields
 from atompack_torch.datasets.resident.loading import (
     HostFields,
@@ -38,7 +38,7 @@ from atompack_torch.datasets.resident.loading import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
-from atompack_torch.options import checked_integer, open_hint
+from atompack_torch.options import checked_integer, open_hint, redact_path
 
 _OF_THIS_PROCESS = ("_kept",)
 
@@ -123,7 +123,7 @@ class ResidentDataset(MoleculeDataset):
         size, selection = origin._size(), origin._selection
         numbers = torch.arange(size) if selection is None else selection.clone()
         reader = origin.without_mapping()
-        source = reader._source() if self._is_elsewhere else reader._open_source()
+        source = reader._source() if self.is_elsewhere else reader._open_source()
         self._numbers = numbers
         self._rows = count_stored_rows(source, numbers.tolist())
         # Edges of molecules that change are found for each batch.
@@ -134,7 +134,7 @@ class ResidentDataset(MoleculeDataset):
         )
         n_passes = 2 if kept.neighbors is None else 4
         with reporting(progress, n_passes * len(numbers), "loading") as report:
-            if self._is_elsewhere:
+            if self.is_elsewhere:
                 self._on_device, self._rest = load_on_device(
                     origin, source, numbers, self._rows, self._device, self._max_bytes, report
                 )
@@ -160,7 +160,8 @@ class ResidentDataset(MoleculeDataset):
         reader.close()
 
     @property
-    def _is_elsewhere(self) -> bool:
+    def is_elsewhere(self) -> bool:
+        """True if the molecules are on a device other than the CPU."""
         return self._device.type != "cpu"
 
     def _inputs(self, source: MoleculeSource) -> list[BatchRequest]:
@@ -202,11 +203,11 @@ class ResidentDataset(MoleculeDataset):
         return self._loaded_part()._contents(n)
 
     def _open_source(self) -> MoleculeSource:
-        return self._origin._source() if self._is_elsewhere else self._block.source()
+        return self._origin._source() if self.is_elsewhere else self._block.source()
 
     def _source(self) -> MoleculeSource:
         source = self._open_source()
-        if self._forces is None or self._is_elsewhere:
+        if self._forces is None or self.is_elsewhere:
             return source
         origin = self._origin
         candidates = origin._force_entries()
@@ -216,13 +217,13 @@ class ResidentDataset(MoleculeDataset):
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
         native = self._request.native(source, self._path, self.current_epoch)
-        if self._is_elsewhere:
+        if self.is_elsewhere:
             return MoleculeBatcher(source, native)
         loaded = set(self._loaded)
         for field in declared_fields(source):
             if native.selects(field) and field not in loaded:
                 raise FieldError(
-                    f"{shown_place(self._path)}: expected a field that was loaded, got one that "
+                    f"{redact_path(self._path)}: expected a field that was loaded, got one that "
                     "the dataset omitted by fields= or exclude= before it became resident "
                     f"(field {field.key!r})"
                 )
@@ -232,7 +233,7 @@ class ResidentDataset(MoleculeDataset):
         return MoleculeBatcher(source, native, self._kept)
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._is_elsewhere:
+        if self.is_elsewhere:
             raise TypeError(
                 f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
                 "pickled: use a Loader, or a DataLoader with num_workers=0"
@@ -291,7 +292,7 @@ class ResidentDataset(MoleculeDataset):
             TypeError: the indices are neither integers nor a mask.
             FieldError: a value is missing and ``missing="error"``.
         """
-        if not self._is_elsewhere or isinstance(item, (slice, str)) or is_batch(item):
+        if not self.is_elsewhere or isinstance(item, (slice, str)) or is_batch(item):
             return super().__getitem__(item)
         number = resolve_indices([item], self._size(), self._selection, self.item_name)
         return self._gather(number, drops=False)[0]
@@ -327,10 +328,10 @@ class ResidentDataset(MoleculeDataset):
         return part
 
     def _on_host(self) -> MoleculeDataset:
-        return self._loaded_part() if self._is_elsewhere else self
+        return self._loaded_part() if self.is_elsewhere else self
 
     def _make(self, indices: Indices) -> MoleculeBatch:
-        if not self._is_elsewhere:
+        if not self.is_elsewhere:
             return super()._make(indices)
         if get_worker_info() is not None:
             raise RuntimeError(
@@ -380,7 +381,7 @@ class ResidentDataset(MoleculeDataset):
         Returns:
             What makes the batches that are requested.
         """
-        if not self._is_elsewhere:
+        if not self.is_elsewhere:
             return super().prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
