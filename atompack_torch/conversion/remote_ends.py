@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from atompack_torch.formats.converter import Mode
-from atompack_torch.options import has_suffix, is_hidden, is_url
+from atompack_torch.options import has_suffix, is_hidden, is_url, shown_url
 from atompack_torch.remote.local_copies import transferring
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import (
@@ -21,7 +21,6 @@ from atompack_torch.remote.staging import (
     naming,
 )
 from atompack_torch.remote.uploads import each
-from atompack_torch.remote.urls import shown_url
 
 _Path = str | os.PathLike[str]
 

@@ -28,6 +28,7 @@ from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import FieldSpec
+from atompack_torch.options import redact_path
 from atompack_torch.random_order import shuffled
 
 _AT_ONCE = 1024  # items in which another is looked for
@@ -214,8 +215,8 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
                 return self._make(chosen)
             first, n = first + n, min(2 * n, _AT_ONCE)
         raise FieldError(
-            f"{self.path}: expected a {self.item_name} that has all labels (missing='drop'), "
-            "got none"
+            f"{redact_path(self.path)}: expected a {self.item_name} that has all labels "
+            "(missing='drop'), got none"
         )
 
     def count_items(self, batch: Any) -> int:

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from atompack_torch.errors import is_closed
+from atompack_torch.options import redact_path
 from atompack_torch.remote.staging import StagedFile, StagedFolder
-from atompack_torch.remote.urls import shown_url
 
 Self = TypeVar("Self", bound="WriterBase")
 
@@ -106,4 +106,4 @@ class StagedWriter(WriterBase):
         raise TypeError(f"{self!r} cannot be pickled: open a writer in the process that writes")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown_url(str(self._shown))!r})"
+        return f"{type(self).__name__}({redact_path(self._shown)!r})"

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.options import shown_url
 from atompack_torch.remote.listing import parse_json
-from atompack_torch.remote.urls import hub_endpoint, parse_hub_url, shown_url
+from atompack_torch.remote.urls import hub_endpoint, parse_hub_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import PythonRequest, PythonStore, RequestQueue

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from atompack_torch.options import absolute_path, checked_integer, has_suffix, is_hidden, is_url
+from atompack_torch.options import (
+    absolute_path,
+    checked_integer,
+    has_suffix,
+    is_hidden,
+    is_url,
+    shown_url,
+)
 from atompack_torch.remote.urls import (
     FSSPEC,
     StorageOptions,
@@ -21,7 +28,6 @@ from atompack_torch.remote.urls import (
     parent_url,
     parse_hub_url,
     scheme_of,
-    shown_url,
     sibling_url,
 )
 
@@ -335,10 +341,6 @@ class RemoteFiles:
         name, store = self.location(url)
         assert store is not None
         return store.has_file(name)
-
-    def shown(self, path: str) -> str:
-        """Returns a path, or a URL without secrets."""
-        return shown_url(path) if is_url(path) else path
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": {}, "recognized": {}, "_process": None}

@@ -39,9 +39,8 @@ from atompack_torch.formats.atlas_shards.examples import (
     molecules_of,
     specs_of_batch,
 )
-from atompack_torch.options import absolute_location, check_choice, is_url, utf8
+from atompack_torch.options import absolute_location, check_choice, is_url, redact_path, utf8
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.urls import shown_url
 
 KEPT_BLOCKS = 16  # by default
 
@@ -352,7 +351,7 @@ class ShardDataset(BatchDataset[object, object]):
     @property
     def _shown(self) -> str:
         """Path, or URL without secrets, for messages."""
-        return shown_url(self._root) if self._is_remote else self._root
+        return redact_path(self._root)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
