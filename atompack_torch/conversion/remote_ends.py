@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from atompack_torch.formats.converter import Mode
 from atompack_torch.options import has_suffix, is_hidden, is_url, shown_url
@@ -132,12 +131,7 @@ class RemoteEnds:
     def __enter__(self) -> RemoteEnds:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         with self._stack:
             if error is not None:
                 for target in self._targets:

@@ -387,6 +387,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
+        return self._molecule(item)
+
+    def _molecule(self, item: Any) -> Molecule:
         made = self.batcher().collate_one(item, self._selection)
         batch, faults = self._assemble(made), made[4]
         names = list(contents_of(batch).mask_rows) if faults else []

@@ -75,7 +75,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def resident(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The class, with the native gather of the CPU or the kernels that run on other devices."""
     if request.param == "kernels":
-        monkeypatch.setattr(apt.ResidentDataset, "is_elsewhere", property(lambda self: True))
+        monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
     return apt.ResidentDataset
 
 
@@ -233,7 +233,7 @@ def test_spawned_workers_share_the_memory(path: Path) -> None:
 
 
 def test_workers_cannot_use_a_device(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apt.ResidentDataset, "is_elsewhere", property(lambda self: True))
+    monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
     loaded = apt.ResidentDataset(apt.AtpDataset(path))
     with pytest.raises(RuntimeError, match="num_workers=0"):
         list(DataLoader(loaded, 5, num_workers=1, multiprocessing_context="fork"))
@@ -285,7 +285,7 @@ def test_missing_values_are_errors(path: Path, monkeypatch: pytest.MonkeyPatch) 
             apt.FieldError, match=r"drops the molecule \(molecule 3, field 'forces'"
         ):
             dataset.batch([1, 3])
-    monkeypatch.setattr(apt.ResidentDataset, "is_elsewhere", property(lambda self: True))
+    monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
     with pytest.raises(apt.FieldError, match=r"drops the molecule \(molecule 0, field 'forces'"):
         apt.ResidentDataset(source)
     with pytest.raises(apt.FieldError, match=r"must have by fields= \(molecule 0, field 'forces'"):
@@ -301,7 +301,7 @@ def test_resampled_forces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert_same_batches(loaded.batch(range(N)), source.batch(range(N)))
         part = [9, 3, 5, 3, 7, 11]
         assert_same_batches(loaded.subset(part)[:], source.subset(part)[:])
-    monkeypatch.setattr(apt.ResidentDataset, "is_elsewhere", property(lambda self: True))
+    monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
     with pytest.raises(ValueError, match="resample=False"):
         apt.ResidentDataset(source)
 

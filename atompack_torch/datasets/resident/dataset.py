@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from atompack_torch._core import (
 )
 from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.collated_fields import contents_of
-from atompack_torch.batch.indices import Indices, is_batch
+from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
@@ -123,7 +123,7 @@ class ResidentDataset(MoleculeDataset):
         size, selection = origin._size(), origin._selection
         numbers = torch.arange(size) if selection is None else selection.clone()
         reader = origin.without_mapping()
-        source = reader._source() if self.is_elsewhere else reader._open_source()
+        source = reader._source() if self._is_elsewhere else reader._open_source()
         self._numbers = numbers
         self._rows = count_stored_rows(source, numbers.tolist())
         # Edges of molecules that change are found for each batch.
@@ -134,7 +134,7 @@ class ResidentDataset(MoleculeDataset):
         )
         n_passes = 2 if kept.neighbors is None else 4
         with reporting(progress, n_passes * len(numbers), "loading") as report:
-            if self.is_elsewhere:
+            if self._is_elsewhere:
                 self._on_device, self._rest = load_on_device(
                     origin, source, numbers, self._rows, self._device, self._max_bytes, report
                 )
@@ -160,8 +160,7 @@ class ResidentDataset(MoleculeDataset):
         reader.close()
 
     @property
-    def is_elsewhere(self) -> bool:
-        """True if the molecules are on a device other than the CPU."""
+    def _is_elsewhere(self) -> bool:
         return self._device.type != "cpu"
 
     def _inputs(self, source: MoleculeSource) -> list[BatchRequest]:
@@ -203,11 +202,11 @@ class ResidentDataset(MoleculeDataset):
         return self._loaded_part()._contents(n)
 
     def _open_source(self) -> MoleculeSource:
-        return self._origin._source() if self.is_elsewhere else self._block.source()
+        return self._origin._source() if self._is_elsewhere else self._block.source()
 
     def _source(self) -> MoleculeSource:
         source = self._open_source()
-        if self._forces is None or self.is_elsewhere:
+        if self._forces is None or self._is_elsewhere:
             return source
         origin = self._origin
         candidates = origin._force_entries()
@@ -217,7 +216,7 @@ class ResidentDataset(MoleculeDataset):
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
         native = self._request.native(source, self._path, self.current_epoch)
-        if self.is_elsewhere:
+        if self._is_elsewhere:
             return MoleculeBatcher(source, native)
         loaded = set(self._loaded)
         for field in declared_fields(source):
@@ -233,7 +232,7 @@ class ResidentDataset(MoleculeDataset):
         return MoleculeBatcher(source, native, self._kept)
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.is_elsewhere:
+        if self._is_elsewhere:
             raise TypeError(
                 f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
                 "pickled: use a Loader, or a DataLoader with num_workers=0"
@@ -271,29 +270,9 @@ class ResidentDataset(MoleculeDataset):
         """Does nothing to the memory, which is released with the last subset and batch."""
         super().close()
 
-    @overload
-    def __getitem__(self, item: str) -> Tensor | list[Any]: ...
-    @overload
-    def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
-    @overload
-    def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | str | slice | Indices) -> Any:
-        """Returns a molecule, a batch for a slice, integers or a mask, or a column for a name.
-
-        Args:
-            item: a number, negative ones from the end; the name of a field, as for ``column``; or
-                as for ``batch``.
-
-        Returns:
-            A ``Molecule``, the values of ``column``, or the result of ``batch``.
-
-        Raises:
-            IndexError: an index is out of range, or a mask has a different length.
-            TypeError: the indices are neither integers nor a mask.
-            FieldError: a value is missing and ``missing="error"``.
-        """
-        if not self.is_elsewhere or isinstance(item, (slice, str)) or is_batch(item):
-            return super().__getitem__(item)
+    def _molecule(self, item: Any) -> Molecule:
+        if not self._is_elsewhere:
+            return super()._molecule(item)
         number = resolve_indices([item], self._size(), self._selection, self.item_name)
         return self._gather(number, drops=False)[0]
 
@@ -328,10 +307,10 @@ class ResidentDataset(MoleculeDataset):
         return part
 
     def _on_host(self) -> MoleculeDataset:
-        return self._loaded_part() if self.is_elsewhere else self
+        return self._loaded_part() if self._is_elsewhere else self
 
     def _make(self, indices: Indices) -> MoleculeBatch:
-        if not self.is_elsewhere:
+        if not self._is_elsewhere:
             return super()._make(indices)
         if get_worker_info() is not None:
             raise RuntimeError(
@@ -370,19 +349,9 @@ class ResidentDataset(MoleculeDataset):
         values = {name: values[name] for name in (*fields.order, *unlisted)}
         return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches; see ``BatchDataset``.
-
-        Args:
-            num_threads: number of threads.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
-        if not self.is_elsewhere:
-            return super().prefetch(num_threads, max_ready, pinned)
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        if not self._is_elsewhere:
+            return super()._start_prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
     def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:
