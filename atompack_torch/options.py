@@ -459,7 +459,7 @@ def _shown_link(url: str) -> str:
 
 def redact_path(path: object) -> str:
     """Returns a path for messages, a URL as ``shown_url`` does; of several paths the first."""
-    if isinstance(path, (list, tuple)):
+    if isinstance(path, (list, tuple)) and path:
         more = f" and {len(path) - 1} more" if len(path) > 1 else ""
         return f"{redact_path(path[0])}{more}"
     return shown_url(path) if isinstance(path, str) and is_url(path) else str(path)
