@@ -21,6 +21,8 @@ MAX_METADATA_BYTES = 256 << 20
 _LONGEST_NAME = 60
 # Of one library or of several in a row: s3://bucket/key, simplecache::s3://bucket/key.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+SCHEMES = ("s3", "gs", "az", "https", "http", "hf")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Object = TypeVar("_Object")
@@ -434,6 +436,36 @@ def short_list(names: Iterable[object], n: int, most: int = 10) -> str:
 def is_url(path: object) -> bool:
     """True for a string with a scheme, such as ``"s3://bucket/data.atp"``."""
     return isinstance(path, str) and _URL.match(path) is not None
+
+
+def first_scheme(url: str) -> str:
+    """Returns the scheme of a URL in lower case; an empty string if several stand in a row."""
+    found = _SCHEME.match(url)
+    return found[1].lower() if found else ""
+
+
+def shown_url(url: str) -> str:
+    """Returns a URL without user info, query and fragment, for messages and names of files."""
+    is_chain = "::" in url and is_url(url) and first_scheme(url) not in SCHEMES
+    return "::".join(map(_shown_link, url.split("::") if is_chain else [url]))
+
+
+def _shown_link(url: str) -> str:
+    found = _SCHEME.match(url)
+    start = found.end() if found else 0
+    host, slash, path = url[start:].partition("/")
+    if not found or found[1].lower() not in ("s3", "gs"):  # their keys may contain ? and #
+        host = re.split(r"[?#]", host)[0]
+        path = re.split(r"[?#]", path)[0]
+    return url[:start] + host.rpartition("@")[2] + slash + path
+
+
+def redact_path(path: object) -> str:
+    """Returns a path for messages, a URL as ``shown_url`` does; of several paths the first."""
+    if isinstance(path, (list, tuple)) and path:
+        more = f" and {len(path) - 1} more" if len(path) > 1 else ""
+        return f"{redact_path(path[0])}{more}"
+    return shown_url(path) if isinstance(path, str) and is_url(path) else str(path)
 
 
 def is_in_memory(path: object) -> bool:

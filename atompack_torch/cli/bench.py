@@ -112,12 +112,12 @@ def _opened(path: str, options: argparse.Namespace) -> tuple[str, Any]:
     """Opens a path; returns also what messages call it."""
     from atompack_torch.errors import FieldError
     from atompack_torch.formats.dispatch import open as open_path
-    from atompack_torch.remote.urls import shown_url
+    from atompack_torch.options import redact_path
 
     given = remote_options(options) if is_url(path) else {}
     if options.threads is not None:
         given["num_threads"] = options.threads
-    shown = shown_url(path) if is_url(path) else path
+    shown = redact_path(path)
     dataset: Any = open_path(path, **given)
     if len(dataset) == 0:
         raise FieldError(f"{shown}: no molecules to read")

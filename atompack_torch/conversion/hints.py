@@ -26,7 +26,7 @@ _SIMILAR = (
 )
 
 
-def similar_names(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> list[str]:
+def missing_label_warnings(fields: Iterable[str], skipped: Iterable[tuple[str, str]]) -> list[str]:
     """Returns a warning for each label that a source lacks, where other names suggest it.
 
     Args:
@@ -175,7 +175,7 @@ class CheckNames(ListNames):
         report, source = run.report, run.source
         if not run.n_inside:
             return
-        warnings = similar_names(self._fields, report.skipped)
+        warnings = missing_label_warnings(self._fields, report.skipped)
         none = no_labels_warning(self._fields, report.skipped, is_arrays=source.is_arrays)
         for warning in (*warnings, none):
             if warning is not None:

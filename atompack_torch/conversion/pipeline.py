@@ -46,10 +46,11 @@ from atompack_torch.options import (
     check_level,
     checked_path,
     is_url,
+    redact_path,
+    shown_url,
     with_options,
 )
 from atompack_torch.remote.objects import RemoteObjects
-from atompack_torch.remote.urls import shown_url
 
 _Path = str | os.PathLike[str]
 
@@ -446,7 +447,7 @@ def _finished_part(folder: _Path, path: str, options: Options) -> Report | None:
     if not exists:
         return None
     report = Report()
-    report.note(f"{shown_url(path)}: exists already, and was left alone")
+    report.note(f"{redact_path(path)}: exists already, and was left alone")
     report.finish()
     if not is_url(folder):
         report.whole = whole_report(Path(folder), part[1])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from atompack_torch.formats.converter import Mode
-from atompack_torch.options import has_suffix, is_hidden, is_url
+from atompack_torch.options import has_suffix, is_hidden, is_url, shown_url
 from atompack_torch.remote.local_copies import transferring
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import (
@@ -21,7 +20,6 @@ from atompack_torch.remote.staging import (
     naming,
 )
 from atompack_torch.remote.uploads import each
-from atompack_torch.remote.urls import shown_url
 
 _Path = str | os.PathLike[str]
 
@@ -133,12 +131,7 @@ class RemoteEnds:
     def __enter__(self) -> RemoteEnds:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         with self._stack:
             if error is not None:
                 for target in self._targets:

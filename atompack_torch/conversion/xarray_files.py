@@ -17,7 +17,7 @@ from atompack_torch.conversion.sources.hdf5_child import SLICE_BYTES
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile
 from atompack_torch.errors import AtompackError, FieldError, file_exists
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
-from atompack_torch.options import bytes_at, check_level, checked_path, is_hidden
+from atompack_torch.options import bytes_at, check_level, checked_path, is_hidden, redact_path
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import published
 
@@ -309,15 +309,14 @@ def export_datasets(
 
 def _groups(store: AtlasStore, names: Sequence[str]) -> dict[str, str | None]:
     """Returns the group of each dataset; None: the root."""
+    place = redact_path(store.path)
     if not names:
-        raise FieldError(f"{store.path}: datasets: expected at least one, got none")
+        raise FieldError(f"{place}: datasets: expected at least one, got none")
     if len(names) == 1:
         return {names[0]: None}
     for name in names:
         if "/" in name or name.startswith((".", "__")):
-            raise FieldError(
-                f"{store.path}: dataset {name!r}: expected a name that a group can have"
-            )
+            raise FieldError(f"{place}: dataset {name!r}: expected a name that a group can have")
     return {name: name for name in names}
 
 
@@ -325,7 +324,8 @@ def _prepared(store: AtlasStore, name: str) -> xarray.Dataset:
     """Opens a dataset by chunks, with the encoding of its variables."""
     for array in store.arrays_of(name):
         if store.schema(array, name).dtype == "binary":
-            raise FieldError(f"{store.path}: array {array!r} of {name!r}: binary is not exported")
+            place = redact_path(store.path)
+            raise FieldError(f"{place}: array {array!r} of {name!r}: binary is not exported")
     dataset = store.to_xarray(name, chunks={})
     for variable in dataset.variables.values():
         chunks = variable.encoding.pop("preferred_chunks", {})

@@ -388,6 +388,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             return self.batch(range(*item.indices(len(self))))
         if is_batch(item):
             return self.batch(item)
+        return self._molecule(item)
+
+    def _molecule(self, item: Any) -> Molecule:
         made = self.batcher().collate_one(item, self._selection)
         batch, faults = self._assemble(made), made[4]
         names = list(contents_of(batch).mask_rows) if faults else []
@@ -675,17 +678,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
         return molecule_blocks(self, fields)
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches; see ``BatchDataset``.
-
-        Args:
-            num_threads: number of threads.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         part = self
         if self._clock is not None or self._has_parts:  # which may change during the pass
             self.batcher()

@@ -28,7 +28,7 @@ from atompack_torch.datasets.selection.grouping import GroupBy, Strata
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import FieldSpec
-from atompack_torch.options import checked_integer
+from atompack_torch.options import checked_integer, redact_path
 from atompack_torch.random_order import shuffled
 
 _AT_ONCE = 1024  # items in which another is looked for
@@ -64,6 +64,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
 
     item_name: ClassVar[str] = "molecule"  # name of an item in errors
     _has_parts: ClassVar[bool] = False  # made of other datasets
+    _transform: Callable[[Any], Any] | None = None  # given by the user
     _molecules: Callable[..., Any] | None = None  # makes batches of the molecules in examples
     _has_full_schema = True  # False: it is that of some items
     _selection: Tensor | None = None  # items of a subset, as numbers in the whole dataset
@@ -174,6 +175,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Returns:
             What makes the batches that are requested.
         """
+        return self._start_prefetch(num_threads, max_ready, pinned)
+
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         return NativePrefetcher(self, num_threads, max_ready, pinned)
 
     @property
@@ -215,8 +219,8 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
                 return self._make(chosen)
             first, n = first + n, min(2 * n, _AT_ONCE)
         raise FieldError(
-            f"{self.path}: expected a {self.item_name} that has all labels (missing='drop'), "
-            "got none"
+            f"{redact_path(self.path)}: expected a {self.item_name} that has all labels "
+            "(missing='drop'), got none"
         )
 
     def count_items(self, batch: Any) -> int:
@@ -251,7 +255,8 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Returns:
             Its result.
         """
-        raise NotImplementedError
+        made: Batch = apply_transform(self._transform, batch)
+        return made
 
     def _copy_for_subset(self: Self) -> Self:
         """Copies the dataset, to give the copy another selection."""

@@ -37,7 +37,7 @@ from atompack_torch.fields import (
     public_names,
     similar_names,
 )
-from atompack_torch.options import utf8
+from atompack_torch.options import redact_path, utf8
 
 # One name for all columns of derivatives, which are only useful together.
 FORCE_DERIVATIVES = "force_derivatives"
@@ -260,7 +260,7 @@ def _ids_of(
             there = f"the file has {similar}; " if similar else ""
             all_known = ", ".join(map(repr, known)) or "none"
             raise FieldError(
-                f"{shown_place(path)}: no field {name!r}: {there}expected one of {all_known} "
+                f"{redact_path(path)}: no field {name!r}: {there}expected one of {all_known} "
                 f"(field {name!r})"
             )
         ids.append(found)
@@ -286,14 +286,7 @@ def _by_key(name: str, known: Mapping[str, FieldId]) -> FieldId | None:
 
 def place_of(dataset: Any) -> str:
     """Returns the path of a dataset as errors name it; "dataset" for those in memory."""
-    return "dataset" if dataset._path is None else shown_place(dataset._path)
-
-
-def shown_place(path: Any) -> str:
-    """Returns the path of a dataset as errors name it."""
-    if isinstance(path, (list, tuple)) and len(path) > 1:
-        return f"{path[0]} and {len(path) - 1} more"
-    return str(path[0] if isinstance(path, (list, tuple)) else path)
+    return "dataset" if dataset._path is None else redact_path(dataset._path)
 
 
 def _possible_ids(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
@@ -331,4 +324,4 @@ def _check_casts(fields: Collection[FieldId], source: MoleculeSource, path: Any)
         return
     for scope, key, _, kind, _ in BatchRequest().output_fields(source):
         if kind == "string" and FieldId(scope, key) in fields:
-            raise FieldError(f"{shown_place(path)}: dtype: strings cannot be cast (field {key!r})")
+            raise FieldError(f"{redact_path(path)}: dtype: strings cannot be cast (field {key!r})")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.formats.recognition import by_suffix, recognize
 from atompack_torch.formats.table import COLLECTION, FORMATS, STORE_METADATA, Format
-from atompack_torch.options import is_in_memory, is_url
+from atompack_torch.options import is_in_memory, is_url, redact_path
 
 if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
@@ -66,7 +66,7 @@ def unknown(
     path: str | os.PathLike[str], remote: RemoteFiles | None = None
 ) -> UnsupportedFormatError:
     """Builds the error for a path that has none of the formats that can be opened."""
-    shown = remote.shown(os.fspath(path)) if remote is not None else os.fspath(path)
+    shown = redact_path(path)
     expected = ", ".join(known.title for known in FORMATS if known.entry)
     found = detect(path, remote)
     unread = _unread(path)
@@ -135,8 +135,7 @@ def opening(
         message = foreign(path, expected, names or ("atp",), remote)
         if message is None:
             raise
-        shown = os.fspath(path) if remote is None else remote.shown(os.fspath(path))
-        raise UnsupportedFormatError(f"{shown}: {message}") from None
+        raise UnsupportedFormatError(f"{redact_path(path)}: {message}") from None
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         message = foreign(path, expected, names or ("atp",)) if is_local else None
         if message is None:

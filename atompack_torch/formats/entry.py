@@ -10,8 +10,7 @@ from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
 from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import histogram, molecule_document, molecule_text
 from atompack_torch.formats.verification import Verification
-from atompack_torch.options import is_url
-from atompack_torch.remote.urls import shown_url
+from atompack_torch.options import redact_path
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import Molecule
@@ -116,8 +115,7 @@ class Summary(NamedTuple):
         lines = [printable(line) for line in repr(found).splitlines()]
         if found.max_force_molecule is not None and hasattr(dataset, "_place_of"):
             file, number = dataset._place_of(found.max_force_molecule)
-            shown = shown_url(file) if is_url(file) else file
-            lines.append(f"longest force: {printable(shown)}: molecule {number}")
+            lines.append(f"longest force: {printable(redact_path(file))}: molecule {number}")
         return cls(found, found.as_dict(), "\n".join([*lines, *histogram(found.sizes)]))
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats import FORMATS, recognize
-from atompack_torch.options import BUFFERS, MEMORY, Buffer, PathLike, bytes_at, is_listing, is_url
+from atompack_torch.options import (
+    BUFFERS,
+    MEMORY,
+    Buffer,
+    PathLike,
+    bytes_at,
+    is_listing,
+    is_url,
+    redact_path,
+)
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 
@@ -36,7 +45,7 @@ class Place:
     @property
     def shown(self) -> str:
         """The path, or the URL without secrets."""
-        return self.remote.shown(self.path)
+        return redact_path(self.path)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -184,7 +193,7 @@ def located(
         if is_known or (not url.endswith("/") and remote.ends(url, 1, 0) is not None):
             continue
         text = "expected a file or a folder of a known format, found none"
-        raise FileNotFoundError(errno.ENOENT, text, remote.shown(url))
+        raise FileNotFoundError(errno.ENOENT, text, redact_path(url))
     return [Place(path, remote) for path in paths]
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from atompack_torch.errors import is_closed
+from atompack_torch.options import redact_path
 from atompack_torch.remote.staging import StagedFile, StagedFolder
-from atompack_torch.remote.urls import shown_url
 
 Self = TypeVar("Self", bound="WriterBase")
 
@@ -42,12 +41,7 @@ class WriterBase:
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -106,4 +100,4 @@ class StagedWriter(WriterBase):
         raise TypeError(f"{self!r} cannot be pickled: open a writer in the process that writes")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({shown_url(str(self._shown))!r})"
+        return f"{type(self).__name__}({redact_path(self._shown)!r})"

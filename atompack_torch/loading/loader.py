@@ -30,7 +30,8 @@ from atompack_torch.loading.checks import (
     check_unknown_options,
     iterate_batches,
 )
-from atompack_torch.loading.samplers._position import (
+from atompack_torch.loading.samplers.elastic import ElasticSampler
+from atompack_torch.loading.samplers.position import (
     VERSION,
     check_form,
     differences_of,
@@ -39,8 +40,7 @@ from atompack_torch.loading.samplers._position import (
     refuse,
     settings_of,
 )
-from atompack_torch.loading.samplers._wrappers import is_skipping
-from atompack_torch.loading.samplers.elastic import ElasticSampler
+from atompack_torch.loading.samplers.wrappers import is_skipping
 from atompack_torch.loading.transfer import check_neighbors, with_neighbors
 from atompack_torch.options import check_flags, checked_integer, epoch_number
 

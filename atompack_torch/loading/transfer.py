@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map_only
 from atompack_torch.batch.molecule_batch import MoleculeBatch, with_fields
 from atompack_torch.datasets.batches import BatchPrefetcher
 from atompack_torch.datasets.neighbors import NeighborList
+from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.fields import GEOMETRY
 from atompack_torch.ops.neighbors import neighbor_list
 
@@ -31,7 +32,8 @@ def with_neighbors(dataset: Any, neighbors: NeighborList, *, on_device: bool = F
         ValueError: batches would lack the cell or the flags that the search needs later.
     """
     request = dataset.request.with_neighbors(neighbors)
-    is_elsewhere = getattr(dataset, "_is_elsewhere", False)  # a ResidentDataset, as it was loaded
+    # A ResidentDataset stays as it was loaded.
+    is_elsewhere = isinstance(dataset, ResidentDataset) and dataset.device.type != "cpu"
     if is_elsewhere and not on_device:
         raise ValueError(
             "neighbors: expected molecules on the CPU, got resident ones on a device: give "

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from atompack_torch.options import shown_url
 from atompack_torch.remote.urls import (
     Credentials,
     StorageOptions,
     is_shared_access_signature,
     scheme_of,
-    shown_url,
 )
 
 Resolved = tuple[str, str, str, str, float | None]

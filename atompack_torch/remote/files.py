@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
-from atompack_torch.options import absolute_path, checked_integer, has_suffix, is_hidden, is_url
+from atompack_torch.errors import CorruptFileError
+from atompack_torch.options import (
+    absolute_path,
+    checked_integer,
+    has_suffix,
+    is_hidden,
+    is_url,
+    shown_url,
+)
+from atompack_torch.remote.listing import parse_json
 from atompack_torch.remote.urls import (
     FSSPEC,
     StorageOptions,
+    hub_endpoint,
     is_http,
     is_root,
     join_url,
@@ -21,7 +33,6 @@ from atompack_torch.remote.urls import (
     parent_url,
     parse_hub_url,
     scheme_of,
-    shown_url,
     sibling_url,
 )
 
@@ -34,6 +45,7 @@ T = TypeVar("T")
 
 MEMORY_BYTES = 256 << 20
 DISK_BYTES = 16 << 30
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass
@@ -241,12 +253,20 @@ class RemoteFiles:
                 revision.
             CorruptFileError: the response names no commit.
         """
-        from atompack_torch.remote.file_systems import resolve_revision
-
         where = parse_hub_url(url)
+        if _COMMIT.fullmatch(where.revision):
+            return where.revision
         key = f"{where.kind}/{where.repo}@{where.revision}"
         if key not in self.commits:
-            self.commits[key] = resolve_revision(self, url)
+            endpoint = hub_endpoint(self.options, os.environ)
+            revision = quote(where.revision, safe="")
+            address = f"{endpoint}/api/{where.kind}/{where.repo}/revision/{revision}"
+            response = self.objects(url).request("GET", address)
+            response.check(url)
+            commit = parse_json(response.body, url, dict).get("sha")
+            if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+                raise CorruptFileError(f"{url}: the server's response: expected a commit")
+            self.commits[key] = commit
         return self.commits[key]
 
     @contextmanager
@@ -335,10 +355,6 @@ class RemoteFiles:
         name, store = self.location(url)
         assert store is not None
         return store.has_file(name)
-
-    def shown(self, path: str) -> str:
-        """Returns a path, or a URL without secrets."""
-        return shown_url(path) if is_url(path) else path
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": {}, "recognized": {}, "_process": None}

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.etree import ElementTree
 
 from atompack_torch.errors import CorruptFileError
+from atompack_torch.options import shown_url
 from atompack_torch.remote.urls import (
     FSSPEC,
     azure_address,
@@ -21,7 +22,6 @@ from atompack_torch.remote.urls import (
     join_url,
     parse_hub_url,
     scheme_of,
-    shown_url,
 )
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from atompack_torch.options import shown_url
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import publish
 from atompack_torch.remote.files import DISK_BYTES, RemoteFiles
-from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteObject

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atompack_torch.options import shown_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.listing import list_objects
 from atompack_torch.remote.local_copies import fetch_into
@@ -22,7 +23,7 @@ from atompack_torch.remote.uploads import (
     send_file,
     was_replaced,
 )
-from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of, shown_url
+from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteStore

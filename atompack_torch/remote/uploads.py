@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 from xml.sax.saxutils import escape
 
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError, file_exists
+from atompack_torch.options import shown_url
 from atompack_torch.remote.listing import parse_xml
-from atompack_torch.remote.urls import scheme_of, shown_url
+from atompack_torch.remote.urls import scheme_of
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteResponse, RemoteStore

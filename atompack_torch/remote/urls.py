@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-SCHEMES = ("s3", "gs", "az", "https", "http", "hf")
+from atompack_torch.options import SCHEMES, first_scheme, is_url, shown_url
+
 FSSPEC = "fsspec"
 """Stands for the scheme of every other URL, which is left to fsspec."""
 
 Credentials = Mapping[str, object]
 """Result of a callable for credentials: ``key``, ``secret``, ``token`` and ``expiry``."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")  # zip://file::s3://b/k, simplecache::s3://b/k
 _HUB_KINDS = ("datasets", "models", "spaces")
 
 
@@ -32,34 +30,15 @@ def scheme_of(url: str) -> str:
     Raises:
         ValueError: the string has no scheme, or nothing after it.
     """
-    if not _CHAIN.match(url):
+    if not is_url(url):
         listed = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ValueError(
             f"{shown_url(url)}: expected a URL that begins with {listed} or a scheme of fsspec"
         )
-    found = _SCHEME.match(url)
-    scheme = found[1].lower() if found else ""
+    scheme = first_scheme(url)
     if scheme in SCHEMES and url.endswith("://"):
         raise ValueError(f"{url}: expected a bucket or a host after it, got none")
     return scheme if scheme in SCHEMES else FSSPEC
-
-
-def shown_url(url: str) -> str:
-    """Returns a URL without user info, query and fragment, for messages and names of files."""
-    links = [url]
-    if "::" in url and _CHAIN.match(url) and scheme_of(url) == FSSPEC:
-        links = url.split("::")
-    return "::".join(map(_shown_link, links))
-
-
-def _shown_link(url: str) -> str:
-    found = _SCHEME.match(url)
-    start = found.end() if found else 0
-    host, slash, path = url[start:].partition("/")
-    if not found or found[1].lower() not in ("s3", "gs"):  # their keys may contain ? and #
-        host = re.split(r"[?#]", host)[0]
-        path = re.split(r"[?#]", path)[0]
-    return url[:start] + host.rpartition("@")[2] + slash + path
 
 
 def join_url(folder: str, name: str) -> str:

@@ -19,9 +19,8 @@ from atompack_torch.datasets.sweeping import OnProgress, reporting, runs
 from atompack_torch.display.markup import Markup, short, tag
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.formats.dispatch import open as open_path
-from atompack_torch.options import PathLike, checked_path, is_url
+from atompack_torch.options import PathLike, checked_path, redact_path
 from atompack_torch.publishing import published
-from atompack_torch.remote.urls import shown_url
 from atompack_torch.reports.collection import Collector
 from atompack_torch.reports.findings import Findings, Label, shared_geometries
 from atompack_torch.reports.groups import Group, SpreadSums
@@ -209,7 +208,7 @@ def _name_of(dataset: BatchDataset[Any, Any]) -> str:
 
 
 def _last_part(path: Path | str) -> str:
-    shown = shown_url(path) if isinstance(path, str) and is_url(path) else str(path)
+    shown = redact_path(path)
     return short(Path(shown).name or shown)
 
 

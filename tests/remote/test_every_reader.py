@@ -48,6 +48,7 @@ READERS = {
         apt.AtpDataset,
         lambda dataset: dataset[:],
         apt.AtpDataset,
+        (lambda data: data.column("none"), lambda data: data.filter("none > 0")),
     ),
     "shards": Reader(
         "set 2",
@@ -106,6 +107,10 @@ def test_secrets_stand_only_in_pickles(server: FileServer, tmp_path: Path, reade
     assert SECRET.encode() in pickle.dumps(opened)
     shown = [repr(opened), str(opened), repr(copy), *map(str, (tmp_path / "kept").rglob("*"))]
     assert len(shown) > 3
+    if reader.dataset in (apt.AtpDataset, apt.TorchCacheDataset):
+        with pytest.raises(apt.FieldError) as wrong:
+            reader.dataset(url, storage_options=options, fields=["none"])
+        shown += [str(wrong.value), repr(wrong.value)]
     if reader.dataset is not None:
         loader = apt.Loader(reader.dataset(url, storage_options=options), 2, shuffle=True)
         next(iter(loader))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from atompack_torch.remote.urls import StorageOptions, join_url, native_url, scheme_of, shown_url
+from atompack_torch.options import shown_url
+from atompack_torch.remote.urls import StorageOptions, join_url, native_url, scheme_of
 
 SECRETS = {"key": "ACCESSKEY", "secret": "SECRETKEY", "token": "TOKEN"}
 

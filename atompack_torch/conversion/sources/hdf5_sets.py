@@ -77,7 +77,6 @@ TRANSITION1X = HdfSet(
 )
 SETS = (ANI_1X, ANI_2X, SPICE, TRANSITION1X)
 _SPLITS = ("data", "train", "val", "test")
-_SPLIT = re.compile(f"/({'|'.join(_SPLITS)})/")
 _OF_ATOMS = re.compile(r"charges|volumes|mbis_|forces|gradient")
 OF_PAIRS = re.compile(r"(wiberg|mayer).*indices")
 

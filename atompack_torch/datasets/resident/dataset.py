@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,14 +20,14 @@ from atompack_torch._core import (
 )
 from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.collated_fields import contents_of
-from atompack_torch.batch.indices import Indices, is_batch
+from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
-from atompack_torch.datasets.request import declared_fields, shown_place
+from atompack_torch.datasets.request import declared_fields
 from atompack_torch.datasets.resident.device import DeviceFields
 from atompack_torch.datasets.resident.loading import (
     HostFields,
@@ -38,7 +38,7 @@ from atompack_torch.datasets.resident.loading import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
-from atompack_torch.options import checked_integer, open_hint
+from atompack_torch.options import checked_integer, open_hint, redact_path
 
 _OF_THIS_PROCESS = ("_kept",)
 
@@ -222,7 +222,7 @@ class ResidentDataset(MoleculeDataset):
         for field in declared_fields(source):
             if native.selects(field) and field not in loaded:
                 raise FieldError(
-                    f"{shown_place(self._path)}: expected a field that was loaded, got one that "
+                    f"{redact_path(self._path)}: expected a field that was loaded, got one that "
                     "the dataset omitted by fields= or exclude= before it became resident "
                     f"(field {field.key!r})"
                 )
@@ -270,29 +270,9 @@ class ResidentDataset(MoleculeDataset):
         """Does nothing to the memory, which is released with the last subset and batch."""
         super().close()
 
-    @overload
-    def __getitem__(self, item: str) -> Tensor | list[Any]: ...
-    @overload
-    def __getitem__(self, item: slice | Indices) -> MoleculeBatch: ...
-    @overload
-    def __getitem__(self, item: int) -> Molecule: ...
-    def __getitem__(self, item: int | str | slice | Indices) -> Any:
-        """Returns a molecule, a batch for a slice, integers or a mask, or a column for a name.
-
-        Args:
-            item: a number, negative ones from the end; the name of a field, as for ``column``; or
-                as for ``batch``.
-
-        Returns:
-            A ``Molecule``, the values of ``column``, or the result of ``batch``.
-
-        Raises:
-            IndexError: an index is out of range, or a mask has a different length.
-            TypeError: the indices are neither integers nor a mask.
-            FieldError: a value is missing and ``missing="error"``.
-        """
-        if not self._is_elsewhere or isinstance(item, (slice, str)) or is_batch(item):
-            return super().__getitem__(item)
+    def _molecule(self, item: Any) -> Molecule:
+        if not self._is_elsewhere:
+            return super()._molecule(item)
         number = resolve_indices([item], self._size(), self._selection, self.item_name)
         return self._gather(number, drops=False)[0]
 
@@ -369,19 +349,9 @@ class ResidentDataset(MoleculeDataset):
         values = {name: values[name] for name in (*fields.order, *unlisted)}
         return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches; see ``BatchDataset``.
-
-        Args:
-            num_threads: number of threads.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         if not self._is_elsewhere:
-            return super().prefetch(num_threads, max_ready, pinned)
+            return super()._start_prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
     def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:

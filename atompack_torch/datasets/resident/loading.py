@@ -17,7 +17,7 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.request import Request, shown_place
+from atompack_torch.datasets.request import Request
 from atompack_torch.datasets.resident.device import (
     DeviceFields,
     EdgeCounts,
@@ -29,6 +29,7 @@ from atompack_torch.datasets.resident.device import (
 from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec
+from atompack_torch.options import redact_path
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -175,7 +176,7 @@ def load_block(
         FieldError: the neighbor search fails for a molecule.
     """
     geometry = BatchRequest(fields=[(BUILTIN, key) for key in sorted(GEOMETRY)])
-    place = shown_place(path)
+    place = redact_path(path)
     builder = ResidentBuilder(source, numbers.tolist(), [*requests, geometry], place)
     n = len(numbers)
     for first in range(0, n, _AT_ONCE):
@@ -313,7 +314,7 @@ def load_on_device(
         if request.fields is None:
             way_out = "name those that it must have by fields="
         raise FieldError(
-            f"{shown_place(origin._path)}: the molecule has no such value: {way_out} "
+            f"{redact_path(origin._path)}: the molecule has no such value: {way_out} "
             f"(molecule {number}, field {name!r})"
         )
     return on_device, rest

@@ -33,6 +33,7 @@ from atompack_torch.formats.converter import (
     readable,
 )
 from atompack_torch.formats.records import BLOCK_STRUCTURES, records_of
+from atompack_torch.options import redact_path
 
 _Path = str | os.PathLike[str]
 
@@ -92,8 +93,8 @@ def _molecules(dataset: ShardDataset, first: int, last: int) -> Columns:
         raise FieldError(str(error)) from None
     if not isinstance(batch, MoleculeBatch):
         raise FieldError(
-            f"{dataset.root}: expected dicts with positions and atomic_numbers, got others "
-            f"(examples {first} to {last - 1})"
+            f"{redact_path(dataset.root)}: expected dicts with positions and atomic_numbers, got "
+            f"others (examples {first} to {last - 1})"
         )
     return of_batch(batch)
 

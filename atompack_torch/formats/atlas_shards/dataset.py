@@ -22,7 +22,7 @@ from atompack_torch._core import ExampleBatcher, read_example, resolve_index, re
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher, apply_transform
+from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher
 from atompack_torch.datasets.options import (
     DatasetOptions,
     DTypes,
@@ -39,9 +39,8 @@ from atompack_torch.formats.atlas_shards.examples import (
     molecules_of,
     specs_of_batch,
 )
-from atompack_torch.options import absolute_location, check_choice, is_url, utf8
+from atompack_torch.options import absolute_location, check_choice, is_url, redact_path, utf8
 from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.urls import shown_url
 
 KEPT_BLOCKS = 16  # by default
 
@@ -307,6 +306,7 @@ class ShardDataset(BatchDataset[object, object]):
         for key, level in (levels or {}).items():
             if level not in ("atom", "molecule"):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
+        self._transform = transform
         self._is_plain = dtype is None and missing == "nan" and transform is None
         self._root = absolute_location(path)
         is_of_atoms = {utf8("levels", key): at == "atom" for key, at in (levels or {}).items()}
@@ -352,7 +352,7 @@ class ShardDataset(BatchDataset[object, object]):
     @property
     def _shown(self) -> str:
         """Path, or URL without secrets, for messages."""
-        return shown_url(self._root) if self._is_remote else self._root
+        return redact_path(self._root)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
@@ -484,7 +484,7 @@ class ShardDataset(BatchDataset[object, object]):
             return as_payload(*self._collate_stored(indices))
         arena, batch = self._collate_examples(indices)
         batch = self._never_empty(indices, batch)
-        shared = arena if self._options.transform is None else None
+        shared = arena if self._transform is None else None
         return as_payload(shared, self.apply_transform(batch))
 
     def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
@@ -500,17 +500,6 @@ class ShardDataset(BatchDataset[object, object]):
     def drops_items(self) -> bool:
         """True if batches omit items that lack a label."""
         return self._options.missing == "drop"
-
-    def apply_transform(self, batch: object) -> object:
-        """Applies the user's ``transform`` to a batch that is on its target device.
-
-        Args:
-            batch: the batch.
-
-        Returns:
-            Its result.
-        """
-        return apply_transform(self._options.transform, batch)
 
     def _make(self, indices: Indices) -> Any:
         return self._collate_examples(indices)[1]
@@ -540,21 +529,11 @@ class ShardDataset(BatchDataset[object, object]):
             opened.native.collate(indices, self._selection, in_worker, molecules_of)
         )
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches; see ``BatchDataset``.
-
-        Args:
-            num_threads: number of threads.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native
         if native is None:
             return PickledQueue(len(self), self._collate_examples)
-        return super().prefetch(num_threads, max_ready, pinned)
+        return super()._start_prefetch(num_threads, max_ready, pinned)
 
     def batcher(self) -> ExampleBatcher:
         """Returns the native batcher of the whole dataset.

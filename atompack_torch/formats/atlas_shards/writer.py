@@ -20,10 +20,10 @@ from atompack_torch.options import (
     check_choice,
     checked_integer,
     is_url,
+    shown_url,
     threads_or_cores,
 )
 from atompack_torch.remote.staging import StagedFolder
-from atompack_torch.remote.urls import shown_url
 
 # Names of the files of a dataset, in its folder and in those of shards.
 SHARD_FILES = frozenset(("meta.json", "index.npy", "data.bin", "zstd_dict.bin"))

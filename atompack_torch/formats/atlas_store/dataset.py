@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 from atompack_torch._core import ColumnBatcher, resolve_index
 from atompack_torch._native import AtlasReader
 from atompack_torch.batch.indices import Indices, is_batch
-from atompack_torch.datasets.batches import BatchDataset, apply_transform
+from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.options import DatasetOptions, Missing
 from atompack_torch.datasets.transport import as_payload
 from atompack_torch.fields import FieldSpec
@@ -283,17 +283,6 @@ class AtlasDataset(BatchDataset[Item, Batch]):
                 batch[keys[2]] = offsets
         batch["name"] = names
         return batch
-
-    def apply_transform(self, batch: Batch) -> Batch:
-        """Applies the user's ``transform`` to a batch that is on its target device.
-
-        Args:
-            batch: the batch.
-
-        Returns:
-            Its result.
-        """
-        return apply_transform(self._transform, batch)
 
     @property
     def drops_items(self) -> bool:

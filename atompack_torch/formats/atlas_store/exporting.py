@@ -11,7 +11,13 @@ from atompack_torch._native import write_collection
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.formats import COLLECTION, STORE_METADATA
 from atompack_torch.formats.atlas_store.xarray_datasets import encoded
-from atompack_torch.options import check_choice, check_level, checked_path, threads_or_cores
+from atompack_torch.options import (
+    check_choice,
+    check_level,
+    checked_path,
+    redact_path,
+    threads_or_cores,
+)
 from atompack_torch.publishing import published
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ def export(
     names = store.datasets if datasets is None else list(datasets)
     numbers = store._handle.reader().find_datasets(names)
     if len(set(names)) < len(names):
-        raise FieldError(f"{store.path}: datasets: expected each name once")
+        raise FieldError(f"{redact_path(store.path)}: datasets: expected each name once")
     target = Path(checked_path(path))
     is_file = target.name == COLLECTION
     if is_file:

@@ -22,11 +22,11 @@ from atompack_torch.options import (
     checked_integer,
     is_in_memory,
     is_url,
+    redact_path,
     shown_path,
 )
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.staging import TemporaryFolder, naming
-from atompack_torch.remote.urls import shown_url
 
 Reader = TypeVar("Reader")
 Writer = TypeVar("Writer")
@@ -191,7 +191,7 @@ class Handle(Generic[Reader, Writer]):
         copy: LocalCopy | None = None,
     ) -> None:
         self.given = path
-        self.path = shown_url(path) if is_url(path) else path  # for messages
+        self.path = redact_path(path)  # for messages
         self.local = path if copy is None else str(copy.path)
         self.mode = mode
         self.limits = limits

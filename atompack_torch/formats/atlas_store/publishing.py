@@ -23,7 +23,7 @@ from atompack_torch._native import (
 )
 from atompack_torch.errors import CorruptFileError, FieldError, file_exists
 from atompack_torch.formats import STORE_METADATA
-from atompack_torch.options import MAX_METADATA_BYTES
+from atompack_torch.options import MAX_METADATA_BYTES, shown_url
 from atompack_torch.remote.local_copies import transferring
 from atompack_torch.remote.objects import ObjectState, RemoteObjects
 from atompack_torch.remote.staging import (
@@ -34,7 +34,6 @@ from atompack_torch.remote.staging import (
     local_name,
 )
 from atompack_torch.remote.uploads import each, was_replaced
-from atompack_torch.remote.urls import shown_url
 
 _LAYER = re.compile(r"(.*)\.(\d+)\.af")
 _Identity = tuple[int, int, int]

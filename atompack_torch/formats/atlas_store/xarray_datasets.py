@@ -13,6 +13,7 @@ import numpy as np
 
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.options import redact_path
 
 if TYPE_CHECKING:
     import xarray
@@ -133,7 +134,9 @@ def read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarra
     try:
         made = xarray.Dataset(variables, attrs=attributes)
     except ValueError as error:
-        raise FieldError(f"{store.path}: dataset {dataset!r} as xarray: {error}") from error
+        raise FieldError(
+            f"{redact_path(store.path)}: dataset {dataset!r} as xarray: {error}"
+        ) from error
     listed = json.loads(coords) if isinstance(coords, str) else coords
     return made.set_coords([name for name in listed if name in variables])
 
@@ -176,11 +179,12 @@ def read_stacked(
 
     from atompack_torch.formats.atlas_store.xarray_lazy import StoredArray
 
+    place = redact_path(store.path)
     if not datasets:
-        raise FieldError(f"{store.path}: datasets: expected at least one name, got none")
+        raise FieldError(f"{place}: datasets: expected at least one name, got none")
     first = read(store, datasets[0], arrays)
     if dim in first.dims or dim in first.variables:
-        raise FieldError(f"{store.path}: concat_dim: the datasets have {dim!r} already")
+        raise FieldError(f"{place}: concat_dim: the datasets have {dim!r} already")
     variables: dict[Any, Any] = {}
     for key, variable in first.data_vars.items():
         name = str(key)
@@ -191,7 +195,7 @@ def read_stacked(
             if found is None or (found.dtype, found.shape) != (schema.dtype, schema.shape):
                 got = "none" if found is None else f"{found.dtype} {found.shape}"
                 raise FieldError(
-                    f"{store.path}: array {name!r}: expected {schema.dtype} {schema.shape} in all "
+                    f"{place}: array {name!r}: expected {schema.dtype} {schema.shape} in all "
                     f"datasets, got {got} in {dataset!r}"
                 )
         dims = [dim, *map(str, variable.dims)]

@@ -13,6 +13,7 @@ from xarray.backends import BackendEntrypoint
 from atompack_torch.errors import FieldError
 from atompack_torch.formats.atlas_store import xarray_datasets
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
+from atompack_torch.options import redact_path
 
 
 class AtlasBackendEntrypoint(BackendEntrypoint):
@@ -61,8 +62,8 @@ class AtlasBackendEntrypoint(BackendEntrypoint):
         if group is None:
             if len(store) != 1:
                 raise FieldError(
-                    f"{store.path}: group: expected the name of one of {len(store)} datasets, "
-                    "or a list of names"
+                    f"{redact_path(store.path)}: group: expected the name of one of {len(store)} "
+                    "datasets, or a list of names"
                 )
             group = store.datasets[0]
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables or []

@@ -11,6 +11,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from atompack_torch.errors import FieldError
+from atompack_torch.options import redact_path
 
 if TYPE_CHECKING:
     from atompack_torch.formats.atlas_store.array_schema import ArraySchema
@@ -84,5 +85,7 @@ class StoredArray(BackendArray):
             return np.stack([host_values(each, dtype, counts[1:]) for each in read])
         scan = store.scan(array, chosen, start[1:], counts[1:])
         if not bool(scan.mask.all()):
-            raise FieldError(f"{store.path}: array {array!r} was removed from datasets")
+            raise FieldError(
+                f"{redact_path(store.path)}: array {array!r} was removed from datasets"
+            )
         return host_values(scan.values, dtype, counts)  # type: ignore[arg-type]

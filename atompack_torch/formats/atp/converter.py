@@ -20,10 +20,9 @@ from atompack_torch.formats.converter import (
     blocks_of,
     example_of,
 )
-from atompack_torch.options import bytes_at, has_suffix, is_hidden, is_url
+from atompack_torch.options import bytes_at, has_suffix, is_hidden, is_url, redact_path
 from atompack_torch.remote.objects import RemoteObjects
 from atompack_torch.remote.staging import Options
-from atompack_torch.remote.urls import shown_url
 
 _Path = str | os.PathLike[str]
 
@@ -46,7 +45,7 @@ def open_source(path: str, options: SourceOptions) -> Source:
             return example_of(dataset)
 
     return Source(
-        shown_url(path) if is_url(path) else path,
+        redact_path(path),
         read,
         lambda: len(opened()),
         lambda: _remote_bytes(path, given) if is_url(path) else bytes_at(Path(path), ".atp"),

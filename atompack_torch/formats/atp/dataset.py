@@ -14,10 +14,17 @@ from atompack_torch._native import AtpReader, MoleculeSource, read_atom_counts
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.formats.atp.files import files_of, snapshot_of, warn_of_missing_parts
 from atompack_torch.formats.molecule_files import MoleculeFiles
-from atompack_torch.options import BUFFERS, MEMORY, Buffer, PathLike, is_url, with_fields
+from atompack_torch.options import (
+    BUFFERS,
+    MEMORY,
+    Buffer,
+    PathLike,
+    is_url,
+    redact_path,
+    with_fields,
+)
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
-from atompack_torch.remote.urls import shown_url
 
 
 @dataclass(frozen=True)
@@ -127,11 +134,10 @@ class AtpDataset(MoleculeFiles):
 
     def _identity(self) -> Any:
         states = [list(snapshot.__getstate__()) for snapshot in self._snapshots]
-        return [list(map(shown_url, self._files)), states]
+        return [list(map(redact_path, self._files)), states]
 
     def __repr__(self) -> str:
         one = len(self._files) == 1
         file = self._files[0]
-        shown = repr(shown_url(file) if is_url(file) else file)
-        files = shown if one else f"{len(self._files)} files"
+        files = repr(redact_path(file)) if one else f"{len(self._files)} files"
         return f"AtpDataset({len(self)} molecules in {files})"

@@ -49,9 +49,9 @@ from atompack_torch.options import (
     is_url,
     open_hint,
     part_range,
+    redact_path,
     threads_or_cores,
 )
-from atompack_torch.remote.urls import shown_url
 
 _CONFIG = ("ang_cutoff", "ang_order", "min_cutoff", "rad_cutoff", "rad_order", "species")
 
@@ -134,9 +134,8 @@ def _sha256(text: str) -> str:
 def source_of(dataset: MoleculeDataset) -> tuple[str, str]:
     """Describes the origin of the molecules, for the file's table of entries."""
     path = dataset.given_path
-    if isinstance(path, str) and is_url(path):
-        return shown_url(path), "file"  # without secrets, for the file may be given away
-    return (str(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
+    # Without secrets, for the file may be given away.
+    return (redact_path(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
 
 
 def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:

@@ -32,6 +32,7 @@ from atompack_torch.options import (
     absolute_location,
     check_choice,
     is_url,
+    redact_path,
     shown_path,
     with_fields,
 )
@@ -43,7 +44,6 @@ from atompack_torch.remote.local_copies import (
     latest_version,
     local_copy,
 )
-from atompack_torch.remote.urls import shown_url
 
 # Device, inode and size of a local file, or the version of a remote one.
 Identity = tuple[int, int, int] | ObjectVersion
@@ -87,7 +87,7 @@ class TorchCache:
         check_choice("mode", mode, ("r",))
         self._remote = RemoteFiles.checked(storage_options)
         self._given = absolute_location(path)
-        self._shown = shown_url(self._given) if is_url(self._given) else self._given
+        self._shown = redact_path(self._given)
         self._by_reading = False
         self._identity: Identity | None = None  # that of the file found when it is first opened
         self._copy: LocalCopy | Hint | None = None  # of a remote file; a hint: that of a process

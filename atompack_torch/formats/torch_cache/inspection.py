@@ -17,10 +17,9 @@ from atompack_torch.formats.entry import Description, Head, Summary
 from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import plain, table
 from atompack_torch.formats.torch_cache.attributes import attributes_of
-from atompack_torch.options import absolute_path, is_url
+from atompack_torch.options import absolute_path, is_url, shown_url
 from atompack_torch.remote.local_copies import local_copy
 from atompack_torch.remote.staging import naming
-from atompack_torch.remote.urls import shown_url
 
 if TYPE_CHECKING:
     from atompack_torch.formats.torch_cache.dataset import TorchCacheDataset

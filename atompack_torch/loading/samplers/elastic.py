@@ -12,7 +12,7 @@ import torch.distributed
 from torch.utils.data import Sampler
 
 from atompack_torch.loading.samplers._draws import DrawnShare, draws_of
-from atompack_torch.loading.samplers._position import (
+from atompack_torch.loading.samplers.position import (
     VERSION,
     check_form,
     differences_of,
@@ -21,13 +21,13 @@ from atompack_torch.loading.samplers._position import (
     refuse,
     settings_of,
 )
-from atompack_torch.loading.samplers._wrappers import (
+from atompack_torch.loading.samplers.sizes import digest, no_other_molecules, numbers
+from atompack_torch.loading.samplers.wrappers import (
     epoch_of_trainer,
     find_dealer,
     is_overfitting,
     refuse_dispatching,
 )
-from atompack_torch.loading.samplers.sizes import digest, no_other_molecules, numbers
 from atompack_torch.options import check_flags, checked_integer, epoch_number
 from atompack_torch.random_order import Integers
 

@@ -23,7 +23,6 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("install fairchem-core to make batches for fairchem") from error
 
-_NO_TASK: Mapping[str, Any] = {"datasets": ()}
 _LEVELS = {"system": "molecule", "atom": "atom"}
 
 

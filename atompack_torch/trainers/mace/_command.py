@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from atompack_torch.errors import FieldError
 from atompack_torch.formats import detect
-from atompack_torch.options import is_url
+from atompack_torch.options import is_url, redact_path
 from atompack_torch.trainers._labels import absent_labels, count_labels, similar_keys
 from atompack_torch.trainers._layout import open_dataset, selected_schema
 from atompack_torch.trainers.mace._layout import KEYS, first_field
@@ -185,7 +185,7 @@ def _part(
             continue
         found[label] = name
         if name != key:
-            logging.info(f"{path}: no {key!r}: {label} from {name!r}")
+            logging.info(f"{redact_path(path)}: no {key!r}: {label} from {name!r}")
     counts = count_labels(dataset, list(found.values()))
     absent = [label for label in ("energy", "forces") if not counts.get(found.get(label, ""))]
     if absent:
@@ -196,7 +196,7 @@ def _part(
             raise FieldError(message)
         logging.warning(f"{message}: weight 0")
     logging.info(
-        f"{what.capitalize()} set {path} "
+        f"{what.capitalize()} set {redact_path(path)} "
         f"[{', '.join(f'{label}: {counts[key]}' for label, key in found.items())}]"
     )
     return Part(dataset, found, weights, head)

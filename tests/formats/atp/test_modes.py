@@ -286,11 +286,11 @@ def test_names(tmp_path: Path, name: str) -> None:
 def test_relative_paths_stay_where_they_were(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other").mkdir()
-    with apt.AtpWriter("a.atp", mode="w") as writer:
+    with apt.AtpWriter("a#1.atp", mode="w") as writer:
         monkeypatch.chdir(tmp_path / "other")
         writer.write(molecule(1))
-    assert energies(tmp_path / "a.atp") == [1]
-    assert repr(writer) == f"AtpWriter('{tmp_path / 'a.atp'}')"
+    assert energies(tmp_path / "a#1.atp") == [1]
+    assert repr(writer) == f"AtpWriter('{tmp_path / 'a#1.atp'}')"
 
 
 UNPRIVILEGED = """
