@@ -330,9 +330,9 @@ def _names(source: Source, options: Options) -> set[str] | None:
 
 
 def _renamed(columns: Columns, source: Source, options: Options) -> Columns:
-    """Renames the fields of a source that does not itself map ``key_map``."""
+    """Renames the fields of a source that does not itself map ``key_map``, and finds labels."""
     keys = source.other_keys(options.keys)
-    return KeyMap(keys).apply(columns, Report())
+    return with_labels(KeyMap(keys).apply(columns, Report()))
 
 
 class ColumnsBlock:
