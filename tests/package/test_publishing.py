@@ -13,6 +13,16 @@ import pytest
 from atompack_torch.publishing import hidden_part, published
 
 
+def test_only_files_and_folders_are_replaced(tmp_path: Path) -> None:
+    """As with ``-o /dev/null``, which root could replace."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match=r"regular file, got a pipe.*/pipe"), published(pipe):
+        pass
+    assert pipe.is_fifo()
+    assert [*tmp_path.iterdir()] == [pipe]
+
+
 def test_parts_of_dead_processes_are_removed(tmp_path: Path) -> None:
     target = tmp_path / "a[1].db"
     own = hidden_part(target)
