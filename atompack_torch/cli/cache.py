@@ -40,6 +40,7 @@ from atompack_torch.cli._output import (
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._writing import writing_errors
 from atompack_torch.cli.inspecting import print_description
 from atompack_torch.errors import printable
 from atompack_torch.options import is_url, short_list
@@ -126,7 +127,9 @@ class Build(Command):
         from atompack_torch import build_cache
 
         dataset, descriptor, given = _inputs(options)
-        print_summary(options, build_cache(dataset, descriptor, options.target, **given))
+        with writing_errors("remove it, or choose another path"):
+            made = build_cache(dataset, descriptor, options.target, **given)
+        print_summary(options, made)
         return 0
 
 

@@ -97,7 +97,7 @@ def split(
         FileExistsError: a file exists already.
     """
     if isinstance(dst, (str, os.PathLike)) or len(dst) != len(fractions):
-        raise ValueError(f"dst: expected {len(fractions)} paths, one for each fraction, got {dst}")
+        raise ValueError(f"dst: expected as many paths as fractions ({len(fractions)}), got {dst}")
     if len({os.fspath(path) for path in dst}) < len(dst):
         raise ValueError("dst: expected each path once, got one twice")
     sizes_of(0, fractions)  # checks them

@@ -133,7 +133,7 @@ def test_nobody_reads_the_output(
 def test_full_disk_behind_stdout(fixtures: Path, arguments: list[str]) -> None:
     """As with ``> FILE``: one message, which no traceback follows at exit."""
     paths = [fixtures / "gen3.atp", *(["-"] if arguments[0] == "convert" else [])]
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         output = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
         done = python(*PROGRAM, *arguments, *paths, **output)
     message = f"atompack-torch {arguments[0]}: [Errno 28] No space left on device\n"
