@@ -32,9 +32,14 @@ def is_read_only(path: object, handle: str) -> ValueError:
     return ValueError(f'{path}: expected a {handle} opened with mode "a" or "x", got "r"')
 
 
+def counted(n: int, noun: str) -> str:
+    """Formats a number of things, given the noun for one."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def molecules(n: int) -> str:
     """Formats a number of molecules."""
-    return f"{n:,} molecule" + ("" if n == 1 else "s")
+    return counted(n, "molecule")
 
 
 def printable(text: str) -> str:

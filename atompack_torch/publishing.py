@@ -25,25 +25,25 @@ _REMOVALS = 20  # as threads of a library that has failed may still write
 
 @contextmanager
 def published(target: Path, mode: Literal["w", "x"] = "w") -> Iterator[Path]:
-    """Provides a hidden path, whose file or folder gets its name when the block ends.
+    """Provides a hidden path, whose file or folder is renamed to the target when the block ends.
 
     It is on disk by then. After an error nothing is left of it.
 
     Args:
         target: the path that the output gets.
-        mode: ``"w"``: it replaces what has the name; ``"x"``: nothing may have the name.
+        mode: ``"w"``: a file or folder at the target is replaced; ``"x"``: it is an error.
 
     Yields:
         The hidden path, at which the block makes a file or folder.
 
     Raises:
         FileExistsError: mode ``"x"``, and the target exists.
-        OSError: the target is a device, a pipe or a socket, or the output cannot be written or
-            renamed; names the target.
+        OSError: the output cannot be written or renamed, or would replace a pipe or a device; names
+            the target.
     """
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        text = "expected a regular file, got a device, pipe or socket"
-        raise OSError(errno.EINVAL, text, os.fspath(target))
+    if mode == "w" and target.exists() and not (target.is_file() or target.is_dir()):
+        what = "expected a regular file, got a pipe, a socket or a device"
+        raise OSError(errno.EINVAL, what, os.fspath(target))
     hidden = hidden_part(target)
     try:
         with naming_errors(target, hidden):
@@ -60,8 +60,8 @@ def publish(hidden: Path, target: Path, mode: Literal["w", "x"] = "w") -> None:
     Args:
         hidden: its hidden path, in the same folder as the target.
         target: its name.
-        mode: ``"w"``: it replaces what has the name; ``"x"``: nothing may have the name, except an
-            empty folder that a folder replaces.
+        mode: ``"w"``: a file or folder at the target is replaced; ``"x"``: it is an error, unless
+            both are folders and the one at the target is empty.
 
     Raises:
         FileExistsError: mode ``"x"``, and the target exists.

@@ -76,7 +76,7 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def _cases_of_original(tenth: int, n_large: int) -> list[Case]:
-    """1000 datasets each, but of the large ones, 7.7 MB each, only if all is measured in full."""
+    """1,000 datasets each; of the large ones (7.7 MB each) 100, unless everything is measured."""
     grid, chunks, casts = (100, 100, 48), (50, 50, 24), (50, 168)
     three, two = ("t", "u", "v"), ("temperature", "salinity")
     return [

@@ -199,7 +199,9 @@ def to_torchsim(batch: CollatedFields) -> torch_sim.SimState:
         pbc = torch.zeros((len(batch), 3), dtype=torch.bool, device=device)
     if not len(batch) or bool((pbc != pbc[0]).any()):
         kinds = sorted({tuple(row) for row in pbc.tolist()})
-        raise FieldError(f"to_torchsim: expected molecules with one pbc, got {kinds} (field 'pbc')")
+        raise FieldError(
+            f"to_torchsim: expected the same pbc in all molecules, got {kinds} (field 'pbc')"
+        )
     return torch_sim.SimState(
         positions=batch.positions,
         masses=_masses(batch).to(device, dtype),

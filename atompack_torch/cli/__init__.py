@@ -62,8 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 stream.reconfigure(errors="backslashreplace")
         status = _run(command, options)
         print(end="", flush=True)  # does nothing if there is no stdout
-    except BrokenPipeError:  # the reader of our output has exited
+    except OSError as error:  # from stdout: `_run` handles all others
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError) and status == OK:  # its reader has not exited
+            print_error(argv[0], str(error))
+            return BAD_DATA
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
@@ -84,13 +87,19 @@ def _run(command: Command, options: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Argument parser that also prints usage errors as JSON if ``--json`` is given."""
+    """Argument parser that also prints usage errors as JSON if ``--json`` is given.
+
+    A command shows its own usage where it does not know an argument, not that of the program.
+    """
 
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._given = args or ()
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         if "--json" in self._given:

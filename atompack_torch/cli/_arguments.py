@@ -66,8 +66,11 @@ class HelpFormatter(argparse.HelpFormatter):
                 lines = re.sub(r"\s*\\\n\s*", " ", part).splitlines()
                 blocks.append("\n".join(_continued(line, width) for line in lines))
             else:
-                blocks.append(textwrap.fill(" ".join(part.split()), width))
+                blocks.append("\n".join(self._split_lines(part, width)))
         return "\n\n".join(blocks)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _format_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: str | None
@@ -155,8 +158,8 @@ PATHS = argument(
     "path",
     nargs="+",
     metavar="PATH",
-    help="an .atp file or a folder of them, a feature cache (HDF5), a folder of Atlas shards, "
-    "an ATLAS store, an .af file; or a URL of one (s3://, gs://, az://, https://, hf://, ...)",
+    help="an .atp, extended XYZ or .aselmdb file or a folder of them, a feature cache (HDF5), a "
+    "folder of Atlas shards, an ATLAS store, an .af file; or a URL (s3://, https://, hf://, ...)",
 )
 JSON = flag("--json", "print one JSON document")
 FIELDS = argument(

@@ -40,8 +40,9 @@ from atompack_torch.cli._output import (
     shows_progress,
     usage_errors,
 )
+from atompack_torch.cli._writing import writing_errors
 from atompack_torch.cli.inspecting import print_description
-from atompack_torch.errors import printable
+from atompack_torch.errors import counted, printable
 from atompack_torch.options import is_url, short_list
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class Build(Command):
         from atompack_torch import build_cache
 
         dataset, descriptor, given = _inputs(options)
-        print_summary(options, build_cache(dataset, descriptor, options.target, **given))
+        with writing_errors("remove it, or choose another path"):
+            made = build_cache(dataset, descriptor, options.target, **given)
+        print_summary(options, made)
         return 0
 
 
@@ -424,7 +427,7 @@ def _show_blocks(options: argparse.Namespace) -> int:
     usage = block_cache_usage(folder)
     text = (
         f"{printable(folder)}: {usage['bytes']:,} bytes on disk, {usage['pages']:,} blocks of "
-        f"4,096 bytes, {usage['objects']:,} objects, {usage['files']:,} files"
+        f"4,096 bytes, {counted(usage['objects'], 'object')}, {counted(usage['files'], 'file')}"
     )
     if usage["oldest_use"] is not None and usage["newest_use"] is not None:
         newest, oldest = _when(usage["newest_use"]), _when(usage["oldest_use"])
@@ -437,7 +440,10 @@ def _show_usage(options: argparse.Namespace) -> int:
     from atompack_torch.formats.user_cache import cache_folders, usage
 
     used = usage()
-    lines = [f"{kind}: {n:,} files, {n_bytes:,} bytes" for kind, (n, n_bytes) in used.items()]
+    lines = [
+        f"{kind}: {counted(n, 'file')}, {counted(n_bytes, 'byte')}"
+        for kind, (n, n_bytes) in used.items()
+    ]
     folders = [os.fspath(folder) for folder in cache_folders()]
     document = {"folders": folders, **{kind: own._asdict() for kind, own in used.items()}}
     print_result(options, document, "\n".join([", ".join(map(printable, folders)), *lines]))
@@ -451,7 +457,7 @@ def _prune(options: argparse.Namespace) -> int:
     print_result(
         options,
         {"removed": removed._asdict()},
-        f"removed {removed[0]:,} files, {removed[1]:,} bytes",
+        f"removed {counted(removed[0], 'file')}, {counted(removed[1], 'byte')}",
     )
     return 0
 

@@ -13,8 +13,9 @@ from atompack_torch.cli._arguments import (
     source_and_target,
     storage_options_of,
 )
-from atompack_torch.cli._output import UsageError, print_result, shows_progress
-from atompack_torch.errors import AtompackError, printable
+from atompack_torch.cli._output import print_result, shows_progress
+from atompack_torch.cli._writing import writing_errors
+from atompack_torch.errors import printable
 from atompack_torch.options import is_url
 
 
@@ -64,14 +65,10 @@ class Compact(Command):
             shows_progress(options),
             shards=None if shards == (None, None, None) else shards,
         )
-        try:
+        with writing_errors("only the source itself is replaced: choose another path"):
             found = compact_paths(
                 options.source, options.target, wanted, storage_options_of(options)
             )
-        except AtompackError:
-            raise
-        except ValueError as error:  # options that do not suit the format
-            raise UsageError(str(error)) from error
         sizes = {"bytes_before": found.bytes_before, "bytes_after": found.bytes_after}
         text = (
             f"{printable(options.target)}: {found.n_items:,} {found.unit}, "

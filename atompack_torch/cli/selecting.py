@@ -109,7 +109,7 @@ class Sample(Command):
       atompack-torch sample all.atp some.atp 1000 --seed 3
       atompack-torch sample all.atp look.extxyz 10
 
-    They stay in their order. The same seed gives the same structures.
+    They stay in their order. The same seed gives the same molecules.
     """
 
     name = "sample"

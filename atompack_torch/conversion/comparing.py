@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.conversion.keys import label_of
+from atompack_torch.conversion.keys import label_of, with_labels
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options
 from atompack_torch.conversion.remote_ends import RemoteEnds
@@ -171,7 +171,8 @@ class _Comparison:
         total = None if None in counts else min(filter(None, counts), default=0)
         done, rest = 0, [0, 0]
         with Progress(total, "molecules", label="comparing", enabled=progress) as bar:
-            for pair in _paired(a.read(Report()), b.read(Report())):
+            read = [map(with_labels, source.read(Report())) for source in (a, b)]
+            for pair in _paired(*read):
                 n = len((pair[0] or pair[1]).ptr) - 1  # type: ignore[union-attr]
                 if pair[0] is None or pair[1] is None:
                     rest[pair[0] is None] += n

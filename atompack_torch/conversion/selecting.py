@@ -98,7 +98,7 @@ def split(
         FileExistsError: a file exists already.
     """
     if isinstance(dst, (str, os.PathLike)) or len(dst) != len(fractions):
-        raise ValueError(f"dst: expected {len(fractions)} paths, one for each fraction, got {dst}")
+        raise ValueError(f"dst: expected as many paths as fractions ({len(fractions)}), got {dst}")
     if len({os.fspath(path) for path in dst}) < len(dst):
         raise ValueError("dst: expected each path once, got one twice")
     sizes_of(0, fractions)  # checks them
@@ -329,9 +329,9 @@ def _names(source: Source, options: Options) -> set[str] | None:
 
 
 def _renamed(columns: Columns, source: Source, options: Options) -> Columns:
-    """Renames the fields of a source that does not itself map ``key_map``."""
+    """Renames the fields of a source that does not itself map ``key_map``, and finds labels."""
     keys = source.other_keys(options.keys)
-    return KeyMap(keys).apply(columns, Report())
+    return with_labels(KeyMap(keys).apply(columns, Report()))
 
 
 class ColumnsBlock:

@@ -17,8 +17,8 @@ class ForceSubset:
 
         apt.AtpDataset("train.atp", force_subset=apt.ForceSubset(0.3, resample=True))
 
-    Derivatives of features are masked along with the forces. The share is one of the molecules of
-    the dataset or subset. Without a feature cache, opening makes a pass over the labels to find
+    Derivatives of features are masked along with the forces. The share refers to the molecules
+    of the dataset or subset. Without a feature cache, opening makes a pass over the labels to find
     the forces.
 
     Args:

@@ -107,11 +107,12 @@ def columns_of(records: list[Parts]) -> Columns:
                 masks[scope, key][i] = True
     ptr = np.zeros(len(records) + 1, dtype=np.int64)
     np.cumsum([len(record.positions) for record in records], out=ptr[1:])
+    n_atoms = np.diff(ptr)
     return Columns(
         np.concatenate([record.positions for record in records]),
         np.concatenate([record.atomic_numbers for record in records]),
         ptr,
-        [Column(*field, entries[field], masks[field]) for field in entries],
+        [stack(Column(*field, entries[field], masks[field]), n_atoms) for field in entries],
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atompack_torch._native import MoleculeSource, Verifier
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, steps
-from atompack_torch.errors import AtompackError, printable
+from atompack_torch.errors import AtompackError, counted, printable
 from atompack_torch.fields import BUILTIN, PREFIXES
 
 if TYPE_CHECKING:
@@ -178,9 +178,9 @@ class Verification:
 
     def _summary(self) -> str:
         counts = [f"{n:,} {_IN_WORDS.get(name, name)}" for name, n in self.counts.items()]
-        kinds = [f"{self.n_faults:,} faults", f"{len(self.warnings):,} warnings"]
+        kinds = [counted(self.n_faults, "fault"), counted(len(self.warnings), "warning")]
         if self.differences is not None:
-            kinds.insert(1, f"{self.n_differences:,} differences")
+            kinds.insert(1, counted(self.n_differences, "difference"))
         n = len(self.files)
         where = f"{self.files[0]}: " if n == 1 else f"{n:,} files, "
         return f"{where}{', '.join(counts)}: {', '.join(kinds)}"

@@ -157,7 +157,7 @@ def test_bad_data_of_build(water: Path, folder: Path, tmp_path: Path, run: Comma
     target.write_text("mine")
     assert (
         "exists"
-        in run("cache", "build", water, target, *SETTINGS, "--species", "O,H", status=1).err
+        in run("cache", "build", water, target, *SETTINGS, "--species", "O,H", status=2).err
     )
     assert target.read_text() == "mine"
 

@@ -42,4 +42,4 @@ def test_what_is_refused(fixtures: Path, tmp_path: Path, run: Command) -> None:
     assert "molecule 0" in run("compact", fixtures / "bad_section_cut.atp", target, status=1).err
     assert not target.exists()
     target.write_bytes(b"")
-    assert "exists" in run("compact", source, target, status=1).err
+    assert "exists" in run("compact", source, target, status=2).err

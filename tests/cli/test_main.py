@@ -59,6 +59,14 @@ def test_wrong_usage(arguments: list[str], run: Command) -> None:
     assert captured.err.splitlines()[-1].startswith("atompack-torch")
 
 
+@pytest.mark.parametrize("arguments", [["info", "a.atp", "--bogus"], ["cache", "verify", "a", "b"]])
+def test_usage_of_the_command_that_was_given(arguments: list[str], run: Command) -> None:
+    error = run(*arguments, status=2).err
+    command = " ".join(arguments[: 1 + (arguments[0] == "cache")])
+    assert error.startswith(f"usage: atompack-torch {command} ")
+    assert f"atompack-torch {command}: error: unrecognized arguments: {arguments[-1]}" in error
+
+
 @pytest.mark.parametrize("command", ["info", "verify", "head", "stats"])
 def test_no_such_file(command: str, tmp_path: Path, run: Command) -> None:
     captured = run(command, tmp_path / "no\nsuch.atp", status=1)
@@ -117,6 +125,19 @@ def test_nobody_reads_the_output(
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["info", "--json"], ["convert", "--to", "extxyz", "--quiet"]]
+)
+def test_full_disk_behind_stdout(fixtures: Path, arguments: list[str]) -> None:
+    """As with ``> FILE``: one message, which no traceback follows at exit."""
+    paths = [fixtures / "gen3.atp", *(["-"] if arguments[0] == "convert" else [])]
+    with Path("/dev/full").open("w") as full:
+        output = {"stdout": full, "stderr": subprocess.PIPE, "capture_output": False}
+        done = python(*PROGRAM, *arguments, *paths, **output)
+    message = f"atompack-torch {arguments[0]}: [Errno 28] No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, message)
 
 
 def test_names_that_a_terminal_would_obey(fixtures: Path, tmp_path: Path) -> None:
@@ -188,6 +209,6 @@ def test_numbers_out_of_range(
 
 
 def test_formats_of_convert_are_those_of_the_registry(run: Command) -> None:
-    text = " ".join(run("convert", "--help").out.split()).replace("- ", "-")  # wrapped at hyphens
+    text = " ".join(run("convert", "--help").out.split())
     for known in FORMATS:
         assert not known.source or known.source in text

@@ -167,7 +167,7 @@ WRONG_USAGE: list[tuple[Arguments, str]] = [
     (lambda s, t: ["filter", s, t.with_suffix(".docx"), "energy < 1"], "target format"),
     (lambda s, t: ["sample", s, t, 61], "expected at most 60"),
     (lambda s, t: ["sample", s, t, -1], "expected a number from 0"),
-    (lambda s, t: ["split", s, t, "--fractions", "0.5,0.5"], "expected 2 paths"),
+    (lambda s, t: ["split", s, t, "--fractions", "0.5,0.5"], "expected as many paths as fractions"),
     (lambda s, t: ["split", s, t, t, "--fractions", "0.5,0.5"], "expected each path once"),
     (lambda s, t: ["split", s, t, "--fractions", "a"], "expected numbers as in"),
     (lambda s, t: ["split", s, t, "--fractions", "0.5"], "add up to 1"),

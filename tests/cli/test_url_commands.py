@@ -97,7 +97,7 @@ def test_use_of_a_block_cache(server: FileServer, tmp_path: Path, run: Command) 
     assert found["path"] == str(cache)
     out = run("cache", "--stats", cache).out
     assert f"{found['pages']:,} blocks" in out
-    assert "1 objects" in out
+    assert "1 object," in out
     assert str(tmp_path / "none") in run("cache", "--stats", tmp_path / "none", status=1).err
     run("cache", status=2)
     run("cache", "--stats", cache, "info", "x.h5", status=2)

@@ -22,7 +22,7 @@ def test_faults_and_warnings(fixtures: Path, run: Command) -> None:
     lines = run(*arguments, status=1).out.splitlines()
     assert [line.startswith(f"{path}: ") for line in lines] == [True, True, False, False]
     assert lines[2].startswith("warning: ")
-    assert lines[3].endswith("2 faults, 1 warnings")
+    assert lines[3].endswith("2 faults, 1 warning")
     assert "... and 1 more faults" in run(*arguments, "--max-faults", "1", status=1).out
 
 

@@ -223,7 +223,7 @@ def test_the_command_that_prunes(
     (cache / ".abandoned.part").touch()
     os.utime(cache / ".abandoned.part", (0, 0))
     assert cli.main(["cache", "--prune", str(kept)]) == 0
-    assert "removed 1 files" in capsys.readouterr().out
+    assert "removed 1 file," in capsys.readouterr().out
     assert len(apt.open(old, progress=False)) == 3
     assert len(list(cache.iterdir())) == 1
     assert cli.main(["cache", "--prune", "0"]) == 0

@@ -167,6 +167,6 @@ def test_faults_are_found(source: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["verify", str(shards)]) == 1
     text = capsys.readouterr().out
     assert f"{data}: " in text
-    assert "15 blocks: 1 faults" in text
+    assert "15 blocks: 1 fault," in text
     assert main(["verify", "--json", str(shards)]) == 1
     assert json.loads(capsys.readouterr().out)["n_faults"] == 1

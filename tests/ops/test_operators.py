@@ -1,4 +1,4 @@
-"""The registered operators under all that torch does with operators."""
+"""The registered operators under everything that torch does to operators."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_writers_are_not_pickled(writer: Case, tmp_path: Path) -> None:
 
 
 def functions(folder: Path, cache: Path) -> Iterator[Callable[[Any], Any]]:
-    """Functions that write or read whole files, by their number of threads."""
+    """Functions of a number of threads that write or read whole files."""
     molecules = cache.with_name("m.atp")
     dataset = apt.AtpDataset(molecules)
     descriptor = apt.ChebyshevDescriptor(["H"], 2, 4.0, 2, 3.0)

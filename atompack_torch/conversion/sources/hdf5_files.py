@@ -39,8 +39,8 @@ from atompack_torch.formats.conversion_report import Report
 from atompack_torch.options import bytes_at
 
 NO_POSITIONS = "there are no positions in its group"
-CPU_SECONDS = 60  # of a request, which reads a block at most
-_MEMORY = 1 << 30  # of a reader, and as much again as 16 times the file, up to 15 GiB
+CPU_SECONDS = 60  # per request, which reads at most one block
+_MEMORY = 1 << 30  # per reader, plus 16 times the size of the file, up to 15 GiB
 _UNITS = {"units", "unit"}  # attributes of arrays
 _ERRORS: dict[str, type[AtompackError]] = {
     "corrupt": CorruptFileError,

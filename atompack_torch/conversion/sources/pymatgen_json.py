@@ -47,7 +47,7 @@ from atompack_torch.fields import (
 )
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
-from atompack_torch.formats.records import blocks, stack, stress_of_six
+from atompack_torch.formats.records import blocks, stress_of_six
 
 _BLOCK_STRUCTURES, _SAMPLE = 1024, 32
 _HEAD = 4096
@@ -128,9 +128,7 @@ def read(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Columns
         UnsupportedFormatError: a site has fractional occupancies.
         FieldError: a key occurs in no entry.
     """
-    for columns in blocks(_parts(path, keys, report), _BLOCK_STRUCTURES):
-        n_atoms = np.diff(columns.ptr)
-        yield columns.with_fields([stack(column, n_atoms) for column in columns.fields])
+    yield from blocks(_parts(path, keys, report), _BLOCK_STRUCTURES)
 
 
 def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts]:

@@ -107,7 +107,7 @@ class PageTable {
   uint64_t max_pages_;
   PageMemory memory_;
   std::unordered_map<PageKey, Page, PageKeyHash> pages_;
-  std::list<Page*> by_use_;  // pages that are here or failed, oldest first
+  std::list<Page*> by_use_;  // pages that were fetched or failed, oldest first
   std::list<Page*> on_their_way_;
 };
 

@@ -37,7 +37,7 @@ def test_its_own_state(tmp_path: Path, periodic: bool, dtype: torch.dtype) -> No
 
 def test_a_state_has_one_periodicity(tmp_path: Path) -> None:
     batch = batch_of(structures(2), tmp_path)
-    with pytest.raises(apt.FieldError, match="expected molecules with one pbc, got"):
+    with pytest.raises(apt.FieldError, match="expected the same pbc in all molecules, got"):
         batch.to_torchsim()
 
 
