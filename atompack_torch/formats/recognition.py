@@ -9,8 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.table import END_BYTES, FORMATS, HEAD_BYTES, Format
-from atompack_torch.options import folded, is_hidden, is_url, names_below
+from atompack_torch.options import folded, is_hidden, is_url, names_below, redact_path
 
 if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
@@ -67,6 +68,9 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
     """Returns the format of a path, recognized by content; None if nothing matches.
 
     Only regular files and folders are opened; URLs and files in memory need ``remote``.
+
+    Raises:
+        UnsupportedFormatError: a folder has files of several formats.
     """
     if remote is not None and remote.holds(path):
         from atompack_torch.remote.memory import MemoryFiles
@@ -81,7 +85,7 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
         return known
     place = Path(path)
     if place.is_dir():
-        return next((known for known in FORMATS if _holds(place, known.holds)), None)
+        return _only([known for known in FORMATS if _holds(place, known.holds)], place)
     if not place.is_file():
         return None
     with place.open("rb") as file:
@@ -104,15 +108,29 @@ def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
     return False
 
 
+def _only(found: list[Format], path: str | os.PathLike[str]) -> Format | None:
+    """Returns the format of a folder; one of a fixed name decides, files of any name must agree."""
+    if not found:
+        return None
+    several = [known for known in found if any("*" in pattern for pattern in known.holds)]
+    if found[0] in several and len(several) > 1:
+        titles = " and ".join(known.title for known in several)
+        text = f"{path}: expected one format, got {titles}: pass the files of one of them"
+        raise UnsupportedFormatError(text)
+    return found[0]
+
+
 def _in_memory(files: MemoryFiles, name: str) -> Format | None:
     ends = files.ends(name, HEAD_BYTES, END_BYTES)
     if ends is not None:
         return format_of_bytes(*ends)
     paths = [file[len(name) + 1 :] for file in files.names]
-    for known in FORMATS:
-        if any(name_matches(path, pattern) for pattern in known.holds for path in paths):
-            return known
-    return None
+    found = [
+        known
+        for known in FORMATS
+        if any(name_matches(path, pattern) for pattern in known.holds for path in paths)
+    ]
+    return _only(found, name)
 
 
 def _behind(remote: RemoteFiles, url: str) -> Format | None:
@@ -139,12 +157,14 @@ def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
     from atompack_torch.remote.listing import list_names, relative_names
 
     names = list_names(remote, url)
-    for known in FORMATS if names else ():
-        for pattern in known.holds:
-            files = relative_names(remote, url) if pattern.startswith("**/") else ()
-            if any(name_matches(name, pattern) for name in chain(names, files)):
-                return known
-    return None
+    if not names:
+        return None
+
+    def holds(pattern: str) -> bool:
+        files = relative_names(remote, url) if pattern.startswith("**/") else ()
+        return any(name_matches(name, pattern) for name in chain(names, files))
+
+    return _only([known for known in FORMATS if any(map(holds, known.holds))], redact_path(url))
 
 
 def _of_probed(remote: RemoteFiles, url: str) -> Format | None:

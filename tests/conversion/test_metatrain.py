@@ -14,6 +14,7 @@ from reference.foreign import assert_refused, converted, written_as
 import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts, masses_of
 from atompack_torch.conversion import Report, convert
+from atompack_torch.conversion.selecting import filter  # noqa: A004
 from atompack_torch.conversion.sources.metatrain import Folder
 
 
@@ -95,6 +96,15 @@ def test_there_and_back(tmp_path: Path) -> None:
         assert {*molecule.keys()} - {"positions", "atomic_numbers", "pbc"} == {*expected} - {"pbc"}
         for key, value in expected.items():
             assert np.array_equal(np.asarray(molecule[key]), value), key
+
+
+def test_labels_that_are_nan_are_missing(tmp_path: Path) -> None:
+    path, _ = written([[frame(0), frame(1, energy=None), frame(2, forces=None)]], tmp_path)
+    (path / "atompack_torch.json").unlink()
+    filter(path, tmp_path / "kept.atp", "has(energy)", progress=False)
+    dataset = apt.AtpDataset(tmp_path / "kept.atp")
+    assert len(dataset) == 2
+    assert dataset[:].mask("forces").tolist() == [True, False]
 
 
 def test_values_that_metatrain_cannot_hold(tmp_path: Path) -> None:

@@ -94,6 +94,17 @@ def test_hidden_files_of_folders_are_no_data(
         apt.open(folder)
 
 
+@pytest.mark.parametrize("name", ["a.xyz", "raw/a.extxyz.gz", "system/type.raw"])
+def test_folders_of_several_formats_are_ambiguous(files: dict[str, Path], name: str) -> None:
+    other = files["folder"] / name
+    other.parent.mkdir(exist_ok=True)
+    other.write_text("1\nenergy=1\nH 0 0 0\n")
+    for read in (apt.open, apt.info, apt.statistics):
+        with pytest.raises(apt.UnsupportedFormatError, match=r"expected one format.*\.atp files"):
+            read(files["folder"])
+    assert len(apt.open([files["folder"] / "a.atp"])) == 2
+
+
 def test_hidden_folders_are_no_shards(files: dict[str, Path]) -> None:
     (shard,) = (path for path in files["shards"].iterdir() if path.is_dir())
     shutil.copytree(shard, files["shards"] / ".old")

@@ -150,7 +150,7 @@ class Folder:
                 report.note("momenta: read as velocities, with the masses next to them or ASE's")
                 values = values / self._masses(numbers, begin, end)[:, None]
             mask = None
-            if scope != BUILTIN and name in self._described:
+            if scope == BUILTIN or name in self._described:
                 mask = _there(values, ptr if info.is_of_atoms else None)
             if mask is None or mask.any():
                 fields.append(Column(scope, key, values, mask))
