@@ -194,7 +194,8 @@ class CollatedFields(FieldMapping[Value]):
             return name
         if name in ALIASES:
             return ALIASES[name]
-        check_name(name)
+        if not isinstance(name, str):
+            raise TypeError(f"field: expected a name (str), got {type(name).__name__}")
         wanted = prefixed_id(name)
         for listed, info in self._infos.items() if wanted else ():
             if info[:2] == wanted:
