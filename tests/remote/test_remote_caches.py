@@ -230,6 +230,17 @@ def test_another_process_finishes_just_before_the_lock(
     assert len(list(kept.iterdir())) == 1
 
 
+def test_the_downloader_may_still_hold_its_lock(server: FileServer, tmp_path: Path) -> None:
+    kept, url = tmp_path / "kept", f"{server.url}/cache.h5"
+    n_entries = len(apt.TorchCache(url, storage_options={"cache": kept}))
+    (path,) = kept.iterdir()
+    server.requests.clear()
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert len(apt.TorchCache(url, storage_options={"cache": kept})) == n_entries
+    assert len(server.requests) == 1
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

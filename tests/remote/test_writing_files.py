@@ -113,13 +113,13 @@ def test_other_formats_are_not_compacted(objects: ObjectServer, tmp_path: Path) 
     shards = f"{FOLDER}/shards"
     with apt.ShardWriter(shards, 4, 2, storage_options=options) as writer:
         writer.write(1)
-    objects.objects["folder/run.extxyz"] = Stored(XYZ.encode())
+    objects.objects["frames/run.extxyz"] = Stored(XYZ.encode())
     objects.objects["folder/unnamed"] = objects.objects["folder/a.atp"]
     before = {*objects.objects}
     for source, target in (
         (shards, shards),
         (shards, url),
-        (f"{FOLDER}/run.extxyz", f"{FOLDER}/b.atp"),
+        ("s3://bucket/frames/run.extxyz", f"{FOLDER}/b.atp"),
     ):
         with pytest.raises(apt.UnsupportedFormatError, match=r"expected \.atp files.* got a"):
             apt.compact(source, target, storage_options=options)
@@ -144,7 +144,7 @@ def convert(server: ObjectServer, *ends: Any, **others: Any) -> Any:
 
 
 def test_conversion_between_urls(objects: ObjectServer, tmp_path: Path) -> None:
-    objects.objects["folder/run.extxyz"] = Stored(XYZ.encode())
+    objects.objects["frames/run.extxyz"] = Stored(XYZ.encode())
     target = f"{FOLDER}/run.atp"
     report = convert(objects, f"{FOLDER}/run.extxyz", target)
     assert report.structures_written == 1
@@ -177,7 +177,7 @@ def test_conversion_to_and_from_shards(objects: ObjectServer, tmp_path: Path) ->
 
 
 def test_damaged_sources_upload_nothing(objects: ObjectServer, tmp_path: Path) -> None:
-    objects.objects["folder/run.extxyz"] = Stored(XYZ[:-20].encode())
+    objects.objects["frames/run.extxyz"] = Stored(XYZ[:-20].encode())
     with pytest.raises(apt.CorruptFileError, match=f"{FOLDER}/run.extxyz"):
         convert(objects, f"{FOLDER}/run.extxyz", f"{FOLDER}/run.atp")
     assert objects.written() == []
@@ -206,7 +206,7 @@ def test_caches_are_built_from_urls(objects: ObjectServer, tmp_path: Path) -> No
 def test_commands(
     objects: ObjectServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    objects.objects["folder/run.extxyz"] = Stored(XYZ.encode())
+    objects.objects["frames/run.extxyz"] = Stored(XYZ.encode())
     url = f"{FOLDER}/run.atp"
     assert run(objects, "convert", f"{FOLDER}/run.extxyz", url, "--quiet") == 0
     assert energies(url, objects) == [-1.5]

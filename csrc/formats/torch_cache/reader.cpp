@@ -109,8 +109,11 @@ auto at_entry(const std::string& path, int64_t entry, const Action& action) {
   }
 }
 
-// Held while metadata is read, as by libhdf5, unless the environment turns its locks off.
-std::optional<io::SharedLock> lock_out_writers(const std::string& path, const io::FileIdentity& identity) {
+// Held while metadata is read, as by libhdf5, unless the environment turns its locks off. Nobody writes in a copy of a
+// remote file, but the process that downloaded it may still lock it.
+std::optional<io::SharedLock> lock_out_writers(const std::string& path, const OpenOptions& options,
+                                               const io::FileIdentity& identity) {
+  if (!options.name.empty()) return {};
   const char* const setting = std::getenv("HDF5_USE_FILE_LOCKING");  // NOLINT(concurrency-mt-unsafe)
   if (setting != nullptr && (std::string_view(setting) == "FALSE" || std::string_view(setting) == "0")) return {};
   return std::optional<io::SharedLock>(std::in_place, path, identity);
@@ -128,7 +131,7 @@ Cache::Cache(std::string path, const OpenOptions& options)
       rows_(open_rows(place_, options, identity_)),
       contents_(in_file(file_.path(),
                         [&] {
-                          const auto lock = lock_out_writers(place_, identity_);
+                          const auto lock = lock_out_writers(place_, options, identity_);
                           return read_contents(file_.whole());
                         })),
       heap_(rows_ ? *rows_ : file_, contents_.base) {

@@ -28,7 +28,7 @@ struct OpenOptions {
   bool populate = false;
   // If set, another file at the path is an IoError (ESTALE).
   std::optional<io::FileIdentity> expected;
-  // Path that errors name; empty: that of the file.
+  // Path that errors name, of which the file is a copy; empty: that of the file.
   std::string name = {};
 };
 
