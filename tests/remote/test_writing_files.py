@@ -144,7 +144,7 @@ def convert(server: ObjectServer, *ends: Any, **others: Any) -> Any:
 
 
 def test_conversion_between_urls(objects: ObjectServer, tmp_path: Path) -> None:
-    objects.objects["frames/run.extxyz"] = Stored(XYZ.encode())
+    objects.objects["folder/run.extxyz"] = Stored(XYZ.encode())
     target = f"{FOLDER}/run.atp"
     report = convert(objects, f"{FOLDER}/run.extxyz", target)
     assert report.structures_written == 1
@@ -177,7 +177,7 @@ def test_conversion_to_and_from_shards(objects: ObjectServer, tmp_path: Path) ->
 
 
 def test_damaged_sources_upload_nothing(objects: ObjectServer, tmp_path: Path) -> None:
-    objects.objects["frames/run.extxyz"] = Stored(XYZ[:-20].encode())
+    objects.objects["folder/run.extxyz"] = Stored(XYZ[:-20].encode())
     with pytest.raises(apt.CorruptFileError, match=f"{FOLDER}/run.extxyz"):
         convert(objects, f"{FOLDER}/run.extxyz", f"{FOLDER}/run.atp")
     assert objects.written() == []
@@ -206,7 +206,7 @@ def test_caches_are_built_from_urls(objects: ObjectServer, tmp_path: Path) -> No
 def test_commands(
     objects: ObjectServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    objects.objects["frames/run.extxyz"] = Stored(XYZ.encode())
+    objects.objects["folder/run.extxyz"] = Stored(XYZ.encode())
     url = f"{FOLDER}/run.atp"
     assert run(objects, "convert", f"{FOLDER}/run.extxyz", url, "--quiet") == 0
     assert energies(url, objects) == [-1.5]
