@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from atompack_torch.options import shown_url
 from atompack_torch.progress import Progress
-from atompack_torch.publishing import publish
 from atompack_torch.remote.files import DISK_BYTES, RemoteFiles
 
 if TYPE_CHECKING:
@@ -335,7 +334,8 @@ class _Folder:
             os.truncate(file, source.size)  # other processes that make room see it
             self._make_room(source.size, url, staged)
             fetch_into(file, source, url)
-            publish(staged, path)
+            os.fsync(file)
+            staged.replace(path)
         except BaseException:
             staged.unlink(missing_ok=True)
             raise
