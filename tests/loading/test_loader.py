@@ -282,7 +282,7 @@ def becomes(low, high):
         time.sleep(0.01)
     return n
 
-dataset = apt.AtpDataset(sys.argv[1])
+dataset = apt.AtpDataset(sys.argv[1], num_threads=1)  # on slow machines batches get a second one
 list(apt.Loader(dataset, 10, num_threads=3))
 time.sleep(0.5)
 before = len(list(Path("/proc/self/task").iterdir()))
