@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,7 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
         return known
     place = Path(path)
     if place.is_dir():
-        return _only([known for known in FORMATS if _holds(place, known.holds)], place)
+        return _of_folder(partial(_holds, place, {}), place)
     if not place.is_file():
         return None
     with place.open("rb") as file:
@@ -95,42 +96,52 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
     return format_of_bytes(head, end)
 
 
-def _holds(folder: Path, patterns: tuple[str, ...]) -> bool:
-    for pattern in patterns:
-        is_deep = pattern.startswith("**/")
-        if not is_deep and "*" not in pattern:
-            found = (folder / pattern).exists()
-        else:
-            names = names_below(folder, is_deep=is_deep)
-            found = any(name_matches(name, pattern) for name in names)
-        if found:
-            return True
-    return False
+def _holds(folder: Path, matching: dict[bool, set[str]], pattern: str) -> bool:
+    """True if a file in a folder matches; ``matching`` keeps what was found, by depth."""
+    if "*" not in pattern:
+        return (folder / pattern).exists()
+    is_deep = pattern.startswith("**/")
+    if is_deep not in matching:
+        matching[is_deep] = _matching(names_below(folder, is_deep=is_deep))
+    return pattern in matching[is_deep]
 
 
-def _only(found: list[Format], path: str | os.PathLike[str]) -> Format | None:
-    """Returns the format of a folder; one of a fixed name decides, files of any name must agree."""
-    if not found:
-        return None
-    several = [known for known in found if any("*" in pattern for pattern in known.holds)]
-    if found[0] in several and len(several) > 1:
+def _matching(names: Iterable[str]) -> set[str]:
+    """Returns the patterns of all formats that match one of these relative paths."""
+    patterns, found = {pattern for known in FORMATS for pattern in known.holds}, set[str]()
+    for name in names:
+        found |= {pattern for pattern in patterns - found if name_matches(name, pattern)}
+    return found
+
+
+def _of_folder(holds: Callable[[str], bool], path: str | os.PathLike[str]) -> Format | None:
+    """Returns the format of a folder.
+
+    The first format that matches by a fixed name, such as ``meta.json``, is that of the folder.
+    Of the formats that match by files of any name there may be only one.
+    """
+    found = (known for known in FORMATS if any(map(holds, known.holds)))
+    first = next(found, None)
+    if first is None or not _has_any_names(first):
+        return first
+    several = [first, *filter(_has_any_names, found)]
+    if len(several) > 1:
         titles = " and ".join(known.title for known in several)
         text = f"{path}: expected one format, got {titles}: pass the files of one of them"
         raise UnsupportedFormatError(text)
-    return found[0]
+    return first
+
+
+def _has_any_names(known: Format) -> bool:
+    return any("*" in pattern for pattern in known.holds)
 
 
 def _in_memory(files: MemoryFiles, name: str) -> Format | None:
     ends = files.ends(name, HEAD_BYTES, END_BYTES)
     if ends is not None:
         return format_of_bytes(*ends)
-    paths = [file[len(name) + 1 :] for file in files.names]
-    found = [
-        known
-        for known in FORMATS
-        if any(name_matches(path, pattern) for pattern in known.holds for path in paths)
-    ]
-    return _only(found, name)
+    matching = _matching(file[len(name) + 1 :] for file in files.names)
+    return _of_folder(matching.__contains__, name)
 
 
 def _behind(remote: RemoteFiles, url: str) -> Format | None:
@@ -160,11 +171,18 @@ def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
     if not names:
         return None
 
-    def holds(pattern: str) -> bool:
-        files = relative_names(remote, url) if pattern.startswith("**/") else ()
-        return any(name_matches(name, pattern) for name in chain(names, files))
+    near = _matching(names)
+    far: set[str] | None = None
 
-    return _only([known for known in FORMATS if any(map(holds, known.holds))], redact_path(url))
+    def holds(pattern: str) -> bool:
+        nonlocal far
+        if pattern in near or not pattern.startswith("**/"):
+            return pattern in near
+        if far is None:
+            far = _matching(relative_names(remote, url))
+        return pattern in far
+
+    return _of_folder(holds, redact_path(url))
 
 
 def _of_probed(remote: RemoteFiles, url: str) -> Format | None:

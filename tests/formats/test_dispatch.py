@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 import torch
 
 import atompack_torch as apt
-from atompack_torch import formats
+from atompack_torch import formats, options
 from atompack_torch.cli import main
 from atompack_torch.datasets.statistics import Statistics
+from atompack_torch.formats import recognition
 from atompack_torch.formats.atlas_shards.statistics import ShardStatistics
 
 
@@ -103,6 +105,22 @@ def test_folders_of_several_formats_are_ambiguous(files: dict[str, Path], name: 
         with pytest.raises(apt.UnsupportedFormatError, match=r"expected one format.*\.atp files"):
             read(files["folder"])
     assert len(apt.open([files["folder"] / "a.atp"])) == 2
+
+
+def test_folders_are_listed_once(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at all where a file of a fixed name decides, next to any number of others."""
+    depths: list[bool] = []
+
+    def names_below(folder: Path, *, is_deep: bool) -> Iterator[str]:
+        depths.append(is_deep)
+        return options.names_below(folder, is_deep=is_deep)
+
+    monkeypatch.setattr(recognition, "names_below", names_below)
+    for name in ("store", "shards"):
+        assert formats.recognize(files[name]) is not None
+    assert depths == []
+    assert formats.recognize(files["folder"]) is not None
+    assert sorted(depths) == [False, True]
 
 
 def test_hidden_folders_are_no_shards(files: dict[str, Path]) -> None:

@@ -148,7 +148,7 @@ def _parts(path: str, keys: Mapping[str, str], report: Report) -> Iterator[Parts
 
 
 def _levels(path: str, keys: Mapping[str, str]) -> dict[str, bool]:
-    """Returns the levels of properties in the first entries of a file, up to any damage."""
+    """Returns the levels of properties in the first entries; none if the file is damaged there."""
     with contextlib.suppress(AtompackError), JsonStream(path) as stream:
         entries = itertools.islice(_entries(stream, Report()), _SAMPLE)
         return levels_of(partial(EntryReader(keys, Report(), {}).parts, *one) for one in entries)
@@ -221,7 +221,7 @@ class EntryReader:
     Args:
         keys: key of an entry, or ``KEY.PART`` of an object in it → label or property.
         report: receives the interpretation of keys, and values that are omitted.
-        levels: name of a property → True if it is of atoms; others are where they may be.
+        levels: name of a property → True if it is of atoms; others are if they have a row for each.
     """
 
     def __init__(self, keys: Mapping[str, str], report: Report, levels: Mapping[str, bool]) -> None:

@@ -44,21 +44,21 @@ def shaped(value: Any, shape: tuple[int, ...], where: str) -> Array:
 
 
 def sample(count: int) -> list[int]:
-    """Returns the numbers of the molecules that ``levels_of`` looks at, as for shards."""
+    """Returns the numbers of the molecules for ``levels_of``: the first, and some of the rest."""
     step = max((count - _FIRST) // _SPACED, 1)
     return [*range(min(count, _FIRST)), *range(_FIRST, count, step)]
 
 
 def levels_of(makes: Iterable[Callable[[], Parts]]) -> dict[str, bool]:
-    """Returns the keys that are properties of atoms in all of some molecules, or not in all.
+    """Finds out which keys are properties of atoms, from a sample of molecules.
 
     A vector of a molecule may have as many numbers as some molecules have atoms.
 
     Args:
-        makes: functions that make molecules; those of one atom, or damaged, show nothing.
+        makes: functions that make the molecules; those of one atom, or damaged ones, do not count.
 
     Returns:
-        Key → True for properties of atoms.
+        Key → True if it has a row for each atom in all that have it, False if not in all.
     """
     levels: dict[str, bool] = {}
     for make in makes:

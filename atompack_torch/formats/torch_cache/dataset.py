@@ -90,9 +90,8 @@ class TorchCache:
         self._shown = redact_path(self._given)
         self._by_reading = False
         self._identity: Identity | None = None  # that of the file found when it is first opened
-        self._copy: LocalCopy | Hint | None = (
-            None  # of a remote file; a Hint: that of another process
-        )
+        # Of a remote file; a hint: that of another process.
+        self._copy: LocalCopy | Hint | None = None
         self._native: TorchCacheReader | None = None
         self._last: tuple[tuple[str, ...], TorchCacheDataset] | None = None  # of batch()
         with formats.opening(path, "a feature cache (HDF5)", "hdf5"):

@@ -465,11 +465,12 @@ class Pass(Iterator[Item]):
         for chunk in self._share.chunks():
             self._n_dealt += len(chunk)
             self._chunk = iter(chunk)
-            if not has_epochs(dataset) or dataset.epoch_for(0) == dataset.epoch_for(1):
-                yield from self._chunk  # no epoch changes its molecules
-            for item in self._chunk:
-                dataset.follow_epoch(self.epoch)  # another pass may have entered its own
-                yield item
+            if has_epochs(dataset) and dataset.epoch_for(0) != dataset.epoch_for(1):
+                for item in self._chunk:
+                    dataset.follow_epoch(self.epoch)  # another pass may have entered its own
+                    yield item
+            else:
+                yield from self._chunk
         self._ended = True
         self._sampler._end(self)
 
