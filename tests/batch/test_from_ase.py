@@ -60,9 +60,10 @@ def test_other_values_without_a_place() -> None:
 
 
 def test_nothing_is_said_of_what_is_kept() -> None:
+    atoms = calculated()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        molecule = apt.Molecule.from_ase(calculated())
+        molecule = apt.Molecule.from_ase(atoms)
     assert molecule.energy == -1.0
 
 

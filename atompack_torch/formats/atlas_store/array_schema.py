@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -147,6 +148,7 @@ def put(writer: Any, place: tuple[str, ...], values: Any, start: Sequence[int] |
 _LONGEST_BYTES = 40  # of a string, in repr
 
 Bound = int | float | str | np.datetime64
+_MAX_SECONDS = 2**63 // 10**9 - 1  # since 1970; what is nearer fits into nanoseconds of 64 bits
 
 
 class ArrayStatistics(NamedTuple):
@@ -208,6 +210,11 @@ def comparable(bound: Bound | None) -> int | float | bytes | None:
     if isinstance(bound, str):
         return utf8("min, max", bound).encode()
     if isinstance(bound, np.datetime64):
+        if np.isnat(bound):
+            return math.nan
+        seconds = int(bound.astype("datetime64[s]").astype(np.int64))
+        if abs(seconds) > _MAX_SECONDS:
+            return seconds * 10**9
         return int(bound.astype("datetime64[ns]").astype(np.int64))
     return bound
 

@@ -165,15 +165,22 @@ def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
         given = as_array("values", values)
     target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
     if given.dtype.kind == "M" and dtype == "timestamp_ns":
-        with np.errstate(over="ignore"):
-            moments = given.astype("datetime64[ns]")
-        if not np.array_equal(moments.astype(given.dtype), given, equal_nan=True):
-            raise FieldError("values: expected timestamps that nanoseconds hold exactly")
-        given = moments.view(np.int64)
+        given = _nanoseconds(given)
     kinds = "iuf" if target.kind == "f" else "iu"
     if given.dtype.kind not in kinds:
         raise FieldError(f"values: expected {dtype}, got {given.dtype}")
     return converted("values", given, target, rounds=True)
+
+
+def _nanoseconds(moments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    try:
+        found = moments.astype("datetime64[ns]")
+        exact = np.array_equal(found.astype(moments.dtype), moments, equal_nan=True)
+    except OverflowError:  # NumPy 2.5; older versions wrap around
+        exact = False
+    if not exact:
+        raise FieldError("values: expected timestamps that nanoseconds hold exactly")
+    return found.view(np.int64)
 
 
 def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:

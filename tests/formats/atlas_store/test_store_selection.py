@@ -87,6 +87,24 @@ def test_moments(folder: Path) -> None:
     assert store.select("time", min=first + np.timedelta64(1, "D")) == []
 
 
+def test_moments_beyond_nanoseconds(tmp_path: Path) -> None:
+    with apt.AtlasStore(tmp_path / "store", "x") as store:
+        store.create_dataset("d")
+        store.define_array("d", "time", "timestamp_ns", (1,))
+        store.write("d", "time", np.array(["2262-04-11"], "M8[ns]"))
+    store = apt.AtlasStore(tmp_path / "store")
+    for least, most, names in (
+        (None, "9999-01-01", ["d"]),
+        ("1000", "9999", ["d"]),
+        ("2262-04-12", None, []),
+        ("9999", None, []),
+        (None, "1000-01-01T00:00:00.000", []),
+        (np.datetime64("NaT", "s"), None, ["d"]),
+    ):
+        bounds = (None if bound is None else np.datetime64(bound) for bound in (least, most))
+        assert store.select("time", *bounds) == names
+
+
 def test_arrays_never_written_may_match(folder: Path) -> None:
     store = apt.AtlasStore(folder / "empty_arrays")
     assert store.select("never", min=5.0) == ["unwritten"]
