@@ -14,7 +14,6 @@ import zipfile
 from pathlib import Path
 from types import ModuleType
 
-import jinja2
 import pytest
 import torch
 import yaml
@@ -24,6 +23,7 @@ from atompack_torch._build_info import TORCH_VERSION
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = (REPOSITORY / "pyproject.toml").read_text()
+RECIPE = yaml.safe_load((REPOSITORY / "packaging" / "conda" / "recipe.yaml").read_text())
 METADATA = "Name: atompack_torch\nRequires-Dist: torch>=2.7\nRequires-Dist: numpy>=1.24\n"
 
 
@@ -171,8 +171,7 @@ def test_one_version_everywhere() -> None:
     assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [stated]
     released = re.findall(rf"^## {re.escape(stated)} \((.+)\)$", changes, re.MULTILINE)
     assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == released
-    recipe = (REPOSITORY / "packaging" / "conda" / "meta.yaml").read_text()
-    assert re.findall(r'^{% set version = "(.+)" %}$', recipe, re.MULTILINE) == [stated]
+    assert RECIPE["context"]["version"] == stated
     policy = (REPOSITORY / "SECURITY.md").read_text()
     assert f"| {stated.rpartition('.')[0]}.x | yes |" in policy
 
@@ -186,12 +185,8 @@ def test_wheels_are_built_for_the_versions_that_are_declared() -> None:
 
 
 def test_the_conda_recipe_names_the_same_requirements() -> None:
-    source = (REPOSITORY / "packaging" / "conda" / "meta.yaml").read_text()
-    names = {"compiler": lambda name: f"{name}-compiler", "stdlib": lambda name: f"{name}-stdlib"}
-    recipe = yaml.safe_load(jinja2.Template(source).render(PYTHON="python", **names))
-    run = {
-        line.replace(" ", "").replace("pytorch", "torch") for line in recipe["requirements"]["run"]
-    }
+    needed = RECIPE["requirements"]
+    run = {line.replace(" ", "").replace("pytorch", "torch") for line in needed["run"]}
     stated = re.findall(r"^dependencies = \[(.+)\]$", PROJECT, re.MULTILINE)[0]
     python = re.findall(r'^requires-python = "(.+)"$', PROJECT, re.MULTILINE)[0]
     assert run == {*re.findall(r'"([^"]+)"', stated), f"python{python}"}
@@ -205,7 +200,7 @@ def test_the_conda_recipe_names_the_same_requirements() -> None:
     lists = (REPOSITORY / "CMakeLists.txt").read_text()
     asked = re.findall(r"pkg_\w+\(\w+ (?:REQUIRED )?IMPORTED_TARGET ([^)]+)\)", lists)
     assert len(asked) == 8
-    host = {line.split()[0]: line for line in recipe["requirements"]["host"]}
+    host = {line.split()[0]: line for line in needed["host"]}
     for module in asked:
         name, _, least = module.partition(">=")
         package = conda.get(name, name)
