@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <fstream>
 #include <random>
+#include <vector>
 
 #include "formats/array_file/archive_bytes.h"
 #include "formats/array_file/array_model.h"
@@ -89,7 +91,7 @@ TEST(ColumnSlice, WantsAsManyAxesAsTheArrayHas) {
     return test::message_of<FieldError>([&] { made.slice({"a"}, request); });
   };
   EXPECT_EQ(error({{{0, 0}}, {}}), "layer 0: axes of the slice: expected 1, got 2 (field 'a')");
-  EXPECT_EQ(error({{}, {{}}}), "layer 0: axes of the slice: expected 1, got 0 (field 'a')");
+  EXPECT_EQ(error({{}, std::vector<std::uint64_t>()}), "layer 0: axes of the slice: expected 1, got 0 (field 'a')");
 }
 
 TEST(ColumnSlice, ChunksMayLieInAnyOrder) {

@@ -43,7 +43,7 @@ void compare_dataset(const Metadata& metadata, uint32_t dataset, const ordered_j
     arrays.emplace_back(metadata.variable_name(entry.variable));
     const ordered_json& array = expected.at("arrays").at(arrays.back());
     const Schema& schema = metadata.schema(entry.schema);
-    EXPECT_EQ(original_name(schema.dtype), array.at("dtype"));
+    EXPECT_EQ(original_name(schema.dtype), array.at("dtype").get<std::string>());
     EXPECT_EQ(json(schema.shape), json(array.at("shape")));
     EXPECT_EQ(json(schema.chunk_shape), json(array.at("chunk_shape")));
     EXPECT_EQ(json(schema.dimension_names), json(array.at("dimension_names")));
