@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from atompack_torch.errors import printable
+from atompack_torch.errors import FieldError, printable
 
 TRAINERS = ("mace", "nequip", "orb")
 _FASTER = (1, 2, 5, 10, 20, 50)
@@ -129,11 +129,19 @@ def measured(shown: str, dataset: Any, options: argparse.Namespace) -> dict[str,
         The result as plain JSON values.
 
     Raises:
-        FieldError: there are no labels to train on.
+        FieldError: there are no molecules with atoms, or no labels, to train on.
         ImportError: the trainer is not installed.
     """
     import torch
 
+    from atompack_torch.datasets.base import MoleculeDataset
+
+    if not isinstance(dataset, MoleculeDataset):
+        kind = type(dataset).__name__
+        raise FieldError(f"{shown}: expected molecules to train on, got a {kind}")
+    dataset = dataset.subset(dataset.n_atoms > 0)  # the trainers' own loaders take no others
+    if len(dataset) == 0:
+        raise FieldError(f"{shown}: expected molecules to train on, got none with atoms")
     n, size = len(dataset), options.batch_size or 16
     import_module(f"atompack_torch.trainers.{options.train}")  # names the package it needs
     most = min(n, size * (options.steps + _WARM_UP))

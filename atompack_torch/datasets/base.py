@@ -532,7 +532,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
             batcher = self._statistics_batcher(features)
-            selection = None if self._selection is None else self._selection.numpy()
+            selection = None if self.selection is None else self.selection.numpy()
             threads = available_threads(self._request.num_threads)
             source, request = batcher.source, batcher.request
             return gather(source, request, selection, threads, report, cutoff, features=features)

@@ -302,6 +302,11 @@ def _check_parts(parts: Sequence[MoleculeDataset]) -> tuple[str, ...] | None:
         names = ", ".join(sorted(kinds))
         hint = open_hint(parts[0])
         raise TypeError(f"datasets: expected datasets of molecules of one kind, got {names}{hint}")
+    if any(part._on_host() is not part for part in parts):
+        raise TypeError(
+            "datasets: expected molecules on the CPU, got resident ones on a device: make them "
+            "resident on the CPU, and use Loader(..., device=)"
+        )
     if any(part._computer is not None for part in parts):
         raise ValueError("datasets: expected stored fields, got features computed for each batch")
     first = parts[0]._options()

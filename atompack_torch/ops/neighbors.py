@@ -62,17 +62,10 @@ def neighbors_by_toolkit(
     if cells is not None:
         every = torch.ones((len(cells), 3), dtype=torch.bool, device=cells.device)
         pbc = every if pbc is None else pbc.contiguous()
+        cells = torch.where(pbc.unsqueeze(2), cells, 0)  # open directions may be anything
     index, shift = _candidates(where, cells, pbc, ptr, cutoff * _MARGIN)
     i, j = index.unbind(0)
-    vector = where[j] - where[i]
-    if cells is not None:
-        structure = torch.searchsorted(ptr, i, right=True) - 1
-        # In this order, as the native search computes it.
-        of_cell = cells[structure]
-        s = shift.double().unsqueeze(2)
-        moved = s[:, 0] * of_cell[:, 0] + s[:, 1] * of_cell[:, 1] + s[:, 2] * of_cell[:, 2]
-        vector = vector + moved
-    x, y, z = vector.unbind(1)
+    x, y, z = _vectors(where, cells, ptr, index, shift).unbind(1)
     square = x * x + y * y + z * z
     near = square < cutoff * cutoff
     near &= (i != j) | (shift != 0).any(1)
@@ -174,20 +167,31 @@ def edge_vectors_by_torch(
 
     Args:
         positions: (N, 3) float32 or float64.
-        cell: (B, 3, 3) of the same dtype; None: the shifts do not count.
+        cell: (B, 3, 3) float32 or float64; None: the shifts do not count.
         ptr: (B + 1,) int64.
         index: (2, E) int64, i ascending.
-        shift: (E, 3) of the same dtype.
+        shift: (E, 3) of the dtype of the positions.
 
     Returns:
-        (E, 3) of the same dtype.
+        (E, 3) of the dtype of the positions, computed in float64, as by the native kernels.
     """
+    cell = None if cell is None else cell.double()
+    return _vectors(positions.double(), cell, ptr, index, shift).to(positions.dtype)
+
+
+def _vectors(
+    positions: Tensor, cell: Tensor | None, ptr: Tensor, index: Tensor, shift: Tensor
+) -> Tensor:
+    """Computes r_j - r_i + S cell of float64, in the order of the native search."""
     i, j = index.unbind(0)
     vector = positions.index_select(0, j) - positions.index_select(0, i)
     if cell is None:
         return vector
     structure = torch.searchsorted(ptr.contiguous(), i, right=True) - 1
-    return vector + torch.einsum("ea,eax->ex", shift, cell.index_select(0, structure))
+    s = shift.double().unsqueeze(2)
+    # Open directions of a cell may be NaN.
+    a, b, c = torch.where(s == 0, 0, s * cell.index_select(0, structure)).unbind(1)
+    return vector + (a + b + c)
 
 
 def edge_vectors_transposed_by_torch(
@@ -275,8 +279,8 @@ def neighbor_list(
 
     Args:
         positions: (N, 3) float32 or float64, in the unit of the cutoff, usually Å.
-        cell: (B, 3, 3), or (3, 3) for one molecule, rows are the cell vectors; None: all
-            molecules are open.
+        cell: (B, 3, 3), or (3, 3) for one molecule, float32 or float64, rows are the cell vectors;
+            None: all molecules are open.
         pbc: (B, 3) bool, or (3,) for one molecule, directions with periodic images; None: all
             where there is a cell.
         ptr: (B + 1,) int64, the first atom of each molecule, ending with N; None: one molecule.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
+import atompack_torch as apt
 from atompack_torch import cli
 from atompack_torch.cli._training import measured_sides
 
@@ -49,6 +52,16 @@ def test_faster_steps_wait_as_long_as_predicted() -> None:
 def test_a_trainer_that_is_not_installed(fixtures: Any, capsys: Any) -> None:
     assert cli.main(["bench", "--train", "mace", str(fixtures / "gen3.atp")]) == 2
     assert "install mace-torch" in capsys.readouterr().err
+
+
+def test_nothing_to_train_on(tmp_path: Path, capsys: Any) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(apt.Molecule(np.zeros((0, 3)), np.zeros(0, int), energy=0.0))
+    with apt.ShardWriter(tmp_path / "shards", 2, 2) as shards:
+        shards.write({"x": 1})
+    for name, got in (("a.atp", "none with atoms"), ("shards", "a ShardDataset")):
+        assert cli.main(["bench", "--train", "mace", str(tmp_path / name)]) == 1
+        assert f"{name}: expected molecules to train on, got {got}" in capsys.readouterr().err
 
 
 def test_wrong_usage(fixtures: Any, capsys: Any) -> None:

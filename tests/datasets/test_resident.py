@@ -187,6 +187,18 @@ def test_subsets_and_splits(path: Path, resident: Any) -> None:
         assert_same_batches(mine[:], theirs[:])
 
 
+def test_subsets_with_forces_of_some(path: Path, resident: Any) -> None:
+    numbers, options = range(1, N, 2), {"force_subset": apt.ForceSubset(0.5)}
+    source = apt.AtpDataset(path, **options).subset(numbers)
+    whole = apt.AtpDataset(path, **options)[numbers]
+    loaded = resident(source)
+    assert_same_batches(loaded[:], source[:])
+    assert not torch.equal(source[:].mask("forces"), whole.mask("forces"))
+    if loaded._is_elsewhere:
+        with pytest.raises(ValueError, match="make the subset resident"):
+            loaded.subset([3, 0])
+
+
 def test_single_molecules(path: Path, resident: Any) -> None:
     source = apt.AtpDataset(path)
     loaded = resident(source)
@@ -356,12 +368,17 @@ def test_refusals(path: Path) -> None:
         apt.ResidentDataset(source, max_bytes=1.5)  # type: ignore[arg-type]
 
 
-def test_mixture_of_resident_data_sets(path: Path, several: list[Path]) -> None:
+def test_mixture_of_resident_data_sets(
+    path: Path, several: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sources = [apt.AtpDataset(path), apt.AtpDataset(several[0])]
     expected = apt.MixtureDataset(sources)
     found = apt.MixtureDataset([apt.ResidentDataset(source) for source in sources])
     assert_same_batches(found[:], expected[:])
     assert_same_batches(found.batch([7, 1]), expected.batch([7, 1]))
+    monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
+    with pytest.raises(TypeError, match="expected molecules on the CPU"):
+        apt.MixtureDataset([apt.ResidentDataset(source) for source in sources])
 
 
 def test_progress(path: Path, resident: Any) -> None:
@@ -371,7 +388,22 @@ def test_progress(path: Path, resident: Any) -> None:
         assert sum(done) == passes * N
 
 
-def test_statistics_of_resident_molecules(path: Path) -> None:
-    source = apt.AtpDataset(path)
-    mine, theirs = apt.ResidentDataset(source).statistics(), source.statistics()
-    assert mine == theirs
+@pytest.mark.parametrize("numbers", [range(N), [20, 3, 9, 4]])
+def test_passes_over_resident_molecules(path: Path, resident: Any, numbers: Any) -> None:
+    neighbors = apt.NeighborList(2.5)
+    source = apt.AtpDataset(path).subset(numbers)
+    loaded = resident(source)
+    for mine, theirs in ((loaded, source), (loaded.subset([3, 1]), source.subset([3, 1]))):
+        assert mine.statistics(cutoff=2.5) == theirs.statistics(cutoff=2.5)
+        assert torch.equal(neighbors.count(mine), neighbors.count(theirs))
+
+
+def test_what_was_not_loaded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error, or read from the files; never absent."""
+    source = apt.AtpDataset(path, fields=["energy"])
+    with pytest.raises(apt.FieldError, match="omitted by fields="):
+        apt.ResidentDataset(source).filter("charge > 5")
+    monkeypatch.setattr(apt.ResidentDataset, "_is_elsewhere", property(lambda self: True))
+    found, expected = (each.filter("charge > 5") for each in (apt.ResidentDataset(source), source))
+    assert 0 < len(expected) < N
+    assert_same_batches(found[:], expected[:])

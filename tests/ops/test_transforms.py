@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.func import grad, hessian, jacrev, jvp, vmap
+from torch.func import grad, hessian, jacrev, jvp, vjp, vmap
 
 import atompack_torch as apt
 from atompack_torch.fields import DERIVATIVES
@@ -129,6 +129,25 @@ def test_second_derivatives_where_cell_and_positions_have_one_origin() -> None:
         for f in (native, formula)
     )
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_vectors_of_batches_as_stored(dtype: torch.dtype) -> None:
+    """Positions of any precision, cells in float64, and NaN in open directions of a cell."""
+    cell = 3 * torch.eye(3, dtype=torch.float64).repeat(2, 1, 1)
+    pbc = torch.tensor([[True, False, True], [False] * 3])
+    cell[~pbc] = torch.nan
+    positions, ptr = POSITIONS.to(dtype), torch.tensor([0, 3, 5])
+
+    def vectors(positions: Tensor, cell: Tensor) -> Tensor:
+        return apt.neighbor_list(positions, cell, pbc, ptr, 2.5).edge_vector
+
+    found, pull = vjp(vectors, positions, cell)
+    assert torch.equal(found, vectors(positions, cell))
+    given = (positions.clone().requires_grad_(), cell.clone().requires_grad_())
+    expected = torch.autograd.grad(vectors(*given).pow(2).sum() / 2, given)
+    for ours, theirs in zip(pull(found), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("transform", [grad, jacrev, hessian])

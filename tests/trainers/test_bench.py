@@ -26,6 +26,8 @@ if NAME not in TRAINERS:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(write_atp(tmp_path / "a.atp", structures(N)))
+    with apt.AtpWriter(path, mode="a") as writer:  # is not measured
+        writer.write(apt.Molecule(torch.zeros(0, 3).double(), torch.zeros(0).long(), energy=0.0))
     command = ["bench", "--train", NAME, "--batch-size", "4", "--cutoff", str(CUTOFF), path]
     assert cli.main([*command, "--json", "--steps", "1"]) == 0
     (found,) = json.loads(capsys.readouterr().out)

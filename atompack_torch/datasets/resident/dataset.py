@@ -27,7 +27,7 @@ from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
 from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
-from atompack_torch.datasets.request import declared_fields
+from atompack_torch.datasets.request import Request, declared_fields
 from atompack_torch.datasets.resident.device import DeviceFields
 from atompack_torch.datasets.resident.loading import (
     HostFields,
@@ -73,10 +73,11 @@ class ResidentDataset(MoleculeDataset):
             molecules that are done, in two passes (four with ``neighbors``).
 
     Raises:
-        TypeError: the dataset is not one of molecules, or a mixture (make a mixture of resident
-            datasets instead), or an option has the wrong type.
+        TypeError: the dataset is not one of molecules, or a mixture (make a mixture of datasets
+            that are resident on the CPU instead), or an option has the wrong type.
         ValueError: the features or forces of the dataset cannot be kept on another device, or its
-            molecules change in each epoch (``augment``).
+            molecules change in each epoch (``augment``). Later, a subset is made of molecules on
+            another device, of whose forces only some are used (``force_subset``).
         MemoryError: more bytes are needed than ``max_bytes`` allows or than are free; both numbers
             are in the message.
         CorruptFileError: a record is damaged.
@@ -308,6 +309,33 @@ class ResidentDataset(MoleculeDataset):
 
     def _on_host(self) -> MoleculeDataset:
         return self._loaded_part() if self._is_elsewhere else self
+
+    @property
+    def selection(self) -> Tensor | None:
+        """(len,) int64: numbers of the items in ``source()``; None: all."""
+        return self._loaded_numbers() if self._is_elsewhere else self._selection
+
+    def with_request(self, request: Request, *, computes_features: bool = True) -> Any:
+        """Makes a copy that reads other things; from the files, if the molecules are elsewhere.
+
+        Args:
+            request: replaces that of this dataset.
+            computes_features: False for a copy without computed features.
+
+        Returns:
+            The copy.
+        """
+        if not self._is_elsewhere or request.outputs:  # which are refused
+            return super().with_request(request, computes_features=computes_features)
+        return self._on_host().with_request(request, computes_features=computes_features)
+
+    def _select(self, numbers: Tensor) -> ResidentDataset:
+        if self._is_elsewhere and self._forces is not None:
+            raise ValueError(
+                f"subset: expected a dataset without force_subset on {self._device}, where the "
+                "molecules with forces are chosen while they are loaded: make the subset resident"
+            )
+        return super()._select(numbers)
 
     def _make(self, indices: Indices) -> MoleculeBatch:
         if not self._is_elsewhere:

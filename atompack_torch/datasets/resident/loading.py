@@ -283,6 +283,7 @@ def load_on_device(
     request = replace(origin._request, transform=None, missing="nan", outputs=())
     whole = origin.with_request(request)
     whole._selection = None
+    whole._native = whole._batcher_over(source)  # with the forces of the molecules to load
     empty = whole.batch([])
     forms = _fixed_forms(empty, whole.schema)
     infos = dict(contents_of(empty).infos)

@@ -142,6 +142,8 @@ class BatchShare:
     def _pieces(self, batches: Batches, first: int, end: int) -> list[list[int]]:
         """Returns the parts of these ranks of the molecules of one step."""
         molecules = batches.molecules[first:end]
+        if len(molecules) == self._n_ranks:  # in order, as by a pass that is resumed here
+            return [[int(molecules[rank])] for rank in self._ranks]
         costs, limits = self._plan.windows.costs_of(molecules), self._plan.windows.limits
         pieces = deal(costs, self._n_ranks, limits.most)
         spent = np.bincount(pieces, costs)

@@ -184,6 +184,24 @@ def test_resumed_again_and_again_on_any_number_of_ranks(
     assert Counter(used) == Counter(range(n))
 
 
+@every_sampler
+@pytest.mark.parametrize("n_ranks", [2, 3, 5])
+def test_resumed_on_as_many_ranks_with_the_same_items(make: Make, n_ranks: int) -> None:
+    """After each step, also where the last batches were split."""
+    for n in range(17, 29):
+        try:
+            expected = all_ranks(make, n, n_ranks)
+        except ValueError:  # the last batches cannot be split evenly
+            continue
+        for n_steps in range(1, min(map(len, expected))):
+            sampler = make(n, num_replicas=n_ranks, rank=0)
+            state = [*islice(iter(sampler), n_steps)] and sampler.state_dict()
+            for rank, items in enumerate(expected):
+                resumed = make(n, num_replicas=n_ranks, rank=rank)
+                resumed.load_state_dict(state)
+                assert list(resumed) == items[n_steps:]
+
+
 @with_endings
 @pytest.mark.parametrize("option", ["drop_last", "pad"])
 def test_resumed_with_other_endings(make: Make, option: str) -> None:
