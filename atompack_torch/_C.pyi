@@ -19,15 +19,23 @@ class ResidentSource(atompack_torch._formats.MoleculeSource):
                 tuple[
                     str,
                     collections.abc.Sequence[
-                        tuple[int, bytes, str, str, bool, collections.abc.Sequence[int] | None]
+                        tuple[
+                            int,
+                            str,
+                            tuple[str, int, str, bool],
+                            collections.abc.Sequence[int] | None,
+                        ]
                     ],
                 ]
             ],
             collections.abc.Sequence[
                 tuple[
                     int,
+                    str,
+                    tuple[str, int, str, bool],
+                    collections.abc.Sequence[int] | None,
                     int,
-                    tuple[int, bytes, str, str, bool, collections.abc.Sequence[int] | None],
+                    int,
                 ]
             ],
             collections.abc.Sequence[tuple[int, str, str, collections.abc.Sequence[int]]],
@@ -39,8 +47,8 @@ class ResidentSource(atompack_torch._formats.MoleculeSource):
     def tables(
         self,
     ) -> tuple[
-        list[tuple[str, list[tuple[int, bytes, str, str, bool, list[int] | None]]]],
-        list[tuple[int, int, tuple[int, bytes, str, str, bool, list[int] | None]]],
+        list[tuple[str, list[tuple[int, str, tuple[str, int, str, bool], list[int] | None]]]],
+        list[tuple[int, str, tuple[str, int, str, bool], list[int] | None, int, int]],
         list[tuple[int, str, str, list[int]]],
         str,
     ]: ...

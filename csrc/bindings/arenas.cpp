@@ -1,9 +1,5 @@
-#include <pybind11/stl.h>
-
 #include "bindings/bindings.h"
-#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
-#include "bindings/tuple_caster.h"
 #include "collate/arena.h"
 #include "collate/torch_threads.h"
 #include "plan/type_rules.h"
@@ -20,8 +16,6 @@ struct Members<io::RingTicket> {
 };
 
 namespace {
-
-namespace py = pybind11;
 
 using PyView = std::tuple<at::ScalarType, size_t, std::vector<int64_t>>;
 

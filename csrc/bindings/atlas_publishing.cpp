@@ -1,13 +1,9 @@
 // Records and metadata of ATLAS stores as Python uploads them to remote stores.
-#include <pybind11/stl.h>
 
 #include <string>
 
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
-#include "bindings/tuple_caster.h"
 #include "formats/array_file/layer/layer.h"
 #include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/metadata/metadata_file.h"
@@ -36,8 +32,6 @@ struct Members<Intent> {
 };
 
 namespace {
-
-namespace py = pybind11;
 
 py::bytes stamp_metadata(const std::string& name, const py::bytes& file, const std::string& stamp) {
   return to_bytes(without_gil([&, data = bytes_in(file)] { return atlas_store::stamp_metadata(name, data, stamp); }));

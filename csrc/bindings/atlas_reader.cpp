@@ -1,14 +1,9 @@
 #include "bindings/bindings.h"
 
-#include <pybind11/stl.h>
-
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/errors.h"
-#include "bindings/gil.h"
 #include "bindings/locked.h"
-#include "bindings/path.h"
-#include "bindings/tuple_caster.h"
 #include "formats/atlas_store/store.h"
 
 namespace atompack::bindings {
@@ -21,7 +16,6 @@ struct Members<atlas_store::Version> {
 
 namespace {
 
-namespace py = pybind11;
 using atlas_store::Store;
 
 std::shared_ptr<Store> open_store(const Path& path, const std::optional<atlas_store::Version>& version,

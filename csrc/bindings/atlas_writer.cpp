@@ -1,16 +1,12 @@
 #include "bindings/bindings.h"
 
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
 #include "bindings/atlas_metadata.h"
 #include "bindings/atlas_values.h"
 #include "bindings/errors.h"
-#include "bindings/gil.h"
 #include "bindings/locked.h"
-#include "bindings/path.h"
 #include "bindings/plain_arrays.h"
-#include "bindings/tuple_caster.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/read/statistics.h"
 #include "formats/array_file/write/writer.h"
@@ -20,7 +16,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using array_file::ArrayDefinition;
 using array_file::Box;
 using array_file::Type;

@@ -1,12 +1,6 @@
 #include "bindings/bindings.h"
 
-#include <pybind11/stl.h>
-
-#include "bindings/enum_casters.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
 #include "bindings/plain_arrays.h"
-#include "bindings/tuple_caster.h"
 #include "formats/atp/reader.h"
 #include "io/direct_file.h"
 #include "io/fetch/uring/uring_loop.h"
@@ -17,7 +11,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using atp::Snapshot;
 
 // By which a snapshot is pickled.

@@ -1,12 +1,8 @@
 #include "bindings/bindings.h"
-#include "bindings/enum_casters.h"
 
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
 #include "bindings/errors.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
 #include "bindings/plain_arrays.h"
 #include "codec/codec.h"
 #include "formats/atp/inspect.h"
@@ -15,7 +11,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using atp::Column;
 using atp::Columns;
 using atp::PathWriter;

@@ -1,6 +1,3 @@
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -9,9 +6,7 @@
 
 #include "bindings/batch_to_python.h"
 #include "bindings/bindings.h"
-#include "bindings/enum_casters.h"
 #include "bindings/example_reader.h"
-#include "bindings/gil.h"
 #include "bindings/indices.h"
 #include "bindings/tensor_caster.h"
 #include "collate/column_batcher.h"
@@ -25,7 +20,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using atlas_store::Store;
 using collate::AnyBatch;
 using collate::ArenaKind;

@@ -1,10 +1,18 @@
-// Registration functions of the extension modules, one for each source file. Those of _formats are in
-// formats_module.cpp.
+// Registration functions of the extension modules, one for each source file, and the type casters that these share.
+// Those of _formats are in formats_module.cpp.
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "bindings/enum_casters.h"
+#include "bindings/gil.h"
+#include "bindings/path.h"
+#include "bindings/tuple_caster.h"
 
 namespace atompack::bindings {
+
+namespace py = pybind11;
 
 // For both modules.
 void bind_errors(pybind11::module_& module);

@@ -1,11 +1,6 @@
 #include "bindings/bindings.h"
 
-#include <pybind11/stl.h>
-
-#include "bindings/enum_casters.h"
-#include "bindings/gil.h"
 #include "bindings/locked.h"
-#include "bindings/path.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
 #include "formats/torch_cache/build/builder.h"
@@ -13,7 +8,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using torch_cache::Builder;
 using torch_cache::CacheHeader;
 using torch_cache::DerivativeColumns;

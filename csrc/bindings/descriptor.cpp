@@ -1,9 +1,6 @@
 #include "bindings/bindings.h"
 
-#include <pybind11/stl.h>
-
 #include "base/error.h"
-#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
 #include "collate/tensor_checks.h"
@@ -13,7 +10,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using ops::Featurizer;
 using physics::FarthestPoints;
 

@@ -1,10 +1,7 @@
 #include "bindings/bindings.h"
-#include "bindings/enum_casters.h"
 
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
-#include "bindings/gil.h"
 #include "bindings/plain_arrays.h"
 #include "formats/extxyz/formatter.h"
 #include "model/element.h"
@@ -12,7 +9,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using extxyz::Kind;
 
 // Returns a view. The caller has made all arrays contiguous, of float64, int64 or bool, and keeps them alive.

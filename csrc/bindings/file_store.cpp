@@ -1,6 +1,3 @@
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
 #include <map>
 #include <memory>
 #include <string>
@@ -9,8 +6,6 @@
 
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
 #include "bindings/python_callback.h"
 #include "io/fetch/cache_folder.h"
 #include "io/folder.h"
@@ -19,8 +14,6 @@
 
 namespace atompack::bindings {
 namespace {
-
-namespace py = pybind11;
 
 py::tuple ends_of(const io::Store& store, const Path& url, size_t n_first, size_t n_last) {
   const auto [first, last] = without_gil([&] { return io::read_ends(*store.open(url.bytes), n_first, n_last); });

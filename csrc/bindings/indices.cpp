@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +10,6 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
-#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
 #include "collate/indices.h"
 #include "collate/torch_threads.h"
@@ -20,7 +18,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 using plan::SubsetView;
 using SourceNumbers = std::vector<int64_t>;
 

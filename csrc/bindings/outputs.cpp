@@ -1,11 +1,6 @@
-#include <pybind11/stl.h>
-
-#include "bindings/bindings.h"
-#include "bindings/enum_casters.h"
-#include "bindings/gil.h"
-#include "bindings/tensor_caster.h"
-#include "bindings/tuple_caster.h"
 #include "collate/outputs.h"
+#include "bindings/bindings.h"
+#include "bindings/tensor_caster.h"
 #include "plan/request.h"
 
 namespace atompack::bindings {
@@ -31,7 +26,6 @@ std::vector<at::Tensor> make_outputs(const plan::Request& request, const collate
 }  // namespace
 
 void bind_outputs(pybind11::module_& module) {
-  namespace py = pybind11;
   module.def("make_outputs", unlocked(&make_outputs), py::arg("request"), py::arg("tensors"), py::arg("fields"));
 }
 

@@ -1,15 +1,10 @@
 // Datasets whose molecules are parsed from text when they are read.
-#include <pybind11/stl.h>
 
 #include "base/error.h"
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
-#include "bindings/enum_casters.h"
-#include "bindings/gil.h"
 #include "bindings/locked.h"
-#include "bindings/path.h"
 #include "bindings/plain_arrays.h"
-#include "bindings/tuple_caster.h"
 #include "formats/extxyz/frame_index.h"
 #include "formats/extxyz/frame_source.h"
 #include "formats/lmdb/row_block.h"
@@ -34,7 +29,6 @@ struct Members<parsed::FileStamp> {
 
 namespace {
 
-namespace py = pybind11;
 using parsed::FieldMap;
 using parsed::Index;
 

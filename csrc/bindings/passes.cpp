@@ -1,14 +1,9 @@
 #include "bindings/bindings.h"
-#include "bindings/enum_casters.h"
 
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
 #include "bindings/errors.h"
-#include "bindings/gil.h"
 #include "bindings/locked.h"
-#include "bindings/path.h"
-#include "bindings/tuple_caster.h"
 #include "formats/atp/inspect.h"
 #include "io/file.h"
 #include "passes/statistics.h"
@@ -25,7 +20,6 @@ struct Members<passes::Moments> {
 
 namespace {
 
-namespace py = pybind11;
 using passes::Findings;
 using passes::Moments;
 using passes::NormalEquations;

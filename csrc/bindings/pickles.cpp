@@ -1,5 +1,3 @@
-#include <pybind11/pybind11.h>
-
 #include <array>
 #include <string_view>
 
@@ -9,8 +7,6 @@
 
 namespace atompack::bindings {
 namespace {
-
-namespace py = pybind11;
 
 // Torch-geometric graphs: those of 1.x have their tensors as attributes, those from 2.0 on in a storage, which
 // refers to its owner.

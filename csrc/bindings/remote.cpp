@@ -1,8 +1,6 @@
 // The extension module atompack_torch._remote: objects over HTTP and S3. It is imported only when a URL is used, and
 // built only where there is libcurl.
 #include <pybind11/functional.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +16,6 @@
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
 #include "bindings/errors.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
 #include "bindings/python_callback.h"
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/paged_store.h"
@@ -30,7 +26,6 @@
 namespace atompack::bindings {
 namespace {
 
-namespace py = pybind11;
 namespace http = io::fetch::http;
 using http::HttpStore;
 using io::fetch::OpenObject;

@@ -1,9 +1,5 @@
 #include "bindings/bindings.h"
 
-#include <pybind11/stl.h>
-
-#include "bindings/enum_casters.h"
-#include "bindings/tuple_caster.h"
 #include "model/property_types.h"
 #include "plan/field_set.h"
 #include "plan/request.h"
@@ -38,7 +34,6 @@ struct Members<plan::Output> {
 
 namespace {
 
-namespace py = pybind11;
 using plan::FieldId;
 using plan::Missing;
 using plan::Output;
@@ -46,11 +41,11 @@ using plan::OutputField;
 using plan::Request;
 
 // (scope, key, level, dtype or "string", row shape)
-using PyDeclaration = std::tuple<Scope, std::string, Level, std::string, std::vector<int64_t>>;
+using PyDeclaration = std::tuple<Scope, std::string, Level, std::string, Shape>;
 
 FieldDeclaration declaration(const PyDeclaration& from) {
-  const auto& [scope, key, level, type, dims] = from;
-  return {scope, key, type_named(type, level), Shape(std::span(dims))};
+  const auto& [scope, key, level, type, row_shape] = from;
+  return {scope, key, type_named(type, level), row_shape};
 }
 
 std::shared_ptr<Request> make_request(const std::optional<std::vector<FieldId>>& fields,
@@ -76,8 +71,7 @@ std::shared_ptr<Request> make_request(const std::optional<std::vector<FieldId>>&
 }
 
 py::object shape_of(const OutputField& field) {
-  if (!field.row_shape) return py::none();
-  return py::tuple(py::cast(std::vector<int64_t>(field.row_shape->dims().begin(), field.row_shape->dims().end())));
+  return field.row_shape ? py::tuple(py::cast(*field.row_shape)) : py::object(py::none());
 }
 
 // [(scope, key, level, dtype or "string" or "none", shape or None)]

@@ -1,86 +1,49 @@
 #include "model/sources/resident.h"
 
-#include <pybind11/stl.h>
-
 #include "bindings/bindings.h"
-#include "bindings/enum_casters.h"
-#include "bindings/gil.h"
 #include "bindings/tensor_caster.h"
 #include "collate/edges.h"
 #include "collate/resident_builder.h"
 
 namespace atompack::bindings {
+
+template <>
+struct Numbers<ValueKind> {
+  static constexpr auto kOption = "kind", kExpected = "0, 1 or 2";
+  static constexpr auto kLast = ValueKind::none;
+};
+template <>
+struct Members<FieldType> {
+  static auto tie(auto& type) { return std::tie(type.level, type.kind, type.dtype, type.is_atom_index); }
+};
+template <>
+struct Members<FieldDeclaration> {
+  static auto tie(auto& field) { return std::tie(field.scope, field.key, field.type, field.row_shape); }
+};
+template <>
+struct Members<MoleculeSchema> {
+  static auto tie(auto& schema) { return std::tie(schema.positions, schema.fields); }
+};
+template <>
+struct Members<ResidentField> {
+  static auto tie(auto& field) {
+    return std::tie(field.scope, field.key, field.type, field.row_shape, field.schema, field.declaration);
+  }
+};
+template <>
+struct Members<ResidentForm> {
+  static auto tie(auto& form) { return std::tie(form.schema, form.positions, form.numbers, form.fields); }
+};
+template <>
+struct Members<ResidentTables> {
+  static auto tie(auto& tables) { return std::tie(tables.schemas, tables.fields, tables.forms, tables.path); }
+};
+
 namespace {
 
-namespace py = pybind11;
 using collate::ResidentBuilder;
 using plan::PrecomputedEdges;
 using plan::Request;
-
-using PyShape = std::optional<std::vector<int64_t>>;
-
-// scope, key, level, dtype or "string" or "none", true for atom indices, row shape or None
-using PyResidentField = std::tuple<Scope, py::bytes, Level, std::string, bool, PyShape>;
-// schema, declaration, field
-using PyStoredField = std::tuple<int32_t, int32_t, PyResidentField>;
-// schema, dtype of positions, dtype of numbers, numbers of the fields
-using PyForm = std::tuple<int32_t, DType, DType, std::vector<int32_t>>;
-// dtype of positions and fields of each schema; fields; forms; path
-using PyTables = std::tuple<std::vector<std::pair<DType, std::vector<PyResidentField>>>, std::vector<PyStoredField>,
-                            std::vector<PyForm>, std::string>;
-
-PyResidentField to_py(Scope scope, const std::string& key, const FieldType& type, const PyShape& shape) {
-  return {scope, py::bytes(key), type.level, std::string(type_name(type)), type.is_atom_index, shape};
-}
-
-FieldType type_of(const PyResidentField& field) {
-  return type_named(std::get<3>(field), std::get<2>(field), std::get<4>(field));
-}
-
-PyTables tables_of(const ResidentSource& source) {
-  PyTables made;
-  auto& [schemas, fields, forms, path] = made;
-  const ResidentTables& tables = *source.tables();
-  for (const MoleculeSchema& schema : tables.schemas) {
-    auto& declared = schemas.emplace_back(schema.positions, std::vector<PyResidentField>()).second;
-    for (const FieldDeclaration& field : schema.fields) {
-      PyShape shape;
-      if (field.row_shape) shape.emplace(field.row_shape->dims().begin(), field.row_shape->dims().end());
-      declared.push_back(to_py(field.scope, field.key, field.type, shape));
-    }
-  }
-  for (const ResidentField& field : tables.fields) {
-    fields.emplace_back(field.schema, field.declaration, to_py(field.scope, field.key, field.type, field.row_shape));
-  }
-  for (const ResidentForm& form : tables.forms) {
-    forms.emplace_back(form.schema, form.positions, form.numbers, form.fields);
-  }
-  path = tables.path;
-  return made;
-}
-
-std::shared_ptr<const ResidentTables> tables_from(const PyTables& given) {
-  const auto& [schemas, fields, forms, path] = given;
-  auto tables = std::make_shared<ResidentTables>();
-  for (const auto& [positions, declared] : schemas) {
-    MoleculeSchema& schema = tables->schemas.emplace_back();
-    schema.positions = positions;
-    for (const PyResidentField& field : declared) {
-      const PyShape& shape = std::get<5>(field);
-      schema.fields.push_back({std::get<0>(field), std::string(std::get<1>(field)), type_of(field),
-                               shape ? std::optional(Shape(std::span(*shape))) : std::nullopt});
-    }
-  }
-  for (const auto& [schema, declaration, field] : fields) {
-    tables->fields.push_back(
-        {schema, std::get<0>(field), std::string(std::get<1>(field)), type_of(field), std::get<5>(field), declaration});
-  }
-  for (const auto& [schema, positions, numbers, numbers_of_fields] : forms) {
-    tables->forms.push_back({schema, positions, numbers, numbers_of_fields});
-  }
-  tables->path = path;
-  return tables;
-}
 
 std::span<std::byte> bytes_in(const at::Tensor& memory) {
   return {static_cast<std::byte*>(memory.mutable_data_ptr()), memory.nbytes()};
@@ -113,12 +76,11 @@ std::shared_ptr<PrecomputedEdges> keep(const std::shared_ptr<Request>& request, 
 
 void bind_resident(py::module_& module) {
   py::class_<ResidentSource, MoleculeSource, std::shared_ptr<ResidentSource>>(module, "ResidentSource")
-      .def(py::init([](const PyTables& tables, const at::Tensor& memory, int64_t n_molecules) {
-             auto native = tables_from(tables);
-             return without_gil([&] { return open_resident(std::move(native), memory, n_molecules); });
-           }),
+      .def(py::init(unlocked([](const ResidentTables& tables, const at::Tensor& memory, int64_t n_molecules) {
+             return open_resident(std::make_shared<const ResidentTables>(tables), memory, n_molecules);
+           })),
            py::arg("tables"), py::arg("memory"), py::arg("n_molecules"))
-      .def("tables", &tables_of);
+      .def("tables", [](const ResidentSource& self) { return *self.tables(); });
   py::class_<ResidentBuilder, UniqueHandle<ResidentBuilder>>(module, "ResidentBuilder")
       .def(py::init(unlocked(&make_builder)), py::arg("source"), py::arg("numbers"), py::arg("requests"),
            py::arg("path"))

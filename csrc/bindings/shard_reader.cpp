@@ -1,13 +1,7 @@
 #include "bindings/bindings.h"
 
-#include <pybind11/stl.h>
-
 #include "bindings/bytes.h"
-#include "bindings/enum_casters.h"
 #include "bindings/errors.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
-#include "bindings/tuple_caster.h"
 #include "formats/atlas_shards/reader.h"
 
 namespace atompack::bindings {
@@ -19,7 +13,6 @@ struct Members<atlas_shards::Place> {
 
 namespace {
 
-namespace py = pybind11;
 using ShardReader = atlas_shards::Reader;
 
 std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_t> cache_blocks,

@@ -1,6 +1,4 @@
 #include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,9 +11,6 @@
 
 #include "bindings/bindings.h"
 #include "bindings/element_types.h"
-#include "bindings/enum_casters.h"
-#include "bindings/gil.h"
-#include "bindings/path.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
 #include "formats/atlas_shards/reader.h"
@@ -27,34 +22,6 @@
 
 namespace atompack::bindings {
 namespace {
-
-// Writer of Python objects as pickles of plain data.
-
-// Writes values of the types that a reader accepts by default; refuses all others, including subclasses.
-class ExampleWriter {
- public:
-  // With `tensors_as_arrays`, tensors become NumPy arrays.
-  ExampleWriter(pickle::Writer& out, bool tensors_as_arrays) : out_(out), tensors_as_arrays_(tensors_as_arrays) {}
-
-  // Raises TypeError with the path of a value that cannot be written; `out` then holds part of the example.
-  void write(pybind11::handle example);
-
- private:
-  void put(pybind11::handle value);
-  void put_int(pybind11::handle value);
-  void put_string(pybind11::handle value, bool is_key);
-  void put_items(pybind11::handle sequence, Py_ssize_t (*size)(PyObject*), PyObject* (*item)(PyObject*, Py_ssize_t));
-  void put_dict(pybind11::handle dict);
-  void put_array(pybind11::handle array, bool is_scalar);
-  void put_objects(pybind11::handle array);
-  void put_tensor(pybind11::handle tensor);
-
-  pickle::Writer& out_;
-  bool tensors_as_arrays_;
-  int depth_ = 0;
-};
-
-namespace py = pybind11;
 
 constexpr int kMaxDepth = 64;  // that readers accept
 
@@ -110,136 +77,148 @@ bool has_plain_strides(const py::array& array) {
 
 std::vector<int64_t> shape_of(const py::array& array) { return {array.shape(), array.shape() + array.ndim()}; }
 
-void ExampleWriter::write(py::handle example) {
-  try {
-    put(example);
-  } catch (const Refusal& refusal) {
-    throw py::type_error(cat("example", refusal.path, ": ", refusal.what));
-  }
-}
+// Writes values of the types that a reader accepts by default as pickles; refuses all others, including subclasses.
+class ExampleWriter {
+ public:
+  // With `tensors_as_arrays`, tensors become NumPy arrays.
+  ExampleWriter(pickle::Writer& out, bool tensors_as_arrays) : out_(out), tensors_as_arrays_(tensors_as_arrays) {}
 
-void ExampleWriter::put(py::handle value) {
-  PyObject* const object = value.ptr();
-  if (value.is_none()) return out_.none();
-  if (PyBool_Check(object)) return out_.boolean(object == Py_True);
-  if (PyLong_CheckExact(object)) return put_int(value);
-  if (PyFloat_CheckExact(object)) return out_.real(PyFloat_AS_DOUBLE(object));
-  if (PyUnicode_CheckExact(object)) return put_string(value, false);
-  if (PyBytes_CheckExact(object))
-    return out_.bytes(as_bytes({PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))}));
-  if (py::isinstance<py::array>(value)) return put_array(value, false);
-  if (is_numpy_scalar(value)) return put_array(value, true);
-  if (is_plain_tensor(value)) return put_tensor(value);
-  const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
-  if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
-  if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
-  if (is_list) {
-    out_.begin_list();
-    put_items(value, &PyList_Size, &PyList_GetItem);
-    out_.end_list();
-  } else if (is_tuple) {
-    out_.begin_tuple();
-    put_items(value, &PyTuple_Size, &PyTuple_GetItem);
-    out_.end_tuple();
-  } else {
-    put_dict(value);
+  // Raises TypeError with the path of a value that cannot be written; `out` then holds part of the example.
+  void write(py::handle example) {
+    try {
+      put(example);
+    } catch (const Refusal& refusal) {
+      throw py::type_error(cat("example", refusal.path, ": ", refusal.what));
+    }
   }
-  --depth_;
-}
 
-void ExampleWriter::put_int(py::handle value) {
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-  if (overflow == 0) return out_.integer(number);
-  const auto n_bits = value.attr("bit_length")().cast<size_t>();
-  const py::bytes bytes = value.attr("to_bytes")(n_bits / 8 + 1, "little", py::arg("signed") = true);
-  out_.big_integer(as_bytes(bytes));
-}
-
-// Lone surrogates, which UTF-8 cannot represent, are written as in Python's own pickles.
-void ExampleWriter::put_string(py::handle value, bool is_key) {
-  const auto put = [&](std::string_view text) { is_key ? out_.key(text) : out_.text(text); };
-  Py_ssize_t size = 0;
-  if (const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size)) {
-    return put({text, static_cast<size_t>(size)});
+ private:
+  void put(py::handle value) {
+    PyObject* const object = value.ptr();
+    if (value.is_none()) return out_.none();
+    if (PyBool_Check(object)) return out_.boolean(object == Py_True);
+    if (PyLong_CheckExact(object)) return put_int(value);
+    if (PyFloat_CheckExact(object)) return out_.real(PyFloat_AS_DOUBLE(object));
+    if (PyUnicode_CheckExact(object)) return put_string(value, false);
+    if (PyBytes_CheckExact(object))
+      return out_.bytes(as_bytes({PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))}));
+    if (py::isinstance<py::array>(value)) return put_array(value, false);
+    if (is_numpy_scalar(value)) return put_array(value, true);
+    if (is_plain_tensor(value)) return put_tensor(value);
+    const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
+    if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
+    if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
+    if (is_list) {
+      out_.begin_list();
+      put_items(value, &PyList_Size, &PyList_GetItem);
+      out_.end_list();
+    } else if (is_tuple) {
+      out_.begin_tuple();
+      put_items(value, &PyTuple_Size, &PyTuple_GetItem);
+      out_.end_tuple();
+    } else {
+      put_dict(value);
+    }
+    --depth_;
   }
-  PyErr_Clear();
-  const auto encoded =
-      py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(value.ptr(), "utf-8", "surrogatepass"));
-  if (!encoded) throw py::error_already_set();
-  put(encoded);
-}
 
-// The size is read again in each step: another thread may change a list while the GIL is released.
-void ExampleWriter::put_items(py::handle sequence, Py_ssize_t (*size)(PyObject*),
-                              PyObject* (*item)(PyObject*, Py_ssize_t)) {
-  for (Py_ssize_t i = 0; i < size(sequence.ptr()); ++i) {
-    const auto value = py::reinterpret_borrow<py::object>(item(sequence.ptr(), i));
-    with_step([&] { return i; }, [&] { put(value); });
+  void put_int(py::handle value) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0) return out_.integer(number);
+    const auto n_bits = value.attr("bit_length")().cast<size_t>();
+    const py::bytes bytes = value.attr("to_bytes")(n_bits / 8 + 1, "little", py::arg("signed") = true);
+    out_.big_integer(as_bytes(bytes));
   }
-}
 
-void ExampleWriter::put_dict(py::handle dict) {
-  out_.begin_dict();
-  PyObject *next_key = nullptr, *next_value = nullptr;
-  for (Py_ssize_t place = 0; PyDict_Next(dict.ptr(), &place, &next_key, &next_value) != 0;) {
-    const auto key = py::reinterpret_borrow<py::object>(next_key),
-               value = py::reinterpret_borrow<py::object>(next_value);
-    with_step([&] { return repr_of(key); },
-              [&] {
-                PyUnicode_CheckExact(key.ptr()) ? put_string(key, true) : put(key);
-                put(value);
-              });
+  // Lone surrogates, which UTF-8 cannot represent, are written as in Python's own pickles.
+  void put_string(py::handle value, bool is_key) {
+    const auto put = [&](std::string_view text) { is_key ? out_.key(text) : out_.text(text); };
+    Py_ssize_t size = 0;
+    if (const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size)) {
+      return put({text, static_cast<size_t>(size)});
+    }
+    PyErr_Clear();
+    const auto encoded =
+        py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(value.ptr(), "utf-8", "surrogatepass"));
+    if (!encoded) throw py::error_already_set();
+    put(encoded);
   }
-  out_.end_dict();
-}
 
-void ExampleWriter::put_array(py::handle value, bool is_scalar) {
-  if (!is_scalar && Py_TYPE(value.ptr()) != py::detail::npy_api::get().PyArray_Type_ && !is_memmap(value)) {
-    refuse_type(value);
+  // The size is read again in each step: another thread may change a list while the GIL is released.
+  void put_items(py::handle sequence, Py_ssize_t (*size)(PyObject*), PyObject* (*item)(PyObject*, Py_ssize_t)) {
+    for (Py_ssize_t i = 0; i < size(sequence.ptr()); ++i) {
+      const auto value = py::reinterpret_borrow<py::object>(item(sequence.ptr(), i));
+      with_step([&] { return i; }, [&] { put(value); });
+    }
   }
-  py::array array = py::array::ensure(value);
-  const std::optional<NumpyType> type = numpy_type(array.dtype());
-  if (!type)
-    refuse(cat("expected elements of plain data, each field with bytes of its own, got ",
-               py::str(array.dtype()).cast<std::string>()));
-  if (type->type.kind == ElementKind::object) return put_objects(array);
-  if (!has_plain_strides(array)) array = py::array::ensure(array, py::array::c_style);
-  const std::vector<int64_t> shape = shape_of(array);
-  std::vector<int64_t> strides(array.strides(), array.strides() + array.ndim());
-  for (int64_t& stride : strides) stride /= std::max<int64_t>(array.itemsize(), 1);
-  const Array view = pickle::view_of(type->table(), type->type, shape, strides, array.data());
-  is_scalar ? out_.scalar(view) : out_.array(view);
-}
 
-void ExampleWriter::put_objects(py::handle array) {
-  if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
-  const py::list objects = array.attr("reshape")(-1).attr("tolist")();
-  out_.begin_objects(shape_of(py::reinterpret_borrow<py::array>(array)), false);
-  put_items(objects, &PyList_Size, &PyList_GetItem);
-  out_.end_objects();
-  --depth_;
-}
+  void put_dict(py::handle dict) {
+    out_.begin_dict();
+    PyObject *next_key = nullptr, *next_value = nullptr;
+    for (Py_ssize_t place = 0; PyDict_Next(dict.ptr(), &place, &next_key, &next_value) != 0;) {
+      const auto key = py::reinterpret_borrow<py::object>(next_key),
+                 value = py::reinterpret_borrow<py::object>(next_value);
+      with_step([&] { return repr_of(key); },
+                [&] {
+                  PyUnicode_CheckExact(key.ptr()) ? put_string(key, true) : put(key);
+                  put(value);
+                });
+    }
+    out_.end_dict();
+  }
 
-void ExampleWriter::put_tensor(py::handle value) {
-  at::Tensor tensor = as_tensor(value).detach();
-  const bool requires_grad = as_tensor(value).requires_grad();
-  if (tensor.is_nested()) refuse("expected a dense tensor on the CPU, got a nested one");
-  if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
-    refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
+  void put_array(py::handle value, bool is_scalar) {
+    if (!is_scalar && Py_TYPE(value.ptr()) != py::detail::npy_api::get().PyArray_Type_ && !is_memmap(value)) {
+      refuse_type(value);
+    }
+    py::array array = py::array::ensure(value);
+    const std::optional<NumpyType> type = numpy_type(array.dtype());
+    if (!type)
+      refuse(cat("expected elements of plain data, each field with bytes of its own, got ",
+                 py::str(array.dtype()).cast<std::string>()));
+    if (type->type.kind == ElementKind::object) return put_objects(array);
+    if (!has_plain_strides(array)) array = py::array::ensure(array, py::array::c_style);
+    const std::vector<int64_t> shape = shape_of(array);
+    std::vector<int64_t> strides(array.strides(), array.strides() + array.ndim());
+    for (int64_t& stride : strides) stride /= std::max<int64_t>(array.itemsize(), 1);
+    const Array view = pickle::view_of(type->table(), type->type, shape, strides, array.data());
+    is_scalar ? out_.scalar(view) : out_.array(view);
   }
-  tensor = tensor.resolve_conj().resolve_neg();
-  const std::optional<DType> type = collate::find_dtype(tensor.scalar_type());
-  const bool is_bfloat16 = type == DType::bfloat16;
-  const bool is_wide = type == DType::uint16 || type == DType::uint32 || type == DType::uint64;
-  if (!type || (tensors_as_arrays_ ? is_bfloat16 : is_wide)) {
-    refuse(cat("expected elements that ", tensors_as_arrays_ ? "NumPy has" : "torch reads back", ", got ",
-               c10::toString(tensor.scalar_type())));
+
+  void put_objects(py::handle array) {
+    if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
+    const py::list objects = array.attr("reshape")(-1).attr("tolist")();
+    out_.begin_objects(shape_of(py::reinterpret_borrow<py::array>(array)), false);
+    put_items(objects, &PyList_Size, &PyList_GetItem);
+    out_.end_objects();
+    --depth_;
   }
-  Array view = pickle::view_of({}, element_of(*type), tensor.sizes(), tensor.strides(), tensor.const_data_ptr());
-  view.requires_grad = requires_grad;
-  tensors_as_arrays_ ? out_.array(view) : out_.tensor(view);
-}
+
+  void put_tensor(py::handle value) {
+    at::Tensor tensor = as_tensor(value).detach();
+    const bool requires_grad = as_tensor(value).requires_grad();
+    if (tensor.is_nested()) refuse("expected a dense tensor on the CPU, got a nested one");
+    if (!tensor.is_cpu() || tensor.layout() != at::kStrided) {
+      refuse(cat("expected a dense tensor on the CPU, got one of ", tensor.device().str(), ", ", tensor.layout()));
+    }
+    tensor = tensor.resolve_conj().resolve_neg();
+    const std::optional<DType> type = collate::find_dtype(tensor.scalar_type());
+    const bool is_bfloat16 = type == DType::bfloat16;
+    const bool is_wide = type == DType::uint16 || type == DType::uint32 || type == DType::uint64;
+    if (!type || (tensors_as_arrays_ ? is_bfloat16 : is_wide)) {
+      refuse(cat("expected elements that ", tensors_as_arrays_ ? "NumPy has" : "torch reads back", ", got ",
+                 c10::toString(tensor.scalar_type())));
+    }
+    Array view = pickle::view_of({}, element_of(*type), tensor.sizes(), tensor.strides(), tensor.const_data_ptr());
+    view.requires_grad = requires_grad;
+    tensors_as_arrays_ ? out_.array(view) : out_.tensor(view);
+  }
+
+  pickle::Writer& out_;
+  bool tensors_as_arrays_;
+  int depth_ = 0;
+};
 
 using atlas_shards::Writer;
 

@@ -1,11 +1,7 @@
 #include "bindings/bindings.h"
 
 #include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
-#include "bindings/gil.h"
-#include "bindings/path.h"
-#include "bindings/tuple_caster.h"
 #include "formats/torch_cache/reader.h"
 #include "formats/torch_cache/source.h"
 
@@ -18,7 +14,6 @@ struct Members<torch_cache::DerivativeSizes> {
 
 namespace {
 
-namespace py = pybind11;
 using torch_cache::Attributes;
 using torch_cache::Cache;
 using torch_cache::CacheSource;

@@ -1,12 +1,15 @@
-// Type caster of plain structs, which are tuples in Python.
+// Type casters of plain structs, which are tuples in Python, and of shapes, which are lists.
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "base/shape.h"
 #include "io/file.h"
 
 namespace atompack::bindings {
@@ -49,6 +52,22 @@ struct type_caster<Struct> {
   }
   static handle cast(const Struct& value, return_value_policy policy, handle parent) {
     return make_caster<Tuple>::cast(atompack::bindings::copy_of(Members::tie(value)), policy, parent);
+  }
+};
+
+template <>
+struct type_caster<atompack::Shape> {
+  using Dims = std::vector<int64_t>;
+  PYBIND11_TYPE_CASTER(atompack::Shape, make_caster<Dims>::name);
+
+  bool load(handle source, bool convert) {
+    make_caster<Dims> dims;
+    if (!dims.load(source, convert)) return false;
+    value = atompack::Shape(cast_op<const Dims&>(dims));
+    return true;
+  }
+  static handle cast(const atompack::Shape& shape, return_value_policy policy, handle parent) {
+    return make_caster<Dims>::cast(Dims(shape.dims().begin(), shape.dims().end()), policy, parent);
   }
 };
 

@@ -368,6 +368,6 @@ def _load_rest(
     rest = replace(request, neighbors=None, exclude=(*request.exclude, *own))
     native = rest.native(source, path)
     block = load_block(source, numbers, n_atoms, rest, [native], path, None, report)
-    kept = {field[:2] for _, _, field in block.tables[1]}
-    others = {(0, key.encode()) for key in GEOMETRY}
+    kept = {field[:2] for field in block.tables[1]}
+    others = {(0, key) for key in GEOMETRY}
     return HostFields(block, rest, path) if kept - others else None
