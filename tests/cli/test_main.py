@@ -67,9 +67,10 @@ def test_usage_of_the_command_that_was_given(arguments: list[str], run: Command)
     assert f"atompack-torch {command}: error: unrecognized arguments: {arguments[-1]}" in error
 
 
+@pytest.mark.parametrize("suffix", ["atp", "db", "parquet", "npz"])
 @pytest.mark.parametrize("command", ["info", "verify", "head", "stats"])
-def test_no_such_file(command: str, tmp_path: Path, run: Command) -> None:
-    captured = run(command, tmp_path / "no\nsuch.atp", status=1)
+def test_no_such_file(command: str, suffix: str, tmp_path: Path, run: Command) -> None:
+    captured = run(command, tmp_path / f"no\nsuch.{suffix}", status=1)
     assert captured.out == ""
     (line,) = captured.err.splitlines()
     assert line.startswith(f"atompack-torch {command}: ")
