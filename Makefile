@@ -245,8 +245,8 @@ $(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
 
 # An extra's requirements by themselves: `pip install .[extra]` would build the package again.
 $(DONE)/extra-%: pyproject.toml $(DONE)/torch
-	@$(PY) -c 'import sys, tomllib; \
-	  project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	@$(PY) -c 'import sys; toml = "tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli"; \
+	  project = __import__(toml, fromlist=["load"]).load(open("pyproject.toml", "rb"))["project"]; \
 	  print(*project["optional-dependencies"]["$*"], sep="\n")' >.venv/$*.txt
 	$(call quietly,Installing what '$*' needs,$(PIP_INSTALL) $(TORCH) -r .venv/$*.txt)
 	@touch $@
