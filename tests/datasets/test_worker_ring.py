@@ -179,8 +179,9 @@ for k, batch in enumerate(DataLoader(apt.AtpDataset(sys.argv[1]), 4, num_workers
 
 
 def segments() -> set[str]:
-    """What lies in /dev/shm under a name."""
-    return {entry.name for entry in SEGMENTS.iterdir() if not entry.is_dir()}
+    """What lies in /dev/shm under a name, but for semaphores of Python's forkserver."""
+    files = (entry for entry in SEGMENTS.iterdir() if not entry.is_dir())
+    return {entry.name for entry in files if not entry.name.startswith("sem.mp-")}
 
 
 def test_nothing_is_left_when_the_consumer_is_killed(path: Path, scripts: ScriptServer) -> None:
