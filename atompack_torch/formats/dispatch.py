@@ -391,7 +391,7 @@ def entry_of(places: Sequence[Place]) -> Entry:
         The module, with the functions of ``Entry``.
 
     Raises:
-        FileNotFoundError: a path does not exist, and its suffix is of a format that cannot be opened.
+        FileNotFoundError: a path does not exist, and has the suffix of a foreign format.
         SeveralFormatsError: the paths are of several formats.
         UnsupportedFormatError: a path has a known format that cannot be opened.
     """
@@ -400,7 +400,7 @@ def entry_of(places: Sequence[Place]) -> Entry:
         found = detect(place.path, place.remote)
         if found is not None and not found.entry:
             if not place.remote.holds(place.path):
-                os.stat(place.path)  # a suffix says nothing of a file that is missing
+                Path(place.path).stat()  # a suffix says nothing of a file that is missing
             raise unknown(place.path, place.remote)
         names.add(ATP_ENTRY if found is None else found.entry)
     if len(names) > 1:
