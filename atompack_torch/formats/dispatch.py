@@ -400,7 +400,7 @@ def entry_of(places: Sequence[Place]) -> Entry:
         found = detect(place.path, place.remote)
         if found is not None and not found.entry:
             if not place.remote.holds(place.path):
-                Path(place.path).stat()  # a suffix says nothing of a file that is missing
+                Path(place.path).stat()  # raises if it is missing, whatever its suffix
             raise unknown(place.path, place.remote)
         names.add(ATP_ENTRY if found is None else found.entry)
     if len(names) > 1:
