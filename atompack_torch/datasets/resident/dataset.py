@@ -6,7 +6,7 @@ import copy
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.options import checked_integer, open_hint, redact_path
 
 _OF_THIS_PROCESS = ("_kept",)
+
+Self = TypeVar("Self", bound="ResidentDataset")
 
 
 class ResidentDataset(MoleculeDataset):
@@ -315,7 +317,7 @@ class ResidentDataset(MoleculeDataset):
         """(len,) int64: numbers of the items in ``source()``; None: all."""
         return self._loaded_numbers() if self._is_elsewhere else self._selection
 
-    def with_request(self, request: Request, *, computes_features: bool = True) -> Any:
+    def with_request(self: Self, request: Request, *, computes_features: bool = True) -> Self:
         """Makes a copy that reads other things; from the files, if the molecules are elsewhere.
 
         Args:
@@ -327,7 +329,8 @@ class ResidentDataset(MoleculeDataset):
         """
         if not self._is_elsewhere or request.outputs:  # which are refused
             return super().with_request(request, computes_features=computes_features)
-        return self._on_host().with_request(request, computes_features=computes_features)
+        copied: Any = self._on_host().with_request(request, computes_features=computes_features)
+        return copied  # type: ignore[no-any-return]
 
     def _select(self, numbers: Tensor) -> ResidentDataset:
         if self._is_elsewhere and self._forces is not None:
