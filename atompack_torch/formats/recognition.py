@@ -70,6 +70,13 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
 
     Only regular files and folders are opened; URLs and files in memory need ``remote``.
 
+    Args:
+        path: the path, URL or name in memory.
+        remote: access to URLs and to files in memory.
+
+    Returns:
+        The format.
+
     Raises:
         UnsupportedFormatError: a folder has files of several formats.
     """
