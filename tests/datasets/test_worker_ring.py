@@ -165,12 +165,13 @@ def test_a_killed_worker_is_an_error_and_its_batches_live_on(path: Path) -> None
         assert_same_batch(batch, dataset.batch(range(k * SIZE, k * SIZE + SIZE)))
 
 
+# Forked workers notice that the consumer is gone; those of a forkserver do not (docs/guarantees.md).
 CONSUMER = """
 import sys, time
 import atompack_torch as apt
 from torch.utils.data import DataLoader
-kept = []
-for k, batch in enumerate(DataLoader(apt.AtpDataset(sys.argv[1]), 4, num_workers=2)):
+dataset, kept = apt.AtpDataset(sys.argv[1]), []
+for k, batch in enumerate(DataLoader(dataset, 4, num_workers=2, multiprocessing_context="fork")):
     kept.append(batch)
     if k == 60:
         print("ready", flush=True)
@@ -179,9 +180,8 @@ for k, batch in enumerate(DataLoader(apt.AtpDataset(sys.argv[1]), 4, num_workers
 
 
 def segments() -> set[str]:
-    """What lies in /dev/shm under a name, but for semaphores of Python's forkserver."""
-    files = (entry for entry in SEGMENTS.iterdir() if not entry.is_dir())
-    return {entry.name for entry in files if not entry.name.startswith("sem.mp-")}
+    """What lies in /dev/shm under a name."""
+    return {entry.name for entry in SEGMENTS.iterdir() if not entry.is_dir()}
 
 
 def test_nothing_is_left_when_the_consumer_is_killed(path: Path, scripts: ScriptServer) -> None:
