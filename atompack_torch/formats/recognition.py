@@ -75,7 +75,7 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
         remote: access to URLs and to files in memory.
 
     Returns:
-        The format.
+        The format, or None.
 
     Raises:
         UnsupportedFormatError: a folder has files of several formats.
