@@ -165,7 +165,7 @@ def test_a_killed_worker_is_an_error_and_its_batches_live_on(path: Path) -> None
         assert_same_batch(batch, dataset.batch(range(k * SIZE, k * SIZE + SIZE)))
 
 
-# Forked workers notice that the consumer is gone; those of a forkserver do not (docs/guarantees.md).
+# Forked workers notice that the consumer is gone, those of a forkserver do not: docs/guarantees.md
 CONSUMER = """
 import sys, time
 import atompack_torch as apt
