@@ -167,6 +167,21 @@ def test_goes_on_twice_and_elsewhere(path: Path, target: Path, undisturbed: Path
     assert target.read_bytes() == undisturbed.read_bytes()
 
 
+def test_what_follows_the_journal_and_what_it_misses(
+    path: Path, target: Path, undisturbed: Path
+) -> None:
+    dataset, payload = apt.AtpDataset(path), target.with_name(".made.h5.new")
+    stop_after(dataset, target, 30)
+    whole = payload.read_bytes()
+    for size in (len(whole) // 2, 1):
+        payload.write_bytes(whole[:size])
+        with pytest.raises(apt.CorruptFileError, match=f"entries of its journal, got {size} bytes"):
+            finish(dataset, target)
+    payload.write_bytes(whole + 10_000 * b"x")
+    assert finish(dataset, target) >= 30
+    assert target.read_bytes() == undisturbed.read_bytes()
+
+
 CHANGES: dict[str, Any] = {
     "dtype": lambda path: (apt.AtpDataset(path), {"dtype": "float32"}),
     "features": lambda path: (apt.AtpDataset(path), {"features": False}),

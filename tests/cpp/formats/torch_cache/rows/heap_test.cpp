@@ -149,16 +149,5 @@ TEST(VlenColumn, AnAddressWithTheHighestBitSetIsChecked) {
   EXPECT_NE(test::corrupt([&] { rows.row(heap, 1); }).find("expected an address inside the file"), std::string::npos);
 }
 
-TEST(VlenColumn, ThreadsFindTheSame) {
-  const ByteString bytes = file();
-  const io::MemoryBytes memory(bytes.bytes());
-  const GlobalHeap heap(memory, 0);
-  for (int round = 0; round < 200; ++round) {
-    const VlenColumn rows = column();
-    std::vector<std::jthread> threads;
-    for (int k = 0; k < 3; ++k) threads.emplace_back([&] { EXPECT_EQ(as_text(rows.row(heap, 2)), "abcdefgh"); });
-  }
-}
-
 }  // namespace
 }  // namespace atompack::torch_cache
