@@ -3,19 +3,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
 #include <vector>
 
 #include "message_of.h"
-#include "physics/neighbors/periodicity.h"
+#include "physics/neighbors/neighborhoods.h"
+#include "physics/neighbors/periodic_images.h"
 
 namespace atompack::physics {
 namespace {
+
+constexpr std::array kAll{true, true, true}, kNone{false, false, false};
 
 // i, j, S
 using Pair = std::tuple<uint32_t, uint32_t, int, int, int>;
@@ -166,38 +169,60 @@ std::vector<uint32_t> neighbors_of_first(size_t max_neighbors, std::span<const d
   return neighbors;
 }
 
-TEST(Nearest, AreTheSameWithoutVectors) {
-  const std::vector<double> positions = random_positions(9, 6);
-  const Lattice lattice(kCell, kAll);
-  PairList with = pairs_of({.cutoff = 4, .vectors = true}, positions, lattice);
-  PairList without = pairs_of({.cutoff = 4, .vectors = false}, positions, lattice);
-  NearestNeighbors nearest(4);
-  nearest.keep(positions, lattice.cell(), with);
-  nearest.keep(positions, lattice.cell(), without);
-  EXPECT_EQ(with.size(), 9U * 4);
-  EXPECT_EQ(with.j, without.j);
-  EXPECT_TRUE(without.vectors.empty());
-}
-
 TEST(Nearest, AtOneDistanceAreTheFirstInTheList) {
   EXPECT_EQ(neighbors_of_first(2, std::vector<double>{1, 2, -2, 3}), (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ(neighbors_of_first(1, std::vector<double>{2, -2, 3}).size(), 1U);
 }
 
-TEST(Nearest, LeavesEarlierStructuresAlone) {
-  const std::vector<double> positions = random_positions(8, 6);
-  const Lattice lattice(kCell, kAll);
-  PairList pairs;
-  NeighborSearch search({.cutoff = 4});
-  search.find(positions, lattice, pairs);
-  const size_t n_first = pairs.size();
-  search.find(positions, lattice, pairs);
-  NearestNeighbors nearest(3);
-  nearest.keep(positions, lattice.cell(), pairs);
-  EXPECT_EQ(pairs.ends, (std::vector<size_t>{n_first, n_first + 8 * 3}));
-  search.find({}, Lattice({}, kNone), pairs);
-  nearest.keep({}, {}, pairs);
-  EXPECT_EQ(pairs.ends.back(), n_first + 8 * 3);
+Images gathered(std::span<const double> positions, const Lattice& lattice, double cutoff) {
+  Images images;
+  images.gather(positions, lattice, cutoff);
+  return images;
+}
+
+// What is compared roughly must not lose what is near, nor be sure of what is too far.
+TEST(Images, TheLimitsCoverTheRounding) {
+  const std::vector<double> positions{1e6, 1e6, 1e6, 1e6 + 0.6, 1e6 + 0.8, 1e6, 0, 0, 0};
+  const Images images = gathered(positions, Lattice({}, {}), 1.0000001);
+  const auto a = images.point(0), b = images.point(1);
+  const float square = std::pow(b[0] - a[0], 2.0F) + std::pow(b[1] - a[1], 2.0F) + std::pow(b[2] - a[2], 2.0F);
+  EXPECT_LE(square, images.square_limits().possible);
+  EXPECT_GT(square, images.square_limits().sure);
+  EXPECT_GT(images.square_limits().possible, 1);
+  const auto [sure, possible] = gathered(std::vector<double>{0, 0, 0, 9, 9, 9}, Lattice({}, {}), 1).square_limits();
+  EXPECT_TRUE(0.99998F < sure && sure < 1 && 1 < possible && possible < 1.00002F);
+  const std::vector<double> far{1e8, 0, 0, 0, 0, 0};
+  EXPECT_LT(gathered(far, Lattice({}, {}), 1).square_limits().sure, 0) << "floats are 8 apart there";
+}
+
+// Not many more than there are neighbors: else the search would be slow and refuse sound structures.
+TEST(Images, CandidatesAreFew) {
+  std::mt19937 random;
+  std::uniform_real_distribution<double> uniform(0, 60);
+  std::vector<double> positions(6000);
+  for (double& x : positions) x = uniform(random);
+  const Images images = gathered(positions, Lattice(cube(60), kAll), 5);
+  double n = 0;
+  for (size_t atom = 0; atom < 2000; ++atom) {
+    images.visit_near(atom, [&](const Range& range) { n += static_cast<double>(range.size()); });
+  }
+  const double density = 2000.0 / (60 * 60 * 60), sphere = 4.0 / 3 * 3.1416 * 125;
+  EXPECT_GT(n / 2000, density * sphere);
+  EXPECT_LT(n / 2000, 6 * density * sphere);
+}
+
+Neighborhoods found(const NeighborhoodOptions& options, std::span<const double> positions, const Lattice& lattice) {
+  Neighborhoods near;
+  NeighborhoodSearch(options).find(positions, lattice, near);
+  return near;
+}
+
+TEST(Neighborhoods, ExcludesTheLeastDistanceAndIncludesTheLargest) {
+  const std::vector<double> row{0, 0, 0, 0.5, 0, 0, 2.5, 0, 0};  // distances 0.5, 2, 2.5
+  const Lattice open({}, kNone);
+  EXPECT_EQ(found({0.5, 2.5, 2.5}, row, open).edge_ends, (std::vector<size_t>{0, 1, 2, 4}));
+  EXPECT_EQ(found({0.4, 2.5, 2.5}, row, open).edge_ends, (std::vector<size_t>{0, 2, 4, 6}));
+  EXPECT_EQ(found({0.4, std::nextafter(2.5, 0), 2}, row, open).edge_ends, (std::vector<size_t>{0, 1, 3, 4}));
 }
 
 }  // namespace
