@@ -56,6 +56,12 @@ DAMAGE = [
         2,
     ),
     (
+        one_atom("Properties=species:S:1:pos:R:1048577"),
+        "column 'pos': expected a width of 1 to 1048576, got '1048577'",
+        2,
+    ),
+    (one_atom(COLUMNS + ":a:R:1048576"), "expected at most 1048576 words a line, got 1048580", 2),
+    (
         one_atom("Properties=species:S:1:pos:I:3"),
         "'pos': expected real of width 3, got integer of width 3",
         2,

@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "message_of.h"
+#include <string>
 
 namespace atompack::extxyz {
 namespace {
-
-using test::corrupt;
 
 // As "key<text>" each; "key[text]" where it stood in brackets.
 std::string parse(std::string_view line) {
@@ -37,13 +35,6 @@ TEST(CommentLine, AnEmptyValueEndsBeforeTheNextKey) {
   EXPECT_EQ(parse("a= b= c="), "a<> b<> c<>");
 }
 
-TEST(CommentLine, ManyKeys) {
-  std::string words, keys;
-  for (int i = 0; i < 70'000; ++i) words += cat("w", i, ' '), keys += cat("k", i, "=1 ");
-  EXPECT_EQ(parse(words), "");
-  EXPECT_EQ(corrupt([&] { parse(keys); }).substr(0, 48), "comment line: expected at most 65536 keys, got m");
-}
-
 TEST(CommentLine, QuotesAndBrackets) {
   EXPECT_EQ(parse("a=\"1 2\" b='3 4'"), "a<1 2> b<3 4>");
   EXPECT_EQ(parse("a={1 2} b=[3 4]"), "a[1 2] b[3 4]");
@@ -69,45 +60,6 @@ TEST(CommentLine, WordsWithoutKeysAreARemark) {
   EXPECT_EQ(parse("5 \\"), "");
   EXPECT_EQ(parse("=5"), "");
   EXPECT_EQ(parse("\xFF"), "");
-}
-
-TEST(CommentLine, RepeatedKeys) {
-  EXPECT_EQ(parse("fs a=1 fs a=1 b=2"), "fs<T> a<1> b<2>");
-  EXPECT_EQ(corrupt([] { parse("a=1 b=2 a=3"); }), "comment line: duplicate key (field 'a', offset 8)");
-}
-
-TEST(CommentLine, RefusesWhatHasNoEnd) {
-  EXPECT_EQ(corrupt([] { parse("a=1 b=\"x"); }), "comment line: expected a closing \", got none (offset 6)");
-  EXPECT_EQ(corrupt([] { parse("a=[1,[2]"); }), "comment line: expected a closing ], got none (offset 2)");
-  EXPECT_EQ(corrupt([] { parse("'a=1 b=2' c=3 'd"); }), "comment line: expected a closing ', got none (offset 14)");
-  EXPECT_EQ(corrupt([] { parse("a=\"\\"); }), "comment line: expected a character after '\\', got none (offset 3)");
-  EXPECT_EQ(corrupt([] { parse("=5 a=1"); }), "comment line: expected a key before '=', got none (offset 0)");
-}
-
-TEST(CommentLine, IsUtf8) {
-  EXPECT_EQ(parse("\xC3\xA9=\xC3\xA9"), "\xC3\xA9<\xC3\xA9>");
-  EXPECT_EQ(corrupt([] { parse("a=\xFF"); }), "comment line: expected UTF-8, got other bytes (offset 0)");
-}
-
-TEST(CommentLine, TellsWhereEntriesBegin) {
-  const std::vector<Entry> entries = parse_comment_line("a=1  \"b\"=2");
-  ASSERT_EQ(entries.size(), 2U);
-  EXPECT_EQ(entries[0].offset, 0U);
-  EXPECT_EQ(entries[1].offset, 5U);
-}
-
-TEST(CommentLine, QuotedTextIsReadBack) {
-  for (const std::string text : {"a", "a b", "", "\"", "'", "\\", "[", "a=b", "\u00e9"}) {
-    std::string line;
-    append_quoted(text, line);
-    line += "=";
-    append_quoted(text, line);
-    if (text.empty()) continue;  // a key of nothing is none
-    const std::vector<Entry> entries = parse_comment_line(line);
-    ASSERT_EQ(entries.size(), 1U) << line;
-    EXPECT_EQ(entries[0].key, text);
-    EXPECT_EQ(entries[0].text, text);
-  }
 }
 
 }  // namespace

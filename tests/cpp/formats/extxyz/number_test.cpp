@@ -5,6 +5,9 @@
 #include <bit>
 #include <limits>
 #include <random>
+#include <string>
+
+#include "formats/extxyz/number_list.h"
 
 namespace atompack::extxyz {
 namespace {
@@ -21,17 +24,6 @@ std::string marked(double value) {
   std::string text;
   append_marked_real(value, text);
   return text;
-}
-
-TEST(Number, Reals) {
-  EXPECT_EQ(parse_real("1"), 1.0);
-  EXPECT_EQ(parse_real("+1.5e-3"), 1.5e-3);
-  EXPECT_EQ(parse_real("-.5"), -0.5);
-  EXPECT_EQ(parse_real("5."), 5.0);
-  EXPECT_EQ(parse_real("-INF"), -kInf);
-  EXPECT_EQ(parse_real("Infinity"), kInf);
-  EXPECT_TRUE(std::isnan(parse_real("NaN").value()));
-  EXPECT_TRUE(std::signbit(parse_real("-0").value()));
 }
 
 TEST(Number, FortranRealsHaveAPoint) {
@@ -58,28 +50,6 @@ TEST(Number, BeyondADouble) {
   EXPECT_EQ(parse_real("1" + std::string(400, '0') + "e-800"), 0.0);
   EXPECT_EQ(parse_real("2e-324"), 0.0);
   EXPECT_EQ(parse_real("3e-324"), std::numeric_limits<double>::denorm_min());
-}
-
-TEST(Number, WhatIsNone) {
-  for (const char* text : {"",    "+",   "-",   ".",  "e5", "1e",     "1e+",   "0x10", "1_0", "1,5",
-                           "++1", "+-1", "-+1", "1 ", " 1", "nan(1)", "infin", "T",    "1f",  "+nan+"}) {
-    EXPECT_EQ(parse_real(text), std::nullopt) << text;
-    EXPECT_EQ(parse_integer(text), std::nullopt) << text;
-  }
-}
-
-TEST(Number, Integers) {
-  EXPECT_EQ(parse_integer("+007"), 7);
-  EXPECT_EQ(parse_integer("-9223372036854775808"), std::numeric_limits<int64_t>::min());
-  EXPECT_EQ(parse_integer("9223372036854775808"), std::nullopt);
-  EXPECT_EQ(parse_integer("1.0"), std::nullopt);
-}
-
-TEST(Number, Flags) {
-  EXPECT_EQ(parse_flag("T"), true);
-  EXPECT_EQ(parse_flag("FALSE"), false);
-  EXPECT_EQ(parse_flag("t"), std::nullopt);
-  EXPECT_EQ(parse_flag("1"), std::nullopt);
 }
 
 TEST(Number, TakesOneWord) {
@@ -120,6 +90,16 @@ TEST(Number, TextIsShortAndExact) {
     if (std::isnan(value)) continue;
     ASSERT_EQ(std::bit_cast<uint64_t>(parse_real(marked(value)).value()), std::bit_cast<uint64_t>(value));
   }
+}
+
+TEST(NumberList, DepthIsBounded) {
+  const auto is_list = [](const std::string& text) {
+    Array array;
+    return parse_number_list(text, ListStyle::json, array);
+  };
+  EXPECT_TRUE(is_list(std::string(16, '[') + "1" + std::string(16, ']')));
+  EXPECT_FALSE(is_list(std::string(17, '[') + "1" + std::string(17, ']')));
+  EXPECT_FALSE(is_list(std::string(1 << 20, '[')));
 }
 
 }  // namespace

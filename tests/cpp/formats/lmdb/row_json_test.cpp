@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/error.h"
 
 namespace atompack::lmdb {
@@ -29,18 +27,6 @@ std::string shown(const std::string& entries) {
   return text;
 }
 
-TEST(RowJson, Structure) {
-  const Row row = parsed(R"("pbc": [true, false, 1], "cell": [[1, 0, 0], [0, 2, 0], [0, 0, 3.5]])");
-  EXPECT_EQ(row.numbers, (std::vector<uint8_t>{1, 8}));
-  ASSERT_EQ(row.positions.size(), 6U);
-  EXPECT_EQ(row.positions[2], 0.5);
-  EXPECT_TRUE(std::isnan(row.positions[4]));
-  EXPECT_TRUE(std::isinf(row.positions[5]));
-  EXPECT_EQ(row.cell[8], 3.5);
-  EXPECT_EQ(row.pbc, (std::array<uint8_t, 3>{1, 0, 1}));
-  EXPECT_TRUE(row.values().empty());
-}
-
 TEST(RowJson, KindsOfValues) {
   EXPECT_EQ(shown(R"("energy": -1, "forces": {"__ndarray__": [[2, 3], "float64", [1, 2, 3, 4, 5, 6]]})"),
             "energy integer(), atoms forces real(3,)");
@@ -60,29 +46,6 @@ TEST(RowJson, WhatNoFieldHolds) {
   EXPECT_EQ(shown(R"("data": {"x": {"__ndarray__": [[1], "<U3", ["abc"]]}, "y": 123456789012345678901})"),
             "data/y real(), no data/x");
   EXPECT_EQ(shown(R"("energy": null, "user": null, "calculator_parameters": {"x": [1]})"), "");
-}
-
-TEST(RowJson, Narrow) {
-  const Row row = parsed(R"("data": {"x": {"__ndarray__": [[1], "float32", [0.1]]}})");
-  EXPECT_EQ(row.values()[0].array.reals[0], static_cast<double>(0.1F));
-}
-
-TEST(RowJson, Damage) {
-  const auto fails = [](const std::string& entries) { EXPECT_THROW(parsed(entries), CorruptFileError) << entries; };
-  fails(R"("tags": [1, 2, 3])");
-  fails(R"("data": 3)");
-  fails(R"("data": {"x": {"__ndarray__": [[2], "float64", [1]]}})");
-  fails(R"("data": {"x": {"__ndarray__": [[1], "float64", ["a"]]}})");
-  fails(R"("data": {"x": {"__ndarray__": [[-1], "float64", []]}})");
-  fails(R"("data": {"x": {"__ndarray__": [[4294967296, 4294967296, 4294967296], "float64", []]}})");
-  fails(R"("data": {"x": {"__ndarray__": [[1], "float64", [1], 2]}})");
-  fails(R"("data": {"x": {"__ndarray__": [[1], "float64"]}})");
-  fails(R"("pbc": [1, 2])");
-  fails(R"("cell": [1, 2])");
-  fails(R"("x": )");
-  EXPECT_THROW(Row().parse(as_bytes("{}")), CorruptFileError);
-  EXPECT_THROW(Row().parse(as_bytes(R"({"numbers": [300], "positions": [[0, 0, 0]]})")), CorruptFileError);
-  EXPECT_THROW(Row().parse(as_bytes(R"({"numbers": [1], "positions": [[0, 0]]})")), CorruptFileError);
 }
 
 TEST(RowJson, Ids) {

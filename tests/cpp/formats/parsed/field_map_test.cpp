@@ -4,7 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -101,27 +100,6 @@ TEST_F(MoleculeBuilding, LabelsAndProperties) {
   EXPECT_THROW(built(map, {{"f", reals({1, 2, 3, 4, 5, 6}, {3})}}, {}, 120), CorruptFileError);
 }
 
-TEST_F(MoleculeBuilding, StressOfSixAndNineNumbers) {
-  const FieldMap map({{Level::molecule, "stress", Scope::builtin, "stress", Kind::real, std::nullopt}}, false, {});
-  EXPECT_EQ(built(map, {}, {{"stress", reals({1, 2, 3, 4, 5, 6}, {6})}}), "2 atoms, stress(3, 3)=1");
-  EXPECT_EQ(built(map, {}, {{"stress", reals({1, 2, 3, 4, 5, 6, 7, 8, 9}, {9})}}), "2 atoms, stress(3, 3)=1");
-  EXPECT_THROW(built(map, {}, {{"stress", reals({1, 2}, {2})}}), FieldError);
-}
-
-TEST_F(MoleculeBuilding, ALabelOfAnotherShapeIsNamedAsItWasRead) {
-  const FieldMap map({{Level::molecule, "E", Scope::builtin, "energy", Kind::real, std::vector<int64_t>{}}}, false, {});
-  Array integers;
-  integers.kind = Kind::integer;
-  integers.shape = {2};
-  integers.integers = {1, 2};
-  try {
-    built(map, {}, {{"E", integers}});
-    FAIL() << "expected an error";
-  } catch (const FieldError& error) {
-    EXPECT_STREQ(error.what(), "energy: expected numbers of shape (), got int64 of shape (2,) (field 'E')");
-  }
-}
-
 TEST_F(MoleculeBuilding, Momenta) {
   const std::vector<double> masses = {kNan, 2, kNan, kNan, kNan, kNan, kNan, kNan, 16};
   const FieldMap map({{Level::atom, "momenta", Scope::builtin, "velocities", Kind::real, std::vector<int64_t>{3}, true},
@@ -134,15 +112,6 @@ TEST_F(MoleculeBuilding, Momenta) {
   EXPECT_EQ(built(map, {{"velocities", far}}, {}), "2 atoms, velocities(3,)=3");
   EXPECT_EQ(built(map, {{"momenta", momenta}, {"velocities", far}}, {}),
             "2 atoms, velocities(3,)=1, atoms/velocities(3,)=3");
-}
-
-TEST_F(MoleculeBuilding, WrongTargets) {
-  EXPECT_THROW(FieldMap({{Level::atom, "e", Scope::builtin, "energy", Kind::real, std::vector<int64_t>{}}}, false, {}),
-               FieldError);
-  EXPECT_NO_THROW(
-      FieldMap({{Level::molecule, "f", Scope::builtin, "forces", Kind::real, std::vector<int64_t>{2, 3}}}, false, {}));
-  EXPECT_THROW(FieldMap({{Level::atom, "e", Scope::builtin, "nothing", Kind::real, std::vector<int64_t>{}}}, false, {}),
-               FieldError);
 }
 
 }  // namespace
