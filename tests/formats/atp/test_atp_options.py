@@ -266,7 +266,7 @@ def test_a_dim_of_zero_beside_huge_ones(new_path: NewPath) -> None:
     assert value.shape == (1, 2**32 - 1, 0, 2**32 - 1)
 
 
-@pytest.mark.parametrize("rank", [1, 20, 64, 255])
+@pytest.mark.parametrize("rank", [1, 62, 63, 255])
 def test_tensors_of_high_rank(new_path: NewPath, rank: int) -> None:
     payload = struct.pack(f"<B{rank}I", rank, *[1] * rank) + struct.pack("<d", 4.0)
     path = forge(new_path, [record(1, [molecule_property("t", rec.F64_TENSOR, payload)])])

@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cerrno>
 #include <functional>
 #include <limits>
 
 #include "formats/atp/atp_bytes.h"
-#include "io/temporary_file.h"
 #include "message_of.h"
 
 namespace atompack::atp {
@@ -154,35 +152,6 @@ TEST(ChooseHeader, MagicAndVersionOfSlotAAlwaysCount) {
             "file version: expected 2, got 3 (offset 4)");
   EXPECT_EQ(choose(slots(good, version)).generation, 5U);
   EXPECT_EQ(choose(slots(good, magic)).generation, 5U);
-}
-
-TEST(TakeSnapshot, LeavesNoDescriptorBehind) {
-  const test::AtpFile made = test::atp_file({.records = {test::record(2)}});
-  const test::TemporaryFile good(made.bytes.bytes());
-  const test::TemporaryFile bad(made.bytes.bytes().first(100));
-  const size_t before = test::count_open_descriptors();
-  for (int i = 0; i < 200; ++i) {
-    take_snapshot(good.path());
-    EXPECT_THROW(take_snapshot(bad.path()), CorruptFileError);
-  }
-  EXPECT_EQ(test::count_open_descriptors(), before);
-}
-
-TEST(Header, EncodesWhatItDecodes) {
-  const Header header{7, 8192, 9000, 48, 2, codec::Codec::zstd, -5, 3, 8600, 400};
-  const auto slot = header.encode();
-  const Header back = Header::decode(slot, 10'000);
-  EXPECT_EQ(back.generation, 7U);
-  EXPECT_EQ(back.index_offset, 9000U);
-  EXPECT_EQ(back.index_length, 48U);
-  EXPECT_EQ(back.n_molecules, 2U);
-  EXPECT_EQ(back.codec, codec::Codec::zstd);
-  EXPECT_EQ(back.level, -5);
-  EXPECT_EQ(back.record_format, 3U);
-  EXPECT_EQ(back.schema_offset, 8600U);
-  EXPECT_EQ(back.schema_length, 400U);
-  EXPECT_EQ(back.slot_offset(), Header::kEncodedSize);
-  EXPECT_EQ(back.encode(), slot);
 }
 
 }  // namespace

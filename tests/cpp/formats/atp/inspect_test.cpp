@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cerrno>
-
 #include "formats/atp/atp_bytes.h"
 #include "io/temporary_file.h"
 #include "message_of.h"

@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
-#include <thread>
 
-#include "codec/all_codecs.h"
 #include "formats/atp/atp_bytes.h"
 #include "formats/atp/collecting_visitor.h"
 #include "io/temporary_file.h"
@@ -121,22 +118,6 @@ TEST(Reader, EntriesAreHeldAgainstTheFile) {
   }
 }
 
-TEST(Reader, DecodeChecksTheEntryByItself) {
-  AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  made.bytes.patch<uint64_t>(made.entry_at(0), std::numeric_limits<uint64_t>::max());
-  const Opened opened(made.bytes);
-  EXPECT_THROW(opened.reader.decode(0, {}), CorruptFileError);
-}
-
-TEST(Reader, AClaimedSizeIsHeldAgainstWhatTheUnitCanHold) {
-  for (const Codec codec : {Codec::lz4, Codec::zstd}) {
-    AtpFile made = atp_file({.records = three_records(), .schema = three_schema(), .codec = codec});
-    made.bytes.patch<uint32_t>(made.entry_at(0) + 12, 0xFFFFFFFF);
-    const std::string message = Opened(made.bytes).error_of(0);
-    EXPECT_NE(message.find("got an uncompressed size of 4294967295 (molecule 0)"), std::string::npos) << message;
-  }
-}
-
 TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
   ByteString cut = record(2, {energy(1)});
   cut.cut(cut.size() - 1);
@@ -147,18 +128,6 @@ TEST(Reader, OffsetsInDecompressedRecordsSaySo) {
   EXPECT_EQ(error_with(Codec::none), "payload: expected 8 bytes, got 7 (molecule 1, offset 8243)");
   EXPECT_EQ(error_with(Codec::lz4),
             "payload: expected 8 bytes, got 7 (molecule 1, offset 45 of the decompressed record)");
-}
-
-TEST(Reader, AFileThatShrankSinceItsSnapshotIsRefused) {
-  const AtpFile made = atp_file({.records = three_records(), .schema = three_schema()});
-  const TemporaryFile file(made.bytes.bytes());
-  const Snapshot snapshot = take_snapshot(file.path());
-  file.resize(9);
-  const std::string message =
-      cat(file.path(), ": the file shrank while it was open: expected ", made.bytes.size(), " bytes, got 9");
-  EXPECT_EQ(test::corrupt([&] { Reader(file.path(), snapshot, {}); }), message);
-  std::vector<int64_t> counts(3);
-  EXPECT_EQ(test::corrupt([&] { read_atom_counts(file.path(), snapshot, counts); }), message);
 }
 
 TEST(Reader, AnotherFileUnderTheNumberOfTheFirstIsStale) {
@@ -252,28 +221,6 @@ TEST(Reader, AHugeEmptyIndexTakesNoMemory) {
   EXPECT_LT(::mallinfo2().uordblks, before + (size_t{1} << 20));
   EXPECT_EQ(reader.size(), int64_t{1} << 36);
   EXPECT_FALSE(test::corrupt([&] { reader.extent(reader.size() - 1); }).empty()) << "its entry is all zeros";
-}
-
-TEST(Reader, OneReaderServesManyThreads) {
-  const Opened opened(atp_file({.records = three_records(), .schema = three_schema(), .codec = Codec::zstd}).bytes);
-  std::vector<int> right(4);
-  std::vector<std::jthread> threads;
-  for (int& count : right) {
-    threads.emplace_back([&] {
-      constexpr int64_t kAtoms[] = {2, 0, 70};
-      for (int i = 0; i < 300; ++i) count += opened.read(i % 3).n_atoms == kAtoms[i % 3];
-    });
-  }
-  threads.clear();
-  EXPECT_EQ(right, std::vector<int>(4, 300));
-}
-
-TEST(Reader, ClosesWhatItOpened) {
-  const TemporaryFile file(atp_file({.records = three_records(), .schema = three_schema()}).bytes.bytes());
-  const Snapshot snapshot = take_snapshot(file.path());
-  const size_t before = test::count_open_descriptors();
-  for (int i = 0; i < 200; ++i) Reader(file.path(), snapshot, {});
-  EXPECT_EQ(test::count_open_descriptors(), before);
 }
 
 }  // namespace

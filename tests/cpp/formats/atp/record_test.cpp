@@ -121,26 +121,5 @@ TEST(RecordValue, TensorSizesThatOverflowAreFaultsEvenWithoutValues) {
   EXPECT_EQ(molecule_tensor(14, tensor<float>({most, most / 16, 0}, {})).row_shape, (Shape{most, most / 16, 0}));
 }
 
-TEST(RecordValue, TheHighestRankIs62) {
-  ByteString payload;
-  payload.put<uint8_t>(62);
-  for (int i = 0; i < 62; ++i) payload.put<uint32_t>(1);
-  payload.put<float>(3);
-  EXPECT_EQ(molecule_tensor(14, payload).row_shape.rank(), 62);
-  EXPECT_EQ(molecule_tensor(14, ByteString().put<uint8_t>(63).zeros(63 * 4)).fault,
-            "tensor rank: expected at most 62, got 63 (field 't', offset 40)");
-  EXPECT_EQ(molecule_tensor(14, ByteString().put<uint8_t>(255).zeros(255 * 4)).fault,
-            "tensor rank: expected at most 62, got 255 (field 't', offset 40)");
-}
-
-TEST(RecordValue, AFaultLeavesTheOtherFieldsReadable) {
-  const CollectingVisitor seen =
-      visit(decoder_for({}),
-            record(0, {section(kMolecule, "bad", 1, {1}), section(kMolecule, "good", 2, ByteString("yes"))}));
-  ASSERT_EQ(seen.fields.size(), 2U);
-  EXPECT_NE(seen.fields[0].fault, "");
-  EXPECT_EQ(seen.fields[1].data, "yes");
-}
-
 }  // namespace
 }  // namespace atompack::atp

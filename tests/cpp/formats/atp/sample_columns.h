@@ -22,7 +22,6 @@ inline atp::Value doubles(const std::vector<double>& values, const Shape& shape)
 inline atp::Value integers(const std::vector<int64_t>& values, const Shape& shape) {
   return {ValueKind::numeric, DType::int64, shape, bytes_of(values)};
 }
-inline atp::Value text(std::string_view value) { return {ValueKind::string, DType::uint8, {}, as_bytes(value)}; }
 
 // Owns what its columns point at. Molecule i of the file has i % 4 atoms, energy i and the property "id" i.
 class SampleColumns {

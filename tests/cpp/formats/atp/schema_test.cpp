@@ -107,20 +107,6 @@ TEST(Schema, AClaimedCountTakesNoMemory) {
   EXPECT_EQ(corrupt([&] { decode(blob); }), "schema kind: expected 1 bytes, got 0 (offset 9009)");
 }
 
-TEST(Schema, EncodesWhatItDecodes) {
-  const ByteString blob = test::schema({{test::kBuiltin, "energy", 0, 8},
-                                        {test::kBuiltin, "forces", 4, 12, true},
-                                        {test::kBuiltin, "unheard of", 3, 16},
-                                        {test::kAtom, "t", 14, 0, true},
-                                        {test::kMolecule, "array", 5, 24},
-                                        {test::kMolecule, "text", 2, 0},
-                                        {static_cast<test::Kind>(9), "unknown kind", 1, 8}});
-  Header header = test::fresh_header();
-  header.schema_length = blob.size();
-  const std::vector<std::byte> back = encode_schema(decode_schema(blob.bytes(), header));
-  EXPECT_EQ(as_text(back), as_text(blob.bytes()));
-}
-
 TEST(Schema, TheUnionKeepsItsBaseAndRefusesOtherTypes) {
   Schema base;
   const FieldType number{Level::molecule, ValueKind::numeric, DType::float64};

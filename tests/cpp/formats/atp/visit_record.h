@@ -45,6 +45,4 @@ inline SeenField only_field(uint32_t n_atoms, const ByteString& stored, const En
   return a;
 }
 
-inline std::string text_of(const ByteString& bytes) { return std::string(as_text(bytes.bytes())); }
-
 }  // namespace atompack::test
