@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
-#include "fixtures.h"
 #include "formats/array_file/array_model.h"
 #include "formats/array_file/gathered.h"
 #include "formats/array_file/layer/layer.h"
@@ -25,64 +23,6 @@ using codec::Codec;
 using test::FakeStore;
 using test::gather;
 using test::GatheredRow;
-
-// Everything that an array file holds, array by array and as a column; errors with each mention of its folder replaced.
-struct Everything {
-  std::vector<std::string> names;
-  std::vector<GatheredRow> arrays, rows;
-  std::vector<std::string> errors;
-  size_t n_statistics = 0;
-  bool operator==(const Everything&) const = default;
-};
-
-std::string without(std::string text, const std::string& folder) {
-  if (const size_t at = text.find(folder); at != std::string::npos) text.replace(at, folder.size(), "FOLDER");
-  return text;
-}
-
-Everything everything_in(const io::Location& base) {
-  Everything found;
-  const std::string folder = base.path().substr(0, base.path().rfind('/'));
-  const auto attempt = [&](const auto& action) {
-    try {
-      action();
-    } catch (const std::exception& error) {
-      found.errors.push_back(without(error.what(), folder));
-    }
-  };
-  attempt([&] {
-    const Reader reader(base);
-    found.names = reader.names();
-    BlockCache cache(uint64_t{1} << 20);
-    for (const std::string& name : found.names) {
-      attempt([&] { found.arrays.push_back(test::read_alone(reader.layers(), name, {})); });
-      const std::vector<std::string_view> views{name};
-      const auto column = std::make_shared<const Column>(reader.layers(), views);
-      attempt([&] {
-        const auto rows = gather(Slice(column, std::vector<int64_t>{0}, {}, cache), true);
-        found.rows.insert(found.rows.end(), rows.begin(), rows.end());
-      });
-    }
-    attempt([&] { found.n_statistics = reader.statistics().size(); });
-  });
-  return found;
-}
-
-bool is_base(const fs::path& path) { return path.stem().extension().empty(); }
-
-TEST(ArraysInAStore, AreReadLikeLocalOnes) {
-  size_t n_arrays = 0;
-  for (const fs::path& path : test::fixture_files(".af")) {
-    if (!is_base(path)) continue;
-    const std::string parent = path.parent_path().parent_path().string();
-    const Everything local = everything_in(path.string());
-    const Everything remote =
-        everything_in(FakeStore::of(parent, (path.parent_path().filename() / path.filename()).string()));
-    EXPECT_EQ(local, remote) << path;
-    n_arrays += local.arrays.size();
-  }
-  EXPECT_GT(n_arrays, 50U);
-}
 
 class ArraysToLocate : public testing::TestWithParam<Codec> {
  protected:
@@ -216,29 +156,6 @@ TEST_P(ArraysToLocate, LongFootersTakeASecondRead) {
   EXPECT_EQ(store_->requests().reads, 2);
   EXPECT_EQ(reader.names().size(), 700U);
   EXPECT_EQ(rows_of(reader), expected());
-}
-
-TEST_P(ArraysToLocate, DamageIsTheSameError) {
-  write(6);
-  std::ifstream in(path(), std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  const auto save = [&] { std::ofstream(path(), std::ios::binary) << bytes; };
-  int n_errors = 0;
-  for (size_t at = 0; at < bytes.size(); at += 1 + bytes.size() / 300) {
-    const char was = bytes[at];
-    bytes[at] = static_cast<char>(was ^ (1 << at % 8));
-    save();
-    const Everything local = everything_in(path());
-    EXPECT_EQ(local, everything_in(place())) << at;
-    n_errors += local.errors.empty() ? 0 : 1;
-    bytes[at] = was;
-  }
-  EXPECT_GT(n_errors, 5);
-  for (size_t size = bytes.size(); size > 0; size -= 1 + size / 20) {
-    bytes.resize(size);
-    save();
-    EXPECT_EQ(everything_in(path()), everything_in(place())) << size;
-  }
 }
 
 TEST_P(ArraysToLocate, AnotherVersionIsAnError) {

@@ -1,12 +1,8 @@
 #include "formats/array_file/layer/layer.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <vector>
 
 #include "codec/checksums.h"
@@ -30,40 +26,6 @@ TEST(BlockCache, TellsLayersBlocksAndStretchesApart) {
   const std::vector<Key> keys{{1, 1, kWholeBlock}, {1, 1, 0}, {1, 1, 4}, {1, 2, 0}, {2, 1, 0}};
   for (size_t i = 0; i < keys.size(); ++i) cache.keep(keys[i], block_of(1, static_cast<int>(i)), 1);
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(cache.find(keys[i])->bytes()[0], static_cast<std::byte>(i));
-}
-
-TEST(BlockCache, ThreadsShareIt) {
-  BlockCache cache(1000);
-  std::atomic<int> wrong{0}, found{0};
-  std::vector<std::jthread> threads;
-  for (uint32_t thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (uint32_t i = 0; i < 4000; ++i) {
-        const uint32_t number = (i * 7 + thread * 3) % 20;
-        const Key key{1, number, 0};
-        auto block = cache.find(key);
-        found += block ? 1 : 0;
-        if (!block) block = cache.keep(key, block_of(100, static_cast<int>(number)), 100);
-        wrong += std::ranges::count(block->bytes(), static_cast<std::byte>(number)) == 100 ? 0 : 1;
-      }
-    });
-  }
-  threads.clear();
-  EXPECT_EQ(wrong, 0);
-  EXPECT_GT(found, 0);
-  EXPECT_LE(cache.used(), 1000U);
-}
-
-TEST(BlockCache, AForkBeginsWithAnEmptyOne) {
-  const Key key{0, 1, 0};  // of no layer
-  shared_block_cache()->keep(key, block_of(10, 1), 10);
-  ASSERT_TRUE(shared_block_cache()->find(key));
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(shared_block_cache()->used() == 0 && shared_block_cache() == shared_block_cache() ? 0 : 1);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_TRUE(shared_block_cache()->find(key));
 }
 
 using test::ByteString;

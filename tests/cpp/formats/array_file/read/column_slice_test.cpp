@@ -160,17 +160,40 @@ TEST(ColumnSlice, BooleansAndListsAreNamed) {
 }
 
 TEST(ColumnSlice, AWrongArrayHarmsNoOther) {
-  Made made({{count_to(4), {four(), {.name = "wide", .shape = std::vector<uint32_t>(65, 1)}}}});
-  const std::vector<std::string_view> names{"a", "wide", {}};
+  const uint32_t most = 0xFFFFFFFF;
+  const MadeArray wide{.name = "wide", .shape = std::vector<uint32_t>(65, 1)};
+  const MadeArray huge{.name = "huge", .shape = {most, most, most}, .chunk_shape = {1, 1, 1}};
+  const MadeArray deleted{.name = "deleted", .shape = {4}, .chunk_shape = {2}, .deleted = true};
+  const MadeArray ranks{.name = "ranks", .shape = {4}, .chunk_shape = {2}, .chunks = {{{0, 0}, 0, 8}}};
+  Made made({{count_to(4), {four(), wide, huge, deleted, ranks}}});
+  const std::vector<std::string_view> names{"a", "wide", {}, "huge", "deleted", "ranks", "none"};
   const auto column = std::make_shared<const Column>(made.layers(), names);
   BlockCache cache(100);
   const auto rows = [&](std::vector<int64_t> numbers) { return gather(Slice(column, numbers, {}, cache), true); };
   EXPECT_EQ(rows({0, 2, 0})[2], test::read_alone(made.layers(), "a", {}));
   EXPECT_FALSE(rows({0, 2, 0})[1].is_present);
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(test::unsupported([&] { rows({0, 1}); }), "layer 0: axes: expected at most 64, got 65 (field 'wide')");
-  }
+  const auto error = [&](int64_t row) { return test::data_error([&] { rows({0, row}); }); };
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(error(1), "layer 0: axes: expected at most 64, got 65 (field 'wide')");
+  EXPECT_NE(error(3).find("bytes of the array"), std::string::npos);
+  EXPECT_EQ(error(4), "no such array (field 'deleted')");
+  EXPECT_EQ(error(5), "layer 0: chunk coordinate: expected 1 axes, got 2 (field 'ranks')");
+  EXPECT_EQ(error(6), "no such array (field 'none')");
   EXPECT_TRUE(rows({}).empty());
+}
+
+TEST(ColumnTypes, AllWithAKnownEncoding) {
+  EXPECT_EQ(column_type(Type::timestamp), (ColumnType{ColumnKind::numeric, DType::int64}));
+  EXPECT_EQ(column_type(Type::string).kind, ColumnKind::text);
+  EXPECT_EQ(column_type(Type::binary).kind, ColumnKind::bytes);
+  for (uint8_t tag = 1; tag <= static_cast<uint8_t>(Type::float64); ++tag) {
+    const auto type = static_cast<Type>(tag);
+    EXPECT_EQ(name_of(column_type(type).dtype), name_of(type));
+    EXPECT_EQ(atompack::item_bytes(column_type(type).dtype), item_bytes(type));
+  }
+  for (const Type type : {Type::boolean, Type::fixed_list, Type::list}) {
+    EXPECT_EQ(test::unsupported([&] { column_type(type); }),
+              cat("type: expected one with a known encoding, got ", name_of(type)));
+  }
 }
 
 TEST(ColumnSlice, CellsThatNobodyWroteAreLimited) {

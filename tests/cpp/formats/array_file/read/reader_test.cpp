@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "formats/array_file/archive_bytes.h"
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/statistics.h"
+#include "io/temporary_folder.h"
 #include "message_of.h"
 
 namespace atompack::array_file {
@@ -19,16 +19,13 @@ namespace fs = std::filesystem;
 using test::ByteString;
 using test::MadeLayer;
 
-// A folder with an array file of two layers, removed with its owner.
+// An array file of two layers.
 class ArrayFileReader : public testing::Test {
  protected:
   ArrayFileReader() {
-    folder_ = testing::TempDir() + "array_file_XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) throw InternalError("no folder for the test");
     write("data.af", layer(0, {{{0}, 0, 8}, {{1}, 8, 8}}));
     write("data.10.af", layer(70, {{{1}, 8, 8}}));
   }
-  ~ArrayFileReader() override { fs::remove_all(folder_); }
 
   static ByteString layer(int32_t first, const std::vector<test::MadeChunk>& chunks) {
     ByteString block;
@@ -36,9 +33,9 @@ class ArrayFileReader : public testing::Test {
     return MadeLayer(block, {{.shape = {4}, .chunk_shape = {2}, .chunks = chunks}}).file();
   }
   void write(const std::string& name, const ByteString& bytes) const {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << as_text(bytes.bytes());
+    std::ofstream(folder_ / name, std::ios::binary) << as_text(bytes.bytes());
   }
-  std::string path(const std::string& name = "data.af") const { return folder_ + "/" + name; }
+  std::string path(const std::string& name = "data.af") const { return folder_ / name; }
 
   static std::vector<int32_t> read(const Reader& reader) {
     std::vector<int32_t> values(4);
@@ -48,7 +45,7 @@ class ArrayFileReader : public testing::Test {
     return values;
   }
 
-  std::string folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(ArrayFileReader, FindsItsLayers) {
@@ -82,19 +79,6 @@ TEST_F(ArrayFileReader, NoticesThatAFileShrank) {
   const Reader reader(path());
   fs::resize_file(path("data.10.af"), 10);
   EXPECT_NE(test::corrupt([&] { read(reader); }).find("shrank while it was open"), std::string::npos);
-}
-
-TEST_F(ArrayFileReader, ThreadsShareIt) {
-  const Reader reader(path());
-  std::vector<std::vector<int32_t>> read_by(4);
-  std::vector<std::thread> threads;
-  for (auto& values : read_by) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) values = read(reader);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& values : read_by) EXPECT_EQ(values, (std::vector<int32_t>{0, 1, 72, 73}));
 }
 
 TEST_F(ArrayFileReader, DamagedStatisticsAreAbsent) {

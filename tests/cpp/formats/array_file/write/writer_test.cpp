@@ -1,13 +1,11 @@
 #include "formats/array_file/write/writer.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <atomic>
 #include <fstream>
 #include <random>
-#include <thread>
 
+#include "fork.h"
 #include "formats/array_file/array_model.h"
 #include "formats/array_file/layer/layer.h"
 #include "formats/array_file/layer/layers.h"
@@ -135,29 +133,6 @@ TEST_F(ArrayWriter, DeletedArraysComeBackEmpty) {
   for (const StoredChunk& chunk : reader.array("six").chunks) EXPECT_EQ(chunk.layer, 3U);
 }
 
-TEST_F(ArrayWriter, DeletedAndMadeAgainInOneFlush) {
-  Writer writer(path());
-  writer.define(kSix);
-  test::write(writer, "six", {{0}, {6}}, numbers<int32_t>({0, 1, 2, 3, 4, 5}));
-  writer.flush();
-  writer.remove("six");
-  ArrayDefinition other = kSix;
-  other.shape = {3, 3};
-  other.chunk_shape = {2, 2};
-  writer.define(other);
-  EXPECT_EQ(test::read_pending(writer, "six"), numbers<int32_t>(std::vector<int32_t>(9, -1)));
-  writer.flush();
-  EXPECT_EQ(test::read_file(path(), "six"), numbers<int32_t>(std::vector<int32_t>(9, -1)));
-}
-
-TEST_F(ArrayWriter, RemovingWhatWasOnlyPendingLeavesNothing) {
-  Writer writer(path());
-  writer.define(kSix);
-  writer.remove("six");
-  EXPECT_FALSE(writer.has_changes());
-  EXPECT_EQ(test::message_of<FieldError>([&] { writer.remove("six"); }), path() + ": no such array (field 'six')");
-}
-
 TEST_F(ArrayWriter, RefusedCallsChangeNothing) {
   Writer writer(path());
   const auto refused = [&](const auto& action) { return test::message_of<FieldError>(action); };
@@ -203,20 +178,6 @@ TEST_F(ArrayWriter, ChunksOfFourGigabytesAreRefused) {
             path() + ": chunk: expected at most 4294967295 bytes, got 34359738368 (field 'a')");
 }
 
-TEST_F(ArrayWriter, ArraysWithoutElementsCanBeDefined) {
-  Writer writer(path());
-  writer.define({.name = "none", .shape = {0, 3}});
-  writer.write("none", {{0, 0}, {0, 3}}, Bytes{});
-  writer.define({.name = "scalar", .type = Type::float64, .fill = 2.5});
-  writer.flush();
-  const Reader reader(path());
-  EXPECT_TRUE(reader.array("none").chunks.empty());
-  EXPECT_EQ(reader.array("none").dimension_names, (std::vector<std::string>{"dim0", "dim1"}));
-  EXPECT_EQ(test::read_file(path(), "scalar"), numbers<double>({2.5}));
-  writer.compact();
-  EXPECT_EQ(test::read_file(path(), "scalar"), numbers<double>({2.5}));
-}
-
 TEST_F(ArrayWriter, AFlushCanBeStaged) {
   Writer writer(path(), options(Codec::lz4));
   writer.define(kSix);
@@ -241,16 +202,6 @@ TEST_F(ArrayWriter, WhatWasStagedGoesWithItsWriter) {
     writer.define(kSix);
     writer.stage();
   }
-  EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.af"}));
-}
-
-TEST_F(ArrayWriter, WhatIsPendingCanBeDiscarded) {
-  Writer writer(path());
-  writer.define(kSix);
-  writer.stage();
-  writer.discard();
-  EXPECT_FALSE(writer.has_changes());
-  EXPECT_FALSE(writer.contains("six"));
   EXPECT_EQ(folder_.names(), (std::set<std::string>{"data.af"}));
 }
 
@@ -294,18 +245,14 @@ TEST_F(ArrayWriter, CompactionLeavesOneLayer) {
 TEST_F(ArrayWriter, AForkedChildCannotUseIt) {
   Writer writer(path());
   writer.define(kSix);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(test::holds_in_child([&] {
     try {
       writer.flush();
     } catch (const LockedError&) {
-      ::_exit(3);
+      return true;
     }
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 3);
+    return false;
+  }));
   writer.flush();
   EXPECT_TRUE(Reader(path()).contains("six"));
 }
