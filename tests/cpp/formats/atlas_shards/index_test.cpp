@@ -106,27 +106,6 @@ TEST(AtlasShardsIndex, FilesThatAreNoNpy) {
   EXPECT_EQ(corrupt([] { parse_npy_header({}); }), "npy magic: expected 6 bytes, got 0 (offset 0)");
 }
 
-// Any flipped bit ends in a named error or in ranges that lie inside the data.
-TEST(AtlasShardsIndex, FlippedBits) {
-  const test::ByteString whole = offsets<uint16_t>("<u2", {0, 7, 200});
-  int n_read = 0;
-  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-    std::vector<std::byte> file = owned(whole.bytes());
-    file[bit / 8] ^= std::byte(1 << bit % 8);
-    try {
-      const BlockIndex index(std::move(file), 2, 200);
-      EXPECT_LE(index.range(0).begin, index.range(0).end);
-      EXPECT_EQ(index.range(0).end, index.range(1).begin);
-      EXPECT_LE(index.range(1).end, 200u);
-      ++n_read;
-    } catch (const DataError& error) {
-      const std::string_view what = error.what();
-      EXPECT_TRUE(what.find("npy") != what.npos || what.starts_with("index")) << what;
-    }
-  }
-  EXPECT_GT(n_read, 0);
-}
-
 using test::ByteString;
 using test::corrupt;
 

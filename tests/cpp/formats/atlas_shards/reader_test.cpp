@@ -1,8 +1,6 @@
 #include "formats/atlas_shards/reader.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -11,9 +9,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/lru_cache.h"
 #include "fixtures.h"
+#include "fork.h"
 #include "formats/atlas_shards/writer.h"
+#include "io/temporary_file.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
 
@@ -32,23 +31,12 @@ void save(const fs::path& path, const std::string& bytes) { std::ofstream(path, 
 // A copy of a fixture that tests may change.
 class Copy {
  public:
-  explicit Copy(const std::string& name)
-      : root_(fs::temp_directory_path() / cat("atompack_shards_", ::getpid(), '_', name)) {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    for (const auto& entry : fs::recursive_directory_iterator(fixture(name))) {
-      const fs::path to = root_ / fs::relative(entry.path(), fixture(name));
-      entry.is_directory() ? void(fs::create_directory(to)) : save(to, contents(entry.path()));
-    }
-  }
-  Copy(const Copy&) = delete;
-  Copy& operator=(const Copy&) = delete;
-  ~Copy() { fs::remove_all(root_); }
+  explicit Copy(const std::string& name) { fs::copy(fixture(name), root(), fs::copy_options::recursive); }
 
-  const fs::path& root() const { return root_; }
+  fs::path root() const { return folder_ / "set"; }
 
  private:
-  fs::path root_;
+  test::TemporaryFolder folder_;
 };
 
 // Reads every example; the memory of all blocks.
@@ -63,11 +51,6 @@ uint64_t read_all(const Reader& reader) {
     }
   }
   return bytes;
-}
-
-size_t open_descriptors() {
-  const fs::directory_iterator entries("/proc/self/fd");
-  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
 }
 
 template <typename Action>
@@ -137,32 +120,15 @@ TEST(AtlasShardsReader, BlocksAreKept) {
   EXPECT_EQ(read_all(reader), read_all(forgetful));
 }
 
-TEST(AtlasShardsReader, RecentIsBounded) {
-  LruCache<int, int> recent(10);
-  const auto keep = [&](int key, uint64_t cost) { return recent.keep(key, std::make_shared<const int>(key), cost); };
-  const auto first = keep(1, 4);
-  EXPECT_EQ(keep(1, 4), first) << "the first one stays";
-  keep(2, 4);
-  EXPECT_EQ(recent.find(1), first);
-  keep(3, 4);  // the second is the one not used for longest
-  EXPECT_EQ(recent.find(2), nullptr);
-  EXPECT_EQ(recent.used(), 8u);
-  EXPECT_EQ(*keep(4, 11), 4);
-  EXPECT_EQ(recent.find(4), nullptr) << "alone too large";
-  keep(5, 10);
-  EXPECT_EQ(recent.find(1), nullptr);
-  EXPECT_EQ(recent.used(), 10u);
-}
-
 TEST(AtlasShardsReader, DescriptorsAreLimited) {
-  const size_t before = open_descriptors();
+  const size_t before = test::count_open_descriptors();
   const Reader reader(fixture("shards_12"), {.cache_bytes = 0, .max_open_shards = 2});
-  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(test::count_open_descriptors(), before);
   read_all(reader);
-  EXPECT_EQ(open_descriptors(), before + 2);
+  EXPECT_EQ(test::count_open_descriptors(), before + 2);
   const Reader none(fixture("shards_12"), {.max_open_shards = 0});
   read_all(none);
-  EXPECT_EQ(open_descriptors(), before + 3);
+  EXPECT_EQ(test::count_open_descriptors(), before + 3);
 }
 
 TEST(AtlasShardsReader, LimitOfBlocks) {
@@ -208,14 +174,7 @@ TEST(AtlasShardsReader, Forks) {
   });
   while (!begun) std::this_thread::yield();
   for (int i = 0; i < 20; ++i) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::alarm(20);
-      ::_exit(read_all(reader) == expected ? 0 : 1);
-    }
-    int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(test::holds_in_child([&] { return read_all(reader) == expected; }));
   }
   done = true;
   busy.join();

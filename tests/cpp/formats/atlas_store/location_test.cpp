@@ -4,10 +4,10 @@
 #include <fstream>
 #include <numeric>
 
-#include "fixtures.h"
 #include "formats/array_file/gathered.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store.h"
+#include "formats/atlas_store/store_state.h"
 #include "io/fake_store.h"
 #include "io/temporary_folder.h"
 #include "message_of.h"
@@ -23,78 +23,6 @@ std::vector<int64_t> all_datasets(const Store& store) {
   std::vector<int64_t> datasets(static_cast<size_t>(store.size()));
   std::iota(datasets.begin(), datasets.end(), 0);
   return datasets;
-}
-
-// Everything that a store shows, and its errors and warnings with each mention of its place replaced.
-struct Everything {
-  std::vector<std::string> names, messages;
-  std::vector<GatheredRow> rows;
-  size_t n_statistics = 0;
-  bool operator==(const Everything&) const = default;
-};
-
-Everything everything_in(const io::Location& place) {
-  Everything found;
-  const auto say = [&](std::string text) {
-    if (const size_t at = text.find(place.path()); at != std::string::npos) text.replace(at, place.path().size(), "AT");
-    found.messages.push_back(std::move(text));
-  };
-  const auto attempt = [&](const auto& action) {
-    try {
-      action();
-    } catch (const std::exception& error) {
-      say(error.what());
-    }
-  };
-  attempt([&] {
-    const auto store = std::make_shared<const Store>(place);
-    for (const std::string& warning : store->warnings()) say(warning);
-    Verification verification(store);
-    for (const int64_t dataset : all_datasets(*store)) found.names.emplace_back(store->dataset_name(dataset));
-    for (uint32_t variable = 0; variable < store->n_variables(); ++variable) {
-      found.names.emplace_back(store->variable_name(variable));
-      attempt([&] { found.n_statistics += store->statistics(variable).size(); });
-      for (const int64_t dataset : all_datasets(*store)) {
-        attempt([&] {
-          const auto rows = test::gather(*store->slice(variable, std::vector{dataset}, {}), true);
-          found.rows.insert(found.rows.end(), rows.begin(), rows.end());
-        });
-        attempt([&] { verification.check(variable, static_cast<uint32_t>(dataset)); });
-      }
-    }
-  });
-  return found;
-}
-
-void compare(const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!entry.is_directory() || fs::is_empty(entry.path())) continue;
-    const std::string name = entry.path().filename().string();
-    const Everything local = everything_in(entry.path().string());
-    const Everything remote = everything_in(FakeStore::of(folder.string(), name));
-    EXPECT_EQ(local.messages, remote.messages) << name;
-    EXPECT_EQ(local, remote) << name;
-  }
-}
-
-TEST(RemoteAtlasStores, AreReadLikeLocalOnes) { compare(test::atlas_fixtures()); }
-
-TEST(RemoteAtlasStores, DamagedOnesHaveTheSameErrors) { compare(test::atlas_fixtures() / "reject"); }
-
-// All sidecars of the fixtures are numbered without gaps.
-TEST(RemoteAtlasStores, AreReadWithoutListings) {
-  const fs::path folder = test::atlas_fixtures();
-  int n_stores = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const bool is_store = fs::exists(entry.path() / "atlas.json") || fs::exists(entry.path() / "atlas.msgpack.lz4");
-    if (!is_store) continue;
-    const auto remote = std::make_shared<FakeStore>(folder.string());
-    remote->forbid_listing();
-    const std::string name = entry.path().filename().string();
-    EXPECT_EQ(everything_in(entry.path().string()), everything_in(remote->at(name))) << name;
-    ++n_stores;
-  }
-  EXPECT_GT(n_stores, 3);
 }
 
 class StoreToLocate : public testing::TestWithParam<Form> {
@@ -179,7 +107,7 @@ TEST_P(StoreToLocate, ChangesAreNoticed) {
   EXPECT_EQ(test::message_of<IoError>([&] { const Store again(place(), store.version()); }), stale);
   const Store again(place());
   EXPECT_FALSE(again.version() == store.version());
-  EXPECT_EQ(everything_in(place()), everything_in(folder_ / "store"));
+  EXPECT_EQ(test::state_of(place()), test::state_of(folder_ / "store"));
 }
 
 // The first form that exists counts.

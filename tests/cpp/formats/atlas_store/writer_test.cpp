@@ -1,12 +1,12 @@
 #include "formats/atlas_store/writer.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <fstream>
 #include <limits>
 
 #include "fixtures.h"
+#include "fork.h"
 #include "formats/array_file/write/writer.h"
 #include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/scenario.h"
@@ -189,18 +189,14 @@ TEST_F(AtlasWriter, WhatAnotherProgramWroteStays) {
 
 TEST_F(AtlasWriter, BelongsToTheProcessThatOpenedIt) {
   Writer writer(store(), Mode::create);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  EXPECT_TRUE(test::holds_in_child([&] {
     try {
       writer.create_dataset("d");
     } catch (const LockedError&) {
-      ::_exit(0);
+      return true;
     }
-    ::_exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return false;
+  }));
   EXPECT_THROW(Writer(store(), Mode::append), LockedError);  // the child's end has not ended the lock
 }
 

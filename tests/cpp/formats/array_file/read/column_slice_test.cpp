@@ -175,9 +175,9 @@ TEST(ColumnSlice, AWrongArrayHarmsNoOther) {
   const auto error = [&](int64_t row) { return test::data_error([&] { rows({0, row}); }); };
   for (int i = 0; i < 2; ++i) EXPECT_EQ(error(1), "layer 0: axes: expected at most 64, got 65 (field 'wide')");
   EXPECT_NE(error(3).find("bytes of the array"), std::string::npos);
-  EXPECT_EQ(error(4), "no such array (field 'deleted')");
+  EXPECT_EQ(error(4), "layer 0: no such array (field 'deleted')");
   EXPECT_EQ(error(5), "layer 0: chunk coordinate: expected 1 axes, got 2 (field 'ranks')");
-  EXPECT_EQ(error(6), "no such array (field 'none')");
+  EXPECT_EQ(error(6), "layer 0: no such array (field 'none')");
   EXPECT_TRUE(rows({}).empty());
 }
 

@@ -11,20 +11,6 @@
 namespace atompack::atlas_store {
 namespace {
 
-TEST(AtlasNameTable, NumbersNamesInOrder) {
-  NameTable table;
-  EXPECT_EQ(table.find("a"), std::nullopt);
-  for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(table.add(cat("name", i)), i);
-  for (uint32_t i = 0; i < 1000; ++i) {
-    EXPECT_EQ(table.add(cat("name", i)), i);
-    EXPECT_EQ(table.find(cat("name", i)), i);
-    EXPECT_EQ(table[i], cat("name", i));
-  }
-  EXPECT_EQ(table.add(""), 1000U);
-  EXPECT_EQ(table[1000], "");
-  EXPECT_EQ(table.find("name"), std::nullopt);
-}
-
 // Against vectors of vectors.
 TEST(AtlasLists, GrowInAnyOrder) {
   Lists<uint32_t> lists;
