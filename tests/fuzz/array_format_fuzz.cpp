@@ -42,28 +42,18 @@ void read_box(const Layers& layers, const Array& array, const Box& box) {
 }
 
 void read_array(const Layers& layers, const std::string& name) {
-  try {
-    const Array array = layers.array(name);
-    read_box(layers, array, part_of(array));
-    if (array.n_elements() <= kMostElements) read_box(layers, array, array.whole());
-  } catch (const CorruptFileError&) {
-    return;  // the named end of an array that cannot be read; the next one may be
-  } catch (const UnsupportedFormatError&) {
-    return;
-  }
+  const Array array = layers.array(name);
+  read_box(layers, array, part_of(array));
+  if (array.n_elements() <= kMostElements) read_box(layers, array, array.whole());
 }
 
 }  // namespace
 
 void read_array_file(Bytes input) {
-  try {
+  allowing_damage([&] {
     const Layers layers = array_layers(input);
-    for (const std::string& name : layers.names()) read_array(layers, name);
-  } catch (const CorruptFileError&) {
-    return;
-  } catch (const UnsupportedFormatError&) {
-    return;
-  }
+    for (const std::string& name : layers.names()) allowing_damage([&] { read_array(layers, name); });
+  });
 }
 
 }  // namespace atompack::fuzz

@@ -7,7 +7,8 @@
 #include "choices.h"
 #include "formats/array_file/read/reader.h"
 #include "formats/array_file/write/writer.h"
-#include "scratch_folder.h"
+#include "io/temporary_folder.h"
+#include "targets.h"
 
 namespace atompack::fuzz {
 namespace {
@@ -53,7 +54,7 @@ class Play {
   }
 
  private:
-  std::string base() const { return folder_.inside("data.af"); }
+  std::string base() const { return folder_ / "data.af"; }
 
   void open() {
     writer_.reset();
@@ -155,7 +156,7 @@ class Play {
     }
   }
 
-  ScratchFolder folder_;
+  const test::TemporaryFolder folder_{test::folder_in_memory()};
   Choices choices_;
   std::unique_ptr<Writer> writer_;
   Model committed_, pending_;

@@ -48,14 +48,10 @@ std::optional<size_t> rank_of(const Layers& layers, const std::string& name, con
 }
 
 template <typename Read>
-auto unless_damaged(const Read& read) -> std::optional<decltype(read())> {
-  try {
-    return read();
-  } catch (const CorruptFileError&) {
-    return std::nullopt;
-  } catch (const UnsupportedFormatError&) {
-    return std::nullopt;
-  }
+auto unless_damaged(const Read& read) {
+  std::optional<decltype(read())> found;
+  allowing_damage([&] { found = read(); });
+  return found;
 }
 
 void compare(const Layers& layers, const SliceRequest& request, Choices& choices) {
@@ -88,7 +84,7 @@ void compare(const Layers& layers, const SliceRequest& request, Choices& choices
 }  // namespace
 
 void read_columns(Bytes input) {
-  try {
+  allowing_damage([&] {
     const Layers layers = array_layers(input);
     Choices choices(static_cast<uint32_t>(input.size()) * 31 + std::to_integer<uint32_t>(input.back()));
     compare(layers, {}, choices);
@@ -98,11 +94,7 @@ void read_columns(Bytes input) {
       for (uint64_t& count : *request.count) count = choices.below(9);
       compare(layers, request, choices);
     }
-  } catch (const CorruptFileError&) {
-    return;
-  } catch (const UnsupportedFormatError&) {
-    return;
-  }
+  });
 }
 
 }  // namespace atompack::fuzz

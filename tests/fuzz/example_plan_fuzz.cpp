@@ -3,7 +3,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/error.h"
 #include "serial/pickle/machine.h"
 #include "targets.h"
 
@@ -160,16 +159,10 @@ void plan_batch(Bytes input) {
   static pickle::Machine machine({}, kLimits);
   if (input.empty()) return;
   const auto flags = static_cast<uint8_t>(input.front());
-  try {
+  allowing_damage([&] {
     const Value list = machine.run(input.subspan(1));
     if (list.kind() == Kind::list) plan_list(list, (flags & 1) != 0, (flags & 2) != 0);
-  } catch (const CorruptFileError&) {
-    return;  // the named end of bytes that make no pickle, or no batch
-  } catch (const UnsafePickleError&) {
-    return;
-  } catch (const UnsupportedFormatError&) {
-    return;
-  }
+  });
 }
 
 }  // namespace atompack::fuzz

@@ -6,7 +6,8 @@
 #include "choices.h"
 #include "formats/atlas_shards/reader.h"
 #include "formats/atlas_shards/writer.h"
-#include "scratch_folder.h"
+#include "io/temporary_folder.h"
+#include "targets.h"
 
 namespace atompack::fuzz {
 namespace {
@@ -158,11 +159,11 @@ class Play {
       if (closes) writer.close();
     }
     if (closes) return check();
-    require(std::filesystem::is_empty(folder_.inside("")), "a writer that was not closed leaves nothing");
+    require(std::filesystem::is_empty(folder_.path()), "a writer that was not closed leaves nothing");
   }
 
  private:
-  std::string root() const { return folder_.inside("set"); }
+  std::string root() const { return folder_ / "set"; }
 
   void step(atlas_shards::Writer& writer) {
     const bool drops = choices_.below(6) == 0;
@@ -191,7 +192,7 @@ class Play {
     }
   }
 
-  ScratchFolder folder_;
+  const test::TemporaryFolder folder_{test::folder_in_memory()};
   Choices choices_;
   atlas_shards::WriterOptions options_;
   std::vector<std::string> expected_;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 namespace atompack::fuzz {
 
@@ -126,6 +127,17 @@ inline constexpr Target kTargets[] = {
     {"http_answer", &read_answer},
 #endif
 };
+
+// The input may end in a named error.
+template <typename Action>
+void allowing_damage(const Action& action) {
+  try {
+    action();
+  } catch (const CorruptFileError&) {
+  } catch (const UnsupportedFormatError&) {
+  } catch (const UnsafePickleError&) {
+  }
+}
 
 // Not assert(): it must hold in every kind of build.
 void require(bool promise, std::string_view what);

@@ -1,6 +1,5 @@
 // The reader of feature caches: metadata, rows in the heap, and chunks.
 #include <algorithm>
-#include <array>
 
 #include "formats/torch_cache/hdf5/contents.h"
 #include "formats/torch_cache/hdf5/dataset.h"
@@ -14,15 +13,6 @@ using torch_cache::GlobalHeap;
 using torch_cache::VlenColumn;
 
 constexpr DType kTypes[] = {DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64};
-
-template <typename Action>
-void allowing_damage(const Action& action) {
-  try {
-    action();
-  } catch (const CorruptFileError&) {
-  } catch (const UnsupportedFormatError&) {
-  }
-}
 
 // Each twice: the second time the row's place is known.
 void read_rows(const VlenColumn& column, const GlobalHeap& heap, Bytes file) {

@@ -1,7 +1,6 @@
-// A folder of its own for a test, removed with its owner.
+// Folders for tests.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -12,10 +11,12 @@
 
 namespace atompack::test {
 
+inline std::string folder_on_disk() { return std::filesystem::temp_directory_path().string() + "/"; }
+
+// A folder of its own for a test, removed with its owner.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : TemporaryFolder(testing::TempDir()) {}
-  explicit TemporaryFolder(const std::string& parent) : path_(parent + "atompack_XXXXXX") {
+  explicit TemporaryFolder(const std::string& parent = folder_on_disk()) : path_(parent + "atompack_XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) throw InternalError("no folder for the test");
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -38,7 +39,7 @@ class TemporaryFolder {
 // Where nothing waits for a disk, for tests that sync thousands of times.
 inline std::string folder_in_memory() {
   const std::string folder = "/dev/shm/";
-  return std::filesystem::is_directory(folder) ? folder : testing::TempDir();
+  return std::filesystem::is_directory(folder) ? folder : folder_on_disk();
 }
 
 }  // namespace atompack::test
