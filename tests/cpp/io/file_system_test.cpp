@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 
 #include "byte_string.h"
 #include "fixtures.h"
@@ -17,7 +16,6 @@ namespace {
 using test::ByteString;
 using test::contents;
 using test::FaultyFileSystem;
-using test::Stopped;
 using test::TemporaryFolder;
 using Names = std::set<std::string>;
 
@@ -57,26 +55,6 @@ TEST(FileSystem, MakesFoldersReplacesAndRemovesFiles) {
     EXPECT_NE(test::message_of<IoError>([&] { files->make_folder(folder / "g/h"); }).find("No such file"),
               std::string::npos);
   }
-}
-
-TEST(FaultyFileSystem, StopsForEverAndLeavesWhatIsThere) {
-  const TemporaryFolder folder;
-  FaultyFileSystem files;
-  files.stop_at = 1;
-  files.torn_bytes = 3;
-  EXPECT_THROW(replace_file(files, folder / "a", ByteString("hello").bytes()), Stopped);
-  EXPECT_EQ(contents(folder / ".a.new"), "hel");
-  EXPECT_THROW(files.remove(folder / ".a.new"), Stopped);
-}
-
-TEST(FaultyFileSystem, RefusesOnceAndGoesOn) {
-  const TemporaryFolder folder;
-  FaultyFileSystem files;
-  files.refuse_at = 1;
-  EXPECT_THROW(replace_file(files, folder / "a", ByteString("hello").bytes()), IoError);
-  EXPECT_EQ(folder.names(), Names{});
-  replace_file(files, folder / "a", ByteString("hello").bytes());
-  EXPECT_EQ(contents(folder / "a"), "hello");
 }
 
 TEST(FaultyFileSystem, WantsFilesSyncedBeforeTheyArePublished) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cerrno>
 #include <memory>
 #include <vector>
 
@@ -12,46 +11,14 @@
 namespace atompack::io {
 namespace {
 
-std::shared_ptr<const std::vector<std::byte>> numbered(size_t size) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(size);
-  for (size_t i = 0; i < size; ++i) (*bytes)[i] = std::byte(i % 251);
-  return bytes;
-}
-
 MemoryStore store_of(const std::vector<std::string>& names, size_t size) {
   std::map<std::string, OwnedBytes> files;
   for (const std::string& name : names) {
-    const auto bytes = numbered(size);
+    const auto bytes = std::make_shared<std::vector<std::byte>>(size);
+    for (size_t i = 0; i < size; ++i) (*bytes)[i] = std::byte(i % 251);
     files[name] = {Bytes(*bytes), bytes};
   }
   return MemoryStore(std::move(files));
-}
-
-TEST(MemoryStore, ReadsWithoutACopy) {
-  const auto bytes = numbered(1000);
-  const MemoryStore store({{"a", {Bytes(*bytes), bytes}}});
-  const auto file = store.open("a");
-  EXPECT_EQ(file->path(), "a");
-  EXPECT_EQ(file->size(), 1000U);
-  EXPECT_EQ(file->version(), store.version_of("a"));
-  const auto source = file->bytes(900, Access::automatic, false);
-  EXPECT_EQ(source->length(), 900U);
-  EXPECT_EQ(source->whole().data(), bytes->data());
-}
-
-TEST(MemoryStore, KeepsTheBytesAlive) {
-  std::unique_ptr<const ByteSource> source;
-  std::weak_ptr<const std::vector<std::byte>> bytes;
-  {
-    const auto made = numbered(100);
-    bytes = made;
-    const MemoryStore store({{"a", {Bytes(*made), made}}});
-    source = store.open("a")->bytes(100, Access::automatic, false);
-  }
-  EXPECT_FALSE(bytes.expired());
-  EXPECT_EQ(source->whole()[99], std::byte{99});
-  source.reset();
-  EXPECT_TRUE(bytes.expired());
 }
 
 TEST(MemoryStore, ReadsEndAtTheEnd) {

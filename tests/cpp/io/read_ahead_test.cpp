@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "fork.h"
 #include "io/eviction.h"
 #include "io/open_file.h"
 #include "io/temporary_file.h"
@@ -79,17 +79,11 @@ TEST(IsInMemory, IsRightForFilesOfOthers) {
   ATOMPACK_EVICT(file.path());
   ATOMPACK_UNTIL_ABSENT([&] {
     if (!test::evict(file.path())) return false;
-    const pid_t child = ::fork();
-    if (child == 0) {
+    return test::holds_in_child([&] {
       const int fd = ::open(file.path().c_str(), O_RDONLY);
       ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-      if (::setuid(65534) != 0) ::_exit(2);
-      ::_exit(is_one_absent(fd, {4, 6, 8, 10}) ? 0 : 1);
-    }
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 2) << status;
-    return status == 0;
+      return ::setuid(65534) == 0 && is_one_absent(fd, {4, 6, 8, 10});
+    });
   });
 }
 

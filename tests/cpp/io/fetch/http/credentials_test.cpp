@@ -56,7 +56,7 @@ TEST(HttpCredentials, AreFetchedOnceForManyRequests) {
   const OpenObject opened = HttpStore(signed_options(server, provider)).open("s3://b/k", 5);
   std::vector<Read> reads(30);
   for (Read& read : reads) start_read(opened, 1, 5, read);
-  for (Read& read : reads) read.end.get();
+  for (Read& read : reads) read.end.wait();
   EXPECT_EQ(provider.n_calls, 1);
   EXPECT_EQ(server.requests()[0].headers.at("x-amz-content-sha256"), "UNSIGNED-PAYLOAD");
   EXPECT_EQ(server.requests()[0].target, "/b/k");
@@ -72,7 +72,7 @@ TEST(HttpCredentials, RefusedOnesAreFetchedAgain) {
     generation = 2;
     std::vector<Read> reads(10);
     for (Read& read : reads) start_read(opened, 1, 5, read);
-    for (Read& read : reads) read.end.get();
+    for (Read& read : reads) read.end.wait();
     EXPECT_EQ(provider.n_calls, 2);
     generation = 100;
     const IoFailure failure = io_failure([&] { read_text(opened, 1, 5); });
@@ -106,22 +106,6 @@ TEST(HttpCredentials, AreRenewedBeforeTheyExpire) {
     read_text(opened, 1, 5);
   }
   EXPECT_NE(server.requests().back().headers.at("x-amz-security-token"), "1");
-}
-
-TEST(HttpCredentials, ErrorsOfTheProviderReachEveryCaller) {
-  ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kSecured); });
-  HttpOptions options = fast_options();
-  options.endpoint = server.url("");
-  std::atomic<bool> fails{true};
-  options.credentials = [&]() -> Credentials {
-    if (fails) throw std::domain_error("no profile");
-    return {"A", "S", "", "", {}};
-  };
-  const HttpStore store(options);
-  EXPECT_THROW(store.open("s3://b/k", 5), std::domain_error);
-  EXPECT_THROW(store.request({.url = "s3://b/k"}), std::domain_error);
-  fails = false;
-  EXPECT_EQ(text_of(store.open("s3://b/k", 5).first), kSecured.substr(0, 5));
 }
 
 // A provider in Python may collect garbage, and so drop what it works for.

@@ -28,7 +28,7 @@ TEST(HttpLimits, RequestsInFlightAreLimitedAndInOrder) {
   std::vector<Read> reads(100);
   for (size_t i = 0; i < reads.size(); ++i) start_read(opened, i, 5, reads[i]);
   for (size_t i = 0; i < reads.size(); ++i) {
-    reads[i].end.get();
+    reads[i].end.wait();
     EXPECT_EQ(reads[i].bytes, kShared.substr(i, 5));
   }
   EXPECT_EQ(n_most, 4);
@@ -57,7 +57,7 @@ TEST(HttpLimits, ManyThreadsShareOneStore) {
       std::vector<Read> reads(50);
       for (size_t i = 0; i < reads.size(); ++i) start_read(opened, i, 7, reads[i]);
       for (size_t i = 0; i < reads.size(); ++i) {
-        reads[i].end.get();
+        reads[i].end.wait();
         n_wrong += reads[i].bytes == kShared.substr(i, 7) ? 0 : 1;
       }
       n_wrong += store.request({.url = server.url()}).body == kShared ? 0 : 1;
@@ -140,7 +140,7 @@ TEST(HttpLimits, WhatAHedgeWroteIsNotTouchedAgain) {
   warm_up(opened);
   Read read;
   start_read(opened, 100, 100, read);
-  read.end.get();
+  read.end.wait();
   EXPECT_EQ(n_slow, 2);
   read.bytes.assign(100, '-');  // reused by its owner
   std::this_thread::sleep_for(within(250));

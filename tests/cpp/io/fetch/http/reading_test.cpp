@@ -196,20 +196,20 @@ TEST(HttpReading, DestructionEndsWhatIsInFlight) {
     for (Read& read : reads) start_read(opened, 1, 2, read);
     while (server.requests().size() < 3) std::this_thread::yield();
   }
-  for (Read& read : reads) EXPECT_EQ(io_failure([&] { read.end.get(); }).code, ECANCELED);
+  for (Read& read : reads) EXPECT_EQ(io_failure([&] { read.end.wait(); }).code, ECANCELED);
 }
 
 TEST(HttpReading, TheLastReaderMayDieInItsOwnCallback) {
   ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kObject); });
   auto opened = std::make_unique<OpenObject>(HttpStore(fast_options()).open(server.url(), 100));
-  End end;
+  Answers end;
   std::vector<std::byte> memory(10);
   auto* const reader = opened->reader.get();
-  reader->read({0, {std::span(memory)}}, [&](const std::exception_ptr&) {
+  reader->read({0, {std::span(memory)}}, [&, done = end.done()](const std::exception_ptr&) {
     opened.reset();
-    end.set(nullptr);
+    done(nullptr);
   });
-  end.get();
+  end.wait();
   EXPECT_EQ(text_of(memory), kObject.substr(0, 10));
 }
 

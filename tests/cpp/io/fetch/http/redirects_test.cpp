@@ -59,7 +59,7 @@ TEST(HttpRedirects, AnExpiredAddressIsResolvedAgainByOneCall) {
     std::vector<Read> reads(20);
     for (size_t i = 0; i < reads.size(); ++i) start_read(opened, i, 5, reads[i]);
     for (size_t i = 0; i < reads.size(); ++i) {
-      reads[i].end.get();
+      reads[i].end.wait();
       EXPECT_EQ(reads[i].bytes, kTarget.substr(i, 5));
     }
     EXPECT_EQ(hub.requests().size(), 2U);
@@ -75,7 +75,7 @@ TEST(HttpRedirects, AnAddressThatStaysForbiddenIsAnError) {
   is_forbidden = true;
   std::vector<Read> reads(5);
   for (Read& read : reads) start_read(opened, 1, 5, read);
-  for (Read& read : reads) EXPECT_EQ(io_failure([&] { read.end.get(); }).code, EACCES);
+  for (Read& read : reads) EXPECT_EQ(io_failure([&] { read.end.wait(); }).code, EACCES);
 }
 
 TEST(HttpRedirects, LoopsAndInvalidLocationsAreErrors) {

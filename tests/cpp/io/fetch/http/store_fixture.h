@@ -1,15 +1,13 @@
 // Helpers of tests that read through an HttpStore.
 #pragma once
 
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "io/fetch/answers.h"
 #include "io/fetch/http/http_store.h"
 #include "io/fetch/http/scripted_server.h"
 
@@ -53,45 +51,22 @@ inline std::string numbered_object() {
 
 inline std::string text_of(const std::vector<std::byte>& bytes) { return std::string(as_text(bytes)); }
 
-// The end of a read. Hands the error over: ThreadSanitizer does not know how std::exception_ptr counts its owners.
-class End {
- public:
-  void set(std::exception_ptr error) {
-    const std::lock_guard lock(mutex_);
-    error_ = std::move(error);
-    is_set_ = true;
-    changed_.notify_all();
-  }
-  void get() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_set_; });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::exception_ptr error_;
-  bool is_set_ = false;
-};
-
 struct Read {
   std::string bytes;
-  End end;
+  Answers end;
 };
 
 // Reads into two spans. The Read must stay where it is until the end.
 inline void start_read(const OpenObject& object, uint64_t offset, size_t length, Read& read) {
   read.bytes.assign(length, '?');
   const auto into = std::as_writable_bytes(std::span(read.bytes));
-  object.reader->read({offset, {into.first(length / 3), into.subspan(length / 3)}},
-                      [&read](std::exception_ptr error) { read.end.set(std::move(error)); });
+  object.reader->read({offset, {into.first(length / 3), into.subspan(length / 3)}}, read.end.done());
 }
 
 inline std::string read_text(const OpenObject& object, uint64_t offset, size_t length) {
   Read read;
   start_read(object, offset, length, read);
-  read.end.get();
+  read.end.wait();
   return read.bytes;
 }
 

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <random>
 
+#include "io/fetch/answers.h"
 #include "io/fetch/cached_pages.h"
 #include "io/fetch/fake_reader.h"
 #include "io/file.h"
@@ -18,36 +17,9 @@
 namespace atompack::io::fetch {
 namespace {
 
+using test::Answers;
 using test::random_bytes;
 using test::TemporaryFile;
-
-// Answers that are waited for. Hands errors over: ThreadSanitizer does not know how std::exception_ptr counts its
-// owners.
-class Answers {
- public:
-  Done done() {
-    const std::lock_guard lock(mutex_);
-    ++n_expected_;
-    return [this](std::exception_ptr error) {
-      const std::lock_guard answered(mutex_);
-      if (error && !error_) error_ = std::move(error);
-      --n_expected_;
-      came_.notify_all();
-    };
-  }
-  // Throws the first error.
-  void wait() {
-    std::unique_lock lock(mutex_);
-    came_.wait(lock, [&] { return n_expected_ == 0; });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable came_;
-  size_t n_expected_ = 0;
-  std::exception_ptr error_;
-};
 
 // Calls `run`, or where io_uring is not to be had checks that its absence is an error.
 template <typename Run>
