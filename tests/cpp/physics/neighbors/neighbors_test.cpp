@@ -153,8 +153,6 @@ TEST(Neighbors, OfHugeCellsAreThoseOfOpenOnes) {
   }
 }
 
-constexpr Matrix3 kCell{{{6, 0, 0}, {1, 6, 0}, {-1, 0.5, 7}}};
-
 // Of an atom at 0 with neighbors on a line, at these distances from it.
 std::vector<uint32_t> neighbors_of_first(size_t max_neighbors, std::span<const double> distances) {
   std::vector<double> positions{0, 0, 0};
