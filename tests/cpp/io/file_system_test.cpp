@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "byte_string.h"
 #include "fixtures.h"
 #include "io/faulty_file_system.h"

@@ -16,7 +16,8 @@ using Integers = std::vector<int32_t>;
 
 // Four elements in two chunks.
 MadeLayer base() {
-  return {ByteString().put_all<int32_t>({0, 1, 2, 3}), {{.shape = {4}, .chunk_shape = {2}, .chunks = {{{0}, 0, 8}, {{1}, 8, 8}}}}};
+  const ByteString block = ByteString().put_all<int32_t>({0, 1, 2, 3});
+  return {block, {{.shape = {4}, .chunk_shape = {2}, .chunks = {{{0}, 0, 8}, {{1}, 8, 8}}}}};
 }
 
 Layers layers_of(const std::vector<MadeLayer>& made) {
