@@ -98,6 +98,8 @@ TEST(ColumnSlice, ChunksMayLieInAnyOrder) {
   Made made({{count_to(4), {four({{{1}, 0, 8}, {{0}, 8, 8}, {{0}, 0, 8}, {{5}, 0, 8}})}}});
   EXPECT_EQ(made.read({}), (Ints{2, 3, 0, 1}));
   EXPECT_EQ(made.read({{{1}}, {{2}}}), (Ints{3, 0}));
+  Made twice({{count_to(4), {four({{{0}, 0, 8}, {{0}, 8, 8}, {{1}, 8, 8}})}}});
+  EXPECT_EQ(twice.read({}), (Ints{0, 1, 2, 3}));
 }
 
 TEST(ColumnSlice, CellsWithoutChunkHoldTheFillValue) {
