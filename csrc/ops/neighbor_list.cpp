@@ -36,6 +36,9 @@ constexpr int64_t kPartsPerThread = 4;
 constexpr size_t kPiece = 2048;
 // Preparing a search takes memory for each chunk, and gains little from more.
 constexpr int64_t kMaxChunks = 8;
+// From this number of atoms, rows are written in the order of the search, from neighbors that are still in the caches:
+// per atom 1.3 instead of 1.9 microseconds for 400,000 atoms in random order, 0.95 instead of 0.8 for 50,000.
+constexpr size_t kWrittenByPlace = 150'000;
 
 // Memory that was used before costs less than fresh one.
 at::Tensor made_from_pool(DType dtype, std::vector<int64_t> shape) {
@@ -54,11 +57,13 @@ class LargeStructure {
  public:
   LargeStructure(std::span<const double> positions, const Lattice& lattice, const NeighborOptions& options,
                  int64_t n_threads)
-      : positions_(positions), n_threads_(n_threads), search_(options) {
-    search_.prepare(positions, lattice, chunked_loops(std::min(n_threads, kMaxChunks)));
+      : n_threads_(n_threads), search_(options) {
+    const threads::ChunkedLoops loops = chunked_loops(std::min(n_threads, kMaxChunks));
+    search_.prepare(positions, lattice, loops);
+    if (options.vectors) put_in_order(positions, loops);
     runs_.resize(positions.size() / 3 + 1);
     pieces_.resize((search_.n_places() + kPiece - 1) / kPiece);
-    collate::for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(number); });
+    collate::for_each_task(n_threads, pieces_.size(), [&](size_t number) { find(positions, number); });
     runs_.back() = {};
     for (Run& run : runs_) n_pairs_ += std::exchange(run.row, n_pairs_);
   }
@@ -69,24 +74,29 @@ class LargeStructure {
   template <typename Real>
   void write(int64_t first_atom, int64_t* i, int64_t* j, Real* shift, Real* vector) const {
     const size_t n_atoms = runs_.size() - 1;
-    collate::for_each_task(n_threads_, (n_atoms + kPiece - 1) / kPiece, [&](size_t number) {
-      for (size_t atom = kPiece * number; atom < std::min(kPiece * (number + 1), n_atoms); ++atom) {
+    const bool by_place = n_atoms >= kWrittenByPlace;
+    const size_t n = by_place ? search_.n_places() : n_atoms;
+    collate::for_each_task(n_threads_, (n + kPiece - 1) / kPiece, [&](size_t number) {
+      for (size_t k = kPiece * number; k < std::min(kPiece * (number + 1), n); ++k) {
+        if (by_place && !search_.is_atom(k)) continue;
+        const size_t atom = by_place ? search_.atom_at(k) : k;
         const Run& run = runs_[atom];
         const auto count = static_cast<size_t>(runs_[atom + 1].row - run.row);
-        const uint32_t* ahead = runs_[std::min(atom + 8, n_atoms)].places;
+        const uint32_t* ahead = by_place ? run.places + 512 : runs_[std::min(atom + 8, n_atoms)].places;
         for (size_t line = 0; line < 4; ++line) __builtin_prefetch(ahead + 16 * line);
         std::fill_n(i + run.row, count, first_atom + static_cast<int64_t>(atom));
         int64_t* to_j = j + run.row;
         Real* to_shift = shift + 3 * run.row;
         Real* to_vector = vector == nullptr ? nullptr : vector + 3 * run.row;
-        search_.visit_pairs(run.self, {run.places, count}, [&](uint32_t other, const physics::Shift& cells) {
-          *to_j++ = first_atom + other;
-          for (const float x : cells.cells) *to_shift++ = x;
-          if (vector == nullptr) return;
-          const physics::Vector3 whole{cells.cells[0], cells.cells[1], cells.cells[2]};
-          const Vector to = search_.vector_to(positions_, static_cast<uint32_t>(atom), other, whole);
-          for (const double x : to.xyz) *to_vector++ = static_cast<Real>(x);
-        });
+        search_.visit_pairs(run.self, {run.places, count},
+                            [&](uint32_t other, uint32_t at, const physics::Shift& cells) {
+                              *to_j++ = first_atom + other;
+                              for (const float x : cells.cells) *to_shift++ = x;
+                              if (vector == nullptr) return;
+                              const physics::Vector3 whole{cells.cells[0], cells.cells[1], cells.cells[2]};
+                              const Vector to = search_.vector_to(positions_, run.self, at, whole);
+                              for (const double x : to.xyz) *to_vector++ = static_cast<Real>(x);
+                            });
       }
     });
   }
@@ -99,11 +109,20 @@ class LargeStructure {
     uint32_t self;
   };
 
-  void find(size_t number) {
+  void put_in_order(std::span<const double> positions, const threads::ChunkedLoops& loops) {
+    positions_.resize(3 * search_.n_places());
+    loops.for_each(search_.n_places(), [&](size_t, size_t first, size_t last) {
+      for (size_t place = first; place < last; ++place) {
+        std::copy_n(positions.data() + 3 * search_.atom_at(place), 3, positions_.data() + 3 * place);
+      }
+    });
+  }
+
+  void find(std::span<const double> positions, size_t number) {
     const physics::Range range{kPiece * number, std::min(kPiece * (number + 1), search_.n_places())};
     physics::PlacesNear& near = *(pieces_[number] = physics::take_from_pool<physics::PlacesNear>());
     const auto candidates = physics::take_from_pool<physics::Column<uint32_t>>();
-    search_.find_places(positions_, range, *candidates, near);
+    search_.find_places(positions, range, *candidates, near);
     const uint32_t* places = near.places.data();
     for (size_t place = range.first; place < range.last; ++place) {
       if (!search_.is_atom(place)) continue;
@@ -113,9 +132,9 @@ class LargeStructure {
     }
   }
 
-  std::span<const double> positions_;
   int64_t n_threads_;
   NeighborSearch search_;
+  physics::Column<double> positions_;  // x, y, z by place, if there are vectors
   std::vector<physics::Pooled<physics::PlacesNear>> pieces_;
   physics::Column<Run> runs_;  // by atom; one more at the end
   int64_t n_pairs_ = 0;

@@ -83,6 +83,15 @@ def test_large_structures_have_the_same_edges(tmp_path: Path, options: Any, latt
     assert torch.equal(found.edge_vector, read.edge_vector)
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_huge_structures_have_the_same_edges(tmp_path: Path, full: bool) -> None:
+    """Their rows are written in the order of the search."""
+    read, found = of_both(tmp_path / "a.atp", [*batch_of((160_000,))], 2.0, {"full": full})
+    assert torch.equal(found.edge_index, read.edge_index)
+    assert torch.equal(found.edge_shift, read.edge_shift.to(found.edge_shift.dtype))
+    assert torch.equal(found.edge_vector, read.edge_vector)
+
+
 @pytest.mark.parametrize("sizes", [(9000,), (3, 5000, 2, 2, 6000, 1), (300,) * 40, (), (0, 0)])
 def test_threads_change_nothing(sizes: tuple[int, ...], threads: Any) -> None:
     """They share large structures, and are dealt small ones."""

@@ -83,16 +83,16 @@ class NeighborSearch {
   uint32_t atom_at(size_t place) const { return images_.image(place).atom; }
   void find_places(std::span<const double> positions, const Range& range, Column<uint32_t>& candidates,
                    PlacesNear& near) const;
-  // Calls visit(j, shift) for the pairs of an atom, in the order of `find`.
+  // Calls visit(j, place of the image of j, shift) for the pairs of the atom at a place, in the order of `find`.
   template <typename Visit>
-  void visit_pairs(uint32_t atom, std::span<const uint32_t> places, const Visit& visit) const {
-    const std::array from = images_.image(atom).cells;
+  void visit_pairs(uint32_t self, std::span<const uint32_t> places, const Visit& visit) const {
+    const std::array from = images_.image(self).cells;
     for (const uint32_t place : places) {
       const Image& image = images_.image(place);
-      visit(image.atom, Shift{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]});
+      visit(image.atom, place, Shift{image.cells[0] - from[0], image.cells[1] - from[1], image.cells[2] - from[2]});
     }
   }
-  // r_j - r_i + S cell, for the positions that the search was prepared with.
+  // r_j - r_i + S cell; i and j number the positions, which are those that the search was prepared with, in any order.
   Vector vector_to(std::span<const double> positions, uint32_t i, uint32_t j, const Vector3& cells) const {
     Vector vector;
     for (size_t d = 0; d < 3; ++d) {
