@@ -17,7 +17,8 @@ from reference.foreign import assert_refused, converted
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report
-from atompack_torch.conversion.sources.deepmd_lmdb import read
+from atompack_torch.conversion.sources.deepmd_lmdb import open_source
+from atompack_torch.formats.converter import SourceOptions
 
 msgpack: Any = importlib.import_module("msgpack")
 
@@ -136,7 +137,9 @@ def test_frames_of_other_writers(tmp_path: Path) -> None:
 
 def test_ranges(tmp_path: Path) -> None:
     path = folder(tmp_path / "f", [frame(energies=float(i)) for i in range(9)])
-    (block,) = read(str(path), {}, Report(), 3, 7)
+    source = open_source(str(path), SourceOptions("deepmd-lmdb", {}))
+    assert source.read_range is not None
+    (block,) = source.read_range(Report(), 3, 7)
     (energy,) = (column for column in block.fields if column.key == "energy")
     assert np.asarray(energy.values).tolist() == [3, 4, 5, 6]
 

@@ -18,8 +18,9 @@ from torch_geometric.data import Data
 import atompack_torch as apt
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.conversion.sources.pickled_lmdb import count, read
+from atompack_torch.conversion.sources.pickled_lmdb import open_source
 from atompack_torch.formats.aselmdb.rows import is_pickled
+from atompack_torch.formats.converter import SourceOptions
 
 
 def graph(i: int, n: int) -> dict[str, Any]:
@@ -76,7 +77,8 @@ def test_graphs_of_oc20(tmp_path: Path, pickled: Callable[[Mapping[str, Any]], b
     path = written(tmp_path / "data.0000.lmdb", [*map(pickled, graphs)], length=length)
     assert is_pickled(str(path))
     dataset, report = converted(path)
-    assert report.structures_written == count(str(path)) == 12
+    source = open_source(str(path), SourceOptions("pickled-lmdb", {}))
+    assert report.structures_written == source.count() == 12
     assert not report.skipped
     for i, want in enumerate(graphs):
         molecule = dataset[i]
@@ -181,8 +183,10 @@ def test_positions_and_cell_of_other_names(
 
 def test_ranges(tmp_path: Path) -> None:
     path = written(tmp_path / "x.lmdb", [plain(graph(i, 2)) for i in range(9)])
-    assert count(str(path)) == 9
-    (block,) = read(str(path), {}, Report(), 3, 7)
+    source = open_source(str(path), SourceOptions("pickled-lmdb", {}))
+    assert source.count() == 9
+    assert source.read_range is not None
+    (block,) = source.read_range(Report(), 3, 7)
     assert block.positions.shape == (8, 3)
 
 

@@ -1,20 +1,92 @@
-"""Checks of single values of molecules, for readers of records."""
+"""Molecules that are read one by one from LMDB files, and checks of values of records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from atompack_torch.batch.columns import Array
+from atompack_torch._native import LmdbFile
+from atompack_torch.batch.columns import Array, Columns
 from atompack_torch.batch.conversions import Parts, is_numeric, native
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats.conversion_report import Report
+from atompack_torch.formats.converter import Source
+from atompack_torch.formats.records import convert_each
 
 _FIRST, _SPACED = 32, 16
+
+
+class LmdbRecords:
+    """Molecules of an LMDB file, which can be read in any order.
+
+    Args:
+        path: path of the source, for messages.
+        file: path of the file.
+
+    Attributes:
+        file: the file.
+        n_molecules: number of molecules.
+    """
+
+    n_molecules: int
+
+    def __init__(self, path: str, file: str) -> None:
+        self.path, self.file = path, LmdbFile(file)
+
+    def close(self) -> None:
+        """Closes the file, which an error that is kept would otherwise keep open."""
+        del self.file
+
+    def parts(self, number: int, report: Report, levels: Mapping[str, bool]) -> Parts:
+        """Reads a molecule.
+
+        Args:
+            number: its number.
+            report: receives the interpretation of names, and values that are omitted.
+            levels: what ``levels_of`` has found out; empty while it does so.
+
+        Returns:
+            The molecule.
+
+        Raises:
+            CorruptFileError: it is damaged or missing.
+        """
+        raise NotImplementedError
+
+    def source(self, own_keys: Collection[str]) -> Source:
+        """Returns the source of a conversion; ``own_keys`` are its keys that ``parts`` uses."""
+        return Source(
+            self.path,
+            self.read,
+            lambda: self.n_molecules,
+            close=self.close,
+            own_keys=own_keys,
+            read_range=self.read,
+        )
+
+    def read(self, report: Report, first: int = 0, last: int | None = None) -> Iterator[Columns]:
+        """Yields the molecules in blocks, in order.
+
+        Args:
+            report: as for ``parts``; receives molecules that cannot be read.
+            first: number of the first molecule.
+            last: one past the last molecule; None: all.
+
+        Returns:
+            Blocks of molecules.
+
+        Raises:
+            CorruptFileError: a molecule cannot be read, unless such are skipped.
+        """
+        levels = levels_of(partial(self.parts, i, Report(), {}) for i in sample(self.n_molecules))
+        numbers = range(first, self.n_molecules if last is None else last)
+        makes = (partial(self.parts, i, report, levels) for i in numbers)
+        return convert_each(self.path, makes, report, first)
 
 
 def label_shape(label: str, n_atoms: int) -> tuple[int, ...]:
