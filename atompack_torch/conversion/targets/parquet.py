@@ -10,7 +10,6 @@ has an entry ``atompack_torch``, a JSON object: column → ``field`` (its name w
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.keys import label_of
@@ -110,8 +111,8 @@ class Writer:
             )
             for column in (*structure, *fields)
         }
-        whole = [arrays.get(f.name, _arrow().nulls(n, f.type)) for f in schema]
-        self._group.append(_arrow().RecordBatch.from_arrays(whole, schema=schema))
+        whole = [arrays.get(f.name, pa.nulls(n, f.type)) for f in schema]
+        self._group.append(pa.RecordBatch.from_arrays(whole, schema=schema))
         n_rows = sum(batch.num_rows for batch in self._group)
         if n_rows >= _GROUP_ROWS or sum(b.nbytes for b in self._group) >= _GROUP_BYTES:
             self._end_group()
@@ -187,16 +188,15 @@ class Writer:
         return field.key
 
     def _schema(self) -> Any:
-        return _arrow().schema(
+        return pa.schema(
             [(name, self._types[field].arrow()) for field, name in self._names.items()]
         )
 
     def _opened(self, schema: Any) -> Any:
-        writer = importlib.import_module("pyarrow.parquet").ParquetWriter
         self._sink = self._path.open("wb")  # unlike pyarrow's, its errors have an errno
         plain = [f.name for f in schema if not f.type.num_fields]
-        words = [f.name for f in schema if f.type == _arrow().string()]
-        return writer(
+        words = [f.name for f in schema if f.type == pa.string()]
+        return pq.ParquetWriter(
             self._sink,
             schema,
             use_dictionary=[*words, "atomic_numbers.list.element"],
@@ -210,7 +210,7 @@ class Writer:
         if self._file is None:
             self._file = self._opened(self._group[0].schema if self._group else self._schema())
         if self._group:
-            table = _arrow().Table.from_batches(self._group)
+            table = pa.Table.from_batches(self._group)
             self._file.write_table(table, row_group_size=table.num_rows)
         self._group = []
 
@@ -228,21 +228,17 @@ class Writer:
 
     def _copy(self, part: Path) -> None:
         schema = self._file.schema
-        with importlib.import_module("pyarrow.parquet").ParquetFile(part) as file:
+        with pq.ParquetFile(part) as file:
             for i in range(file.num_row_groups):
                 table = file.read_row_group(i)
                 columns = [
                     table.column(field.name)
                     if field.name in table.column_names
-                    else _arrow().nulls(len(table), field.type)
+                    else pa.nulls(len(table), field.type)
                     for field in schema
                 ]
-                made = _arrow().Table.from_arrays(columns, names=schema.names).cast(schema)
+                made = pa.Table.from_arrays(columns, names=schema.names).cast(schema)
                 self._file.write_table(made, row_group_size=len(table))
-
-
-def _arrow() -> Any:
-    return importlib.import_module("pyarrow")
 
 
 def _n_none(values: Any) -> int:
@@ -268,7 +264,6 @@ class ColumnType(NamedTuple):
 
     def arrow(self) -> Any:
         """Returns the type in Arrow."""
-        pa = _arrow()
         if self.dtype is None:
             return pa.string()
         made = pa.from_numpy_dtype(self.dtype)
@@ -321,7 +316,7 @@ def array_of(column: Column, type_: ColumnType, ptr: Array) -> Any:
     Returns:
         The array; null where the mask is False, and for values None.
     """
-    pa, mask = _arrow(), present(column, len(ptr) - 1)
+    mask = present(column, len(ptr) - 1)
     n_axes, of_atoms = type_.n_axes + type_.is_of_atoms, int(type_.is_of_atoms)
     values: Any = column.values
     if type_.dtype is None:
@@ -356,7 +351,6 @@ def _nested(flat: Array, shapes: Array, type_: ColumnType, mask: Array) -> Any:
         type_: their type.
         mask: (B,) bool, True for these molecules.
     """
-    pa = _arrow()
     made, nulls = pa.array(flat), None if mask.all() else pa.array(~mask)
     sizes = type_.shape if type_.is_fixed and type_.shape is not None else ()
     n_free = shapes.shape[1] - len(sizes)
