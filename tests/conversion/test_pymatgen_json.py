@@ -22,7 +22,7 @@ from reference.foreign import (
 )
 
 import atompack_torch as apt
-from atompack_torch.conversion.sources.json_stream import JsonStream
+from atompack_torch.conversion.sources.pymatgen_json import JsonStream
 
 Json = dict[str, Any]
 KBAR = -1000.0 * ase.units.bar
@@ -470,7 +470,7 @@ def test_damaged_compression(tmp_path: Path, packed: Callable[[bytes], bytes]) -
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_values_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("atompack_torch.conversion.sources.json_stream._CHUNK", size)
+    monkeypatch.setattr("atompack_torch.conversion.sources.pymatgen_json._CHUNK", size)
     values: list[Any] = [
         1,
         -12.5e3,
@@ -491,7 +491,7 @@ def test_values_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 
 def test_values_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "atompack_torch.conversion.sources.json_stream.MAX_VALUE_CHARACTERS", 1 << 20
+        "atompack_torch.conversion.sources.pymatgen_json.MAX_VALUE_CHARACTERS", 1 << 20
     )
     (tmp_path / "a.json").write_text('["' + "x" * (5 << 20))
     with (
