@@ -7,7 +7,6 @@ systems without cells. Files are written row by row, so memory holds one block.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,10 +22,16 @@ from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
 from atompack_torch.conversion.virials import virials_of, volumes_of
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
-from atompack_torch.formats.records import is_per_atom, label_in, label_rows, present
+from atompack_torch.formats.records import (
+    is_per_atom,
+    label_in,
+    label_rows,
+    present,
+    records_of,
+)
 
 TARGET = TargetTraits(makes_folder=True)
 # Arrays with values for each atom; others have them for each frame.
@@ -51,54 +56,13 @@ class _Form(NamedTuple):
 
     Attributes:
         name: name of the file, without its suffix.
-        is_of_atoms: True if there are rows of atoms.
         dtype: type of the numbers.
-        width: number of them for a frame, or for an atom.
+        width: number of them for a frame.
     """
 
     name: str
-    is_of_atoms: bool
     dtype: str
     width: int
-
-
-class _Values(NamedTuple):
-    """Values of a block that go into one file.
-
-    Attributes:
-        name: name of the file, without its suffix.
-        is_of_atoms: True if there are rows of atoms.
-        values: as for a column.
-        mask: (B,) bool, True for frames that have them.
-    """
-
-    name: str
-    is_of_atoms: bool
-    values: Any
-    mask: Array
-
-    def forms(self) -> list[_Form | None]:
-        """Returns the form of the value of each frame; None where it has none."""
-        if isinstance(self.values, np.ndarray):
-            form = self._form(self.values.dtype, self.values.shape[1:])
-            return [form if has else None for has in self.mask.tolist()]
-        start = int(self.is_of_atoms)
-        return [
-            self._form(value.dtype, value.shape[start:]) if has else None
-            for value, has in zip(self.values, self.mask.tolist(), strict=True)
-        ]
-
-    def _form(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> _Form:
-        return _Form(self.name, self.is_of_atoms, str(dtype), int(np.prod(shape)))
-
-    def rows(self, frames: list[int], ptr: Array, n: int) -> Array:
-        """Returns the values of frames of n atoms, a row for each."""
-        if not isinstance(self.values, np.ndarray):
-            return np.stack([self.values[i] for i in frames]).reshape(len(frames), -1)
-        if not self.is_of_atoms:
-            return self.values[frames].reshape(len(frames), -1)
-        atoms = ptr[frames][:, None] + np.arange(n)
-        return self.values[atoms].reshape(len(frames), -1)
 
 
 @dataclass
@@ -126,29 +90,27 @@ class Writer:
 
     def __init__(self, folder: Path, report: Report) -> None:
         self._folder, self._report = folder, report
-        self._systems: dict[bytes, _System] = {}
+        self._systems: dict[tuple[bytes, tuple[_Form, ...]], _System] = {}
         self._n_of_formula: dict[str, int] = {}
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""
-        values = self._values(columns)
-        groups: dict[tuple[bytes, tuple[_Form, ...]], list[int]] = {}
-        forms_of = [*zip(*(each.forms() for each in values), strict=True)]
-        ends = columns.ptr.tolist()
-        for i in range(len(ends) - 1):
-            numbers = columns.atomic_numbers[ends[i] : ends[i + 1]]
-            if self._is_system(numbers):
-                own = [form for form in forms_of[i] if form is not None]
-                key = numbers.astype(np.uint8).tobytes(), tuple(sorted(own))
-                groups.setdefault(key, []).append(i)
-        for (atoms, forms), frames in groups.items():
-            system = self._system(atoms, forms)
-            chosen = [each for each in values if each.name in {form.name for form in forms}]
+        groups: dict[tuple[bytes, tuple[_Form, ...]], list[dict[str, Array]]] = {}
+        for parts in records_of(self._by_file(columns)):
+            if not self._is_system(parts.atomic_numbers):
+                continue
+            values = {"coord": parts.positions} | parts.atom_properties | parts.properties
+            frame = {name: np.asarray(value) for name, value in values.items()}
+            forms = [_Form(name, str(array.dtype), array.size) for name, array in frame.items()]
+            key = parts.atomic_numbers.astype(np.uint8).tobytes(), tuple(sorted(forms))
+            groups.setdefault(key, []).append(frame)
+        for (atoms, own_forms), frames in groups.items():
+            system = self._system(atoms, own_forms)
             while frames:
-                room = self._room(system, forms, len(atoms))
-                for each in chosen:
-                    rows = each.rows(frames[:room], columns.ptr, len(atoms))
-                    system.files[each.name].append(rows[:, 0] if each.name == "energy" else rows)
+                room = self._room(system, own_forms)
+                for name, file in system.files.items():
+                    rows = np.stack([frame[name].reshape(-1) for frame in frames[:room]])
+                    file.append(rows[:, 0] if name == "energy" else rows)
                 frames = frames[room:]
 
     def finish(self) -> None:
@@ -176,9 +138,8 @@ class Writer:
 
     def _system(self, numbers: bytes, forms: tuple[_Form, ...]) -> _System:
         """Returns the system of frames with these atoms and arrays."""
-        digest = hashlib.blake2b(numbers + repr(forms).encode(), digest_size=16).digest()
-        if digest in self._systems:
-            return self._systems[digest]
+        if (numbers, forms) in self._systems:
+            return self._systems[numbers, forms]
         elements, types, counts = np.unique(
             np.frombuffer(numbers, np.uint8), return_inverse=True, return_counts=True
         )
@@ -192,10 +153,10 @@ class Writer:
         (folder / "type_map.raw").write_text("".join(f"{symbol}\n" for symbol in symbols))
         if all(form.name != "box" for form in forms):
             (folder / "nopbc").touch()
-        self._systems[digest] = _System(folder)
-        return self._systems[digest]
+        self._systems[numbers, forms] = _System(folder)
+        return self._systems[numbers, forms]
 
-    def _room(self, system: _System, forms: tuple[_Form, ...], n_atoms: int) -> int:
+    def _room(self, system: _System, forms: tuple[_Form, ...]) -> int:
         """Returns the number of frames that fit into the last set; begins another if it is full."""
         n_frames = system.files["coord"].n_rows if system.files else _SET_FRAMES
         if n_frames == _SET_FRAMES:
@@ -204,40 +165,36 @@ class Writer:
             place = system.folder / f"set.{system.n_sets:03d}"
             place.mkdir()
             system.n_sets += 1
-            for form in forms:
-                width = form.width * (n_atoms if form.is_of_atoms else 1)
-                path = place / f"{form.name}.npy"
-                shape = () if form.name == "energy" else (width,)
-                system.files[form.name] = GrowingNpy(path, np.dtype(form.dtype), shape)
+            for name, dtype, width in forms:
+                shape = () if name == "energy" else (width,)
+                system.files[name] = GrowingNpy(place / f"{name}.npy", np.dtype(dtype), shape)
             n_frames = 0
         return _SET_FRAMES - n_frames
 
-    def _values(self, columns: Columns) -> list[_Values]:
-        """Returns the values of a block by the files that take them."""
+    def _by_file(self, columns: Columns) -> Columns:
+        """Returns a block with the values that systems hold, by the names of their files."""
         n = len(columns.ptr) - 1
-        masks = {column[:2]: present(column, n) for column in columns.fields}
         is_periodic = self._periodic(columns)
-        found = [_Values("coord", True, columns.positions, np.ones(n, dtype=bool))]
+        found: list[Column] = []
         for column in columns.fields:
-            mask, values = masks[column[:2]], column.values
+            there, values = present(column, n), column.values
+            mask = there
             if column[:2] == (BUILTIN, "pbc"):
                 continue
             if column[:2] == (BUILTIN, "stress"):
                 mask = mask & is_periodic
                 values = self._virials(mask, columns)
-                self._skip(
-                    "stress", "a virial needs a cell with a volume", masks[column[:2]] & ~mask
-                )
+                self._skip("stress", "a virial needs a cell with a volume", there & ~mask)
             elif column[:2] == (BUILTIN, "cell"):
                 mask = mask & is_periodic
             elif not isinstance(values, np.ndarray):
                 mask = mask & [isinstance(value, np.ndarray) for value in values]
-                why = "neither numbers nor arrays"
-                self._skip(label_of(column), why, masks[column[:2]] & ~mask)
-            name = self._name_of(column, mask, {each.name for each in found})
+                self._skip(label_of(column), "neither numbers nor arrays", there & ~mask)
+            name = self._name_of(column, mask, {each.key for each in found})
             if name is not None and mask.any():
-                found.append(_Values(name, is_per_atom(column), values, mask))
-        return found
+                scope = ATOM_PROPERTY if is_per_atom(column) else MOLECULE_PROPERTY
+                found.append(Column(scope, name, values, mask))
+        return columns.with_fields(found)
 
     def _skip(self, what: str, why: str, lost: Array) -> None:
         if lost.any():
