@@ -50,22 +50,6 @@ class ArrayInfo(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Values(NamedTuple):
-    """Values of a block for one array.
-
-    Attributes:
-        name: name of the array.
-        info: its meaning.
-        values: as for a column.
-        mask: (B,) bool, True for molecules that have them.
-    """
-
-    name: str
-    info: ArrayInfo
-    values: Any
-    mask: Array
-
-
 @contextmanager
 def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
     """Opens a new folder."""
@@ -99,12 +83,11 @@ class Writer:
         self._append("a", columns.atomic_numbers.astype(np.int32))
         self._append("c", self._rounded("cell", self._cells(columns)))
         written = set()
-        for array in self._values(columns):
-            name, info = array.name, array.info
+        for name, info, values in self._values(columns):
             if name not in self._arrays:
                 self._arrays[name] = info
                 self._fill(name, self._n_atoms if info.is_of_atoms else self._n_structures)
-            self._append(name, self._rounded(info.field, _filled(array, columns.ptr)))
+            self._append(name, self._rounded(info.field, values))
             written.add(name)
         for name, info in self._arrays.items():
             if name not in written:
@@ -163,42 +146,40 @@ class Writer:
         keeps = pbc | ~has_pbc[:, None]
         return cell * keeps[:, :, None]
 
-    def _values(self, columns: Columns) -> Iterator[_Values]:
-        """Yields the values of a block for each array."""
+    def _values(self, columns: Columns) -> Iterator[tuple[str, ArrayInfo, Array]]:
+        """Yields name, meaning and values of each array of a block."""
         taken: set[str] = set()
         n = len(columns.ptr) - 1
         for column in columns.fields:
-            mask = present(column, n)
             if column[:2] in ((BUILTIN, "cell"), (BUILTIN, "pbc")):
                 continue
+            n_there = int(present(column, n).sum())
             label, name = label_of(column), _name_of(column)
             if name is None or name in taken:
                 why = "its name has another meaning in metatrain, or cannot be that of a file"
-                self._report.skip(label, why, int(mask.sum()))
+                self._report.skip(label, why, n_there)
                 continue
             known = self._arrays.get(name)
-            shape, good = _fitting(column, mask, None if known is None else known.shape)
-            if lost := int((mask & ~good).sum()):
-                rows = "no numbers" if shape is None else f"not of shape {shape}"
+            values, good = _dense(column, columns.ptr, None if known is None else known.shape)
+            if lost := n_there - int(good.sum()):
+                rows = "no numbers" if values is None else f"not of shape {values.shape[1:]}"
                 self._report.skip(label, f"{rows}, as the values before", lost)
-            if shape is None or not good.any():
+            if values is None or not good.any():
                 continue
             taken.add(name)
-            values = column.values
             if name == "momenta":
-                values = self._momenta(column, columns)
-            yield _Values(name, ArrayInfo(label, is_per_atom(column), shape), values, good)
+                values = self._momenta(values, columns)
+            yield name, ArrayInfo(label, is_per_atom(column), values.shape[1:]), values
 
-    def _momenta(self, velocities: Column, columns: Columns) -> Array:
+    def _momenta(self, velocities: Array, columns: Columns) -> Array:
         """Returns momenta (N, 3), with the masses of the molecules or of the elements."""
         self._report.note("velocities: written as momenta, of ASE's masses unless it has own")
+        masses = masses_of(columns.atomic_numbers)
         own = next((c for c in columns.fields if c[:2] == (ATOM_PROPERTY, "masses")), None)
-        masses, made = masses_of(columns.atomic_numbers), np.zeros((len(columns.positions), 3))
-        counts = np.diff(columns.ptr)
         if own is not None:
-            _put(masses, own.values, present(own, len(counts)), counts)
-        _put(made, velocities.values, present(velocities, len(counts)), counts)
-        momenta: Array = made * masses[:, None]
+            values, good = _dense(own, columns.ptr, ())
+            masses = np.where(np.repeat(good, np.diff(columns.ptr)), values, masses)
+        momenta: Array = velocities * masses[:, None]
         return momenta
 
 
@@ -212,46 +193,41 @@ def _name_of(column: Column) -> str | None:
     return key if is_file_name(key) and key not in _TAKEN and key not in BUILTINS else None
 
 
-def _fitting(
-    column: Column, mask: Array, shape: tuple[int, ...] | None
-) -> tuple[tuple[int, ...] | None, Array]:
-    """Returns the shape of rows, and (B,) bool, True for the molecules in a mask that have it.
+def _dense(column: Column, ptr: Array, shape: tuple[int, ...] | None) -> tuple[Array | None, Array]:
+    """Returns the values of all molecules of a block as one array.
 
     Args:
         column: a column of B molecules.
-        mask: (B,) bool.
-        shape: the shape; None: that of the first molecule, or None if none has numbers.
+        ptr: (B + 1,) index of the first atom of each.
+        shape: shape of a row; None: that of the first molecule.
+
+    Returns:
+        The values, NaN for molecules without any of that shape, or None if none has numbers; and
+        (B,) bool, False for those molecules.
     """
+    mask, of_atoms = present(column, len(ptr) - 1), is_per_atom(column)
+    counts = np.diff(ptr) if of_atoms else np.ones_like(mask, dtype=np.int64)
     if isinstance(column.values, np.ndarray):
-        own = tuple(column.values.shape[1:])
+        own = column.values.shape[1:]
         shape = own if shape is None else shape
-        return shape, mask & (own == shape)
-    start = int(is_per_atom(column))
-    shapes = [
-        value.shape[start:] if has and isinstance(value, np.ndarray) else None
-        for value, has in zip(column.values, mask.tolist(), strict=True)
-    ]
-    if shape is None:
-        shape = next((own for own in shapes if own is not None), None)
-    return shape, np.array([own is not None and own == shape for own in shapes], dtype=bool)
-
-
-def _filled(array: _Values, ptr: Array) -> Array:
-    """Returns the values of all molecules of a block, NaN where there are none."""
-    values, mask, info = array.values, array.mask, array.info
-    counts = np.diff(ptr) if info.is_of_atoms else np.ones(len(ptr) - 1, dtype=np.int64)
-    if isinstance(values, np.ndarray) and mask.all():
-        return values
-    made = np.full((int(counts.sum()), *info.shape), np.nan)
-    _put(made, values, mask, counts)
-    return made
-
-
-def _put(made: Array, values: Any, mask: Array, counts: Array) -> None:
-    """Puts the values of the molecules that have them into an array of ``counts`` rows each."""
-    rows = np.repeat(mask, counts)
-    if isinstance(values, np.ndarray):
-        made[rows] = values[rows]
-    elif mask.any():
-        there = [value for value, has in zip(values, mask.tolist(), strict=True) if has]
-        made[rows] = np.concatenate([np.reshape(value, (-1, *made.shape[1:])) for value in there])
+        good: Array = mask & (own == shape)
+        if good.all():
+            return column.values, good
+        rows = column.values[np.repeat(good, counts)]
+    else:
+        there = [isinstance(value, np.ndarray) for value in column.values] & mask
+        given: list[Any] = [v for v, has in zip(column.values, there.tolist(), strict=True) if has]
+        shapes = [value.shape[of_atoms:] for value in given]
+        if not given and shape is None:
+            return None, there
+        shape = shapes[0] if shape is None else shape
+        good = there.copy()
+        good[there] = [own == shape for own in shapes]
+        fitting = [
+            v.reshape(-1, *shape) for v, own in zip(given, shapes, strict=True) if own == shape
+        ]
+        rows = np.concatenate([np.zeros((0, *shape)), *fitting])
+    values = np.full((int(counts.sum()), *shape), np.nan)
+    if good.any():
+        values[np.repeat(good, counts)] = rows
+    return values, good
