@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array, Columns
-from atompack_torch.batch.conversions import Parts
+from atompack_torch.batch.conversions import Parts, full_stress
 from atompack_torch.conversion.keys import element_hint, elements_in
 from atompack_torch.conversion.virials import with_stress
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
@@ -35,7 +35,7 @@ _FIELDS = {
     **{"Supercell": "Supercell", "SuperCell": "Supercell", "AtomData:": "AtomData"},
     **{"Atomic_data:": "AtomData", "Stress:": "Stress", "Virial:": "Virial"},
 }
-_VOIGT = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "yz": (1, 2), "xz": (0, 2), "xy": (0, 1)}
+_VOIGT = ("xx", "yy", "zz", "yz", "xz", "xy")
 
 
 class _Line(NamedTuple):
@@ -87,7 +87,7 @@ def read(path: str, *, elements: Mapping[int, int], report: Report) -> Iterator[
 
 def _records(path: str, elements: Mapping[int, int], report: Report) -> Iterator[Parts]:
     for number, lines in enumerate(_configurations(path)):
-        for parts in converted(_Parser(path, lines, report).parts, path, number, report):
+        for parts in converted(partial(_parts, path, lines, report), path, number, report):
             yield parts._replace(atomic_numbers=_numbers(path, parts.atomic_numbers, elements))
 
 
@@ -139,129 +139,103 @@ def _configurations(path: str) -> Iterator[list[_Line]]:
         raise CorruptFileError(f"{path}: expected END_CFG at the end, got none: it was cut")
 
 
-class _Field(NamedTuple):
-    """A field of a configuration: its first line, and the lines of numbers after it."""
-
-    line: _Line
-    rows: list[_Line]
-
-
-class _Parser:
-    """Parser of one configuration.
+def _parts(path: str, lines: list[_Line], report: Report) -> Parts:
+    """Parses a configuration.
 
     Args:
         path: path of the file, for messages.
         lines: the lines of the configuration.
         report: receives values that are omitted.
+
+    Returns:
+        The molecule; its stress is still a virial, and its atomic numbers are types.
+
+    Raises:
+        CorruptFileError: it violates the format.
     """
+    fields, features = _sorted(path, lines)
+    if not {"Size", "AtomData"} <= fields.keys():
+        raise CorruptFileError(f"{path}: expected Size and AtomData, got none")
+    first, *rows = fields["Size"]
+    words = [word for row in rows for word in row.words]
+    if len(words) != 1 or not _is_type(words[0]):
+        raise _fault(path, rows[0] if rows else first, "a number of atoms")
+    n, names = int(words[0]), fields["AtomData"][0].words[1:]
+    if not names or len({*names}) < len(names):
+        raise _fault(path, fields["AtomData"][0], "different names of columns")
+    table = _table(path, fields["AtomData"], n, len(names))
+    atoms = {name: table[:, i].copy() for i, name in enumerate(names)}
+    n_vectors = len(fields.get("Supercell", [""])) - 1
+    labels: dict[str, Any] = {}
+    cell = np.zeros((3, 3))
+    if n_vectors:
+        cell[:n_vectors] = _table(path, fields["Supercell"], min(n_vectors, 3), 3)
+        labels["cell"] = cell
+    labels["pbc"] = np.arange(3) < n_vectors
+    if "Energy" in fields:
+        labels["energy"] = _table(path, fields["Energy"], 1, 1)[0, 0]
+    if "PlusStress" in fields:
+        order = fields["PlusStress"][0].words[1:]
+        if sorted(order) != sorted(_VOIGT):
+            raise _fault(path, fields["PlusStress"][0], "xx, yy, zz, yz, xz and xy")
+        numbers = _table(path, fields["PlusStress"], 1, len(order))[0]
+        labels["stress"] = full_stress(numbers[[order.index(name) for name in _VOIGT]])
+    for name in [name for name in ("Stress", "Virial") if name in fields]:
+        report.skip(name, "its sign and unit differ between versions of MLIP")
+    positions, direct = _vectors(atoms, "cartes_"), _vectors(atoms, "direct_")
+    if positions is None and direct is not None:
+        if n_vectors < len(_AXES):
+            raise CorruptFileError(f"{path}: expected a Supercell of direct coordinates")
+        report.note("direct coordinates multiplied by the Supercell")
+        positions = direct @ cell
+    if positions is None:
+        raise CorruptFileError(f"{path}: expected columns cartes_x, cartes_y and cartes_z")
+    if (forces := _vectors(atoms, "f")) is not None:
+        labels["forces"] = forces
+    types = atoms.pop("type", np.zeros(n))
+    if not ((types >= 0) & (types < _N_TYPES) & (types == np.floor(types))).all():
+        raise CorruptFileError(f"{path}: expected types from 0 to {_N_TYPES - 1}")
+    if "charge" in atoms:
+        labels["charges"] = atoms.pop("charge")
+    if not np.array_equal(atoms.pop("id", np.arange(1, n + 1)), np.arange(1, n + 1)):
+        raise CorruptFileError(f"{path}: expected ids 1 to {n}, in order")
+    properties = {key: _value("\n".join(texts)) for key, texts in features.items()}
+    return Parts(positions, types.astype(np.int64), labels, properties, atoms)
 
-    def __init__(self, path: str, lines: list[_Line], report: Report) -> None:
-        self._path, self._lines, self._report = path, lines, report
-        self._fields: dict[str, _Field] = {}
-        self._features: dict[str, str] = {}
 
-    def parts(self) -> Parts:
-        """Parses the configuration.
-
-        Returns:
-            The molecule; its stress is still a virial, and its atomic numbers are types.
-
-        Raises:
-            CorruptFileError: it violates the format.
-        """
-        for line in self._lines:
-            self._sort(line)
-        if not {"Size", "AtomData"} <= self._fields.keys():
-            raise CorruptFileError(f"{self._path}: expected Size and AtomData, got none")
-        n = self._size()
-        names = self._fields["AtomData"].line.words[1:]
-        if not names or len({*names}) < len(names):
-            self._fail(self._fields["AtomData"].line, "different names of columns")
-        table = self._table("AtomData", n, len(names))
-        atoms = {name: table[:, i].copy() for i, name in enumerate(names)}
-        labels: dict[str, Any] = {}
-        cell = np.zeros((3, 3))
-        n_vectors = len(self._fields["Supercell"].rows) if "Supercell" in self._fields else 0
-        if n_vectors:
-            cell[:n_vectors] = self._table("Supercell", min(n_vectors, 3), 3)
-            labels["cell"] = cell
-        labels["pbc"] = np.arange(3) < n_vectors
-        if "Energy" in self._fields:
-            labels["energy"] = self._table("Energy", 1, 1)[0, 0]
-        if "PlusStress" in self._fields:
-            labels["stress"] = self._virial()
-        for name in ("Stress", "Virial"):
-            if name in self._fields:
-                self._report.skip(name, "its sign and unit differ between versions of MLIP")
-        positions, direct = _vectors(atoms, "cartes_"), _vectors(atoms, "direct_")
-        if positions is None and direct is not None:
-            if n_vectors < len(_AXES):
-                raise CorruptFileError(f"{self._path}: expected a Supercell of direct coordinates")
-            self._report.note("direct coordinates multiplied by the Supercell")
-            positions = direct @ cell
-        if positions is None:
-            raise CorruptFileError(
-                f"{self._path}: expected columns cartes_x, cartes_y and cartes_z"
-            )
-        if (forces := _vectors(atoms, "f")) is not None:
-            labels["forces"] = forces
-        types = atoms.pop("type", np.zeros(n))
-        if not ((types >= 0) & (types < _N_TYPES) & (types == np.floor(types))).all():
-            raise CorruptFileError(f"{self._path}: expected types from 0 to {_N_TYPES - 1}")
-        if "charge" in atoms:
-            labels["charges"] = atoms.pop("charge")
-        if not np.array_equal(atoms.pop("id", np.arange(1, n + 1)), np.arange(1, n + 1)):
-            raise CorruptFileError(f"{self._path}: expected ids 1 to {n}, in order")
-        features = {key: _value(text) for key, text in self._features.items()}
-        return Parts(positions, types.astype(np.int64), labels, features, atoms)
-
-    def _sort(self, line: _Line) -> None:
-        """Adds a line to the field that it begins, or that the lines before it have begun."""
+def _sorted(path: str, lines: list[_Line]) -> tuple[dict[str, list[_Line]], dict[str, list[str]]]:
+    """Returns the lines of each field, with its first one, and the texts of each feature."""
+    fields: dict[str, list[_Line]] = {}
+    features: dict[str, list[str]] = {}
+    for line in lines:
         name = _FIELDS.get(line.words[0])
         if name == "Feature" and len(line.words) > 1:
-            key, text = line.words[1], " ".join(line.words[2:])
-            before = self._features.get(key)
-            self._features[key] = text if before is None else f"{before}\n{text}"
+            features.setdefault(line.words[1], []).append(" ".join(line.words[2:]))
         elif name is not None:
-            self._fields[name] = self._last = _Field(line, [])
-        elif self._fields:
-            self._last.rows.append(line)
+            fields[name] = last = [line]
+        elif fields:
+            last.append(line)
         else:
-            self._fail(line, "a field of a configuration")
+            raise _fault(path, line, "a field of a configuration")
+    return fields, features
 
-    def _fail(self, line: _Line, expected: str) -> NoReturn:
-        got = " ".join(line.words)
-        raise CorruptFileError(
-            f"{self._path}: line {line.number}: expected {expected}, got {got!r:.60}"
-        )
 
-    def _size(self) -> int:
-        line, rows = self._fields["Size"]
-        words = [word for row in rows for word in row.words]
-        if len(words) != 1 or not _is_type(words[0]):
-            self._fail(rows[0] if rows else line, "a number of atoms")
-        return int(words[0])
+def _fault(path: str, line: _Line, expected: str) -> CorruptFileError:
+    got = " ".join(line.words)
+    return CorruptFileError(f"{path}: line {line.number}: expected {expected}, got {got!r:.60}")
 
-    def _table(self, name: str, n_rows: int, n_columns: int) -> Array:
-        """Returns the numbers of a field, (n_rows, n_columns)."""
-        line, rows = self._fields[name]
-        values = [_floats(row.words) for row in rows]
-        for row, found in zip(rows, values, strict=True):
-            if found is None or len(found) != n_columns:
-                self._fail(row, f"{n_columns} numbers")
-        if len(rows) != n_rows:
-            self._fail(rows[n_rows] if len(rows) > n_rows else line, f"{n_rows} lines of numbers")
-        return np.array(values).reshape(n_rows, n_columns)
 
-    def _virial(self) -> Array:
-        names = self._fields["PlusStress"].line.words[1:]
-        if sorted(names) != sorted(_VOIGT):
-            self._fail(self._fields["PlusStress"].line, "xx, yy, zz, yz, xz and xy")
-        virial = np.zeros((3, 3))
-        for name, number in zip(names, self._table("PlusStress", 1, len(names))[0], strict=True):
-            i, j = _VOIGT[name]
-            virial[i, j] = virial[j, i] = number
-        return virial
+def _table(path: str, field: list[_Line], n_rows: int, n_columns: int) -> Array:
+    """Returns the numbers of a field, (n_rows, n_columns)."""
+    first, *rows = field
+    values = [_floats(row.words) for row in rows]
+    for row, found in zip(rows, values, strict=True):
+        if found is None or len(found) != n_columns:
+            raise _fault(path, row, f"{n_columns} numbers")
+    if len(rows) != n_rows:
+        last = rows[n_rows] if len(rows) > n_rows else first
+        raise _fault(path, last, f"{n_rows} lines of numbers")
+    return np.array(values).reshape(n_rows, n_columns)
 
 
 def _vectors(atoms: dict[str, Array], prefix: str) -> Array | None:
