@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 
-from atompack_torch.batch.columns import Array, Column, Columns, array_of
-from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
+from atompack_torch.batch.columns import Column, Columns, array_of
+from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows, opened_npz
 from atompack_torch.conversion.stages import Run, Stage
-from atompack_torch.errors import CorruptFileError, FieldError
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
     BUILTIN,
@@ -21,7 +21,6 @@ from atompack_torch.fields import (
     check_target,
     prefixed_id,
 )
-from atompack_torch.formats.conversion_report import described
 from atompack_torch.formats.records import is_per_atom
 from atompack_torch.options import PathLike
 
@@ -110,33 +109,21 @@ class Add(Stage):
 
 def _rows_of(values: Values) -> dict[str, Rows]:
     """Returns the arrays by name."""
-    if isinstance(values, Mapping):
-        return {name: HeldRows(_as_array(name, value)) for name, value in values.items()}
-    paths = [values] if isinstance(values, (str, os.PathLike)) else values
     rows: dict[str, Rows] = {}
-    for path in paths:
-        for name, array in _rows_of_file(os.fspath(path)).items():
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            if not isinstance(name, str):
+                raise TypeError(f"add: expected names (str), got {name!r}")
+            array = array_of(value) if isinstance(value, torch.Tensor) else np.asarray(value)
+            rows[name] = HeldRows(array)
+        return rows
+    for path in [values] if isinstance(values, (str, os.PathLike)) else values:
+        file = os.fspath(path)
+        for name, found in npz_rows(file, opened_npz(file)).items():
             if name in rows:
                 raise ValueError(f"add: expected each name once, got {name!r} twice")
-            rows[name] = array
+            rows[name] = found
     return rows
-
-
-def _as_array(name: str, value: object) -> Array:
-    import torch
-
-    array = array_of(value) if isinstance(value, torch.Tensor) else np.asarray(value)
-    if not isinstance(name, str):
-        raise TypeError(f"add: expected names (str), got {name!r}")
-    return array
-
-
-def _rows_of_file(path: str) -> dict[str, Rows]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise CorruptFileError(f"{path}: expected an .npz file: {described(error)}") from None
-    return npz_rows(path, archive)
 
 
 def _check_array(name: str, array: Rows) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.keys import SourceNames
 from atompack_torch.conversion.sources import hdf5_sets, mace_hdf5
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, HdfRows, opened
 from atompack_torch.conversion.sources.hdf5_sets import HdfSet
-from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows
+from atompack_torch.conversion.sources.rows import HeldRows, Rows, npz_rows, opened_npz
 from atompack_torch.conversion.sources.systems import Level, Member, System, joined, said_level
 from atompack_torch.errors import (
     AtompackError,
@@ -27,10 +24,10 @@ from atompack_torch.errors import (
     UnsupportedFormatError,
 )
 from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES
-from atompack_torch.formats.conversion_report import Report, described
+from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source, SourceOptions
 
-Systems = Iterator[System]
+_Arrays = Mapping[str, Rows]
 
 # Array names used by well-known collections; overridden by ``keys``.
 _KNOWN = {
@@ -71,18 +68,17 @@ def open_source(path: str, options: SourceOptions) -> Source:
         return mace_hdf5.open_source(path, options)
     if options.padding is not None and options.format != "hdf5-set":
         known = None
-    systems = _npz_systems if options.format == "npz" else _hdf5_systems
-    given = path, options, known
-    read_blocks = partial(_read, systems, *given)
+    opening = partial(_Request, path, options, known)
+    read_blocks = partial(_read, opening)
     return Source(
         path,
         read_blocks,
-        partial(_count, systems, *given),
+        partial(_count, opening),
         maps_keys=True,
         takes_padding=known is None,
         is_arrays=True,
         read_range=None if known is None else read_blocks,
-        names=partial(_names, systems, *given),
+        names=partial(_names, opening),
     )
 
 
@@ -100,9 +96,27 @@ class _Request:
         self, path: str, options: SourceOptions, known: HdfSet | None, report: Report
     ) -> None:
         self.path, self.padding, self.report, self.known = path, options.padding, report, known
+        self._is_npz = options.format == "npz"
         self.names = SourceNames(options.keys, report)
         self._usual: Mapping[str, str] = _NAMES if known is None else known.names
         self._here: dict[str, str | None] = {}
+
+    @contextmanager
+    def systems(self) -> Iterator[Iterator[System]]:
+        """Opens the file, and its systems one after the other."""
+        path = self.path
+        if self._is_npz:
+            with opened_npz(path) as archive:
+                for name in archive.namelist():
+                    if not name.endswith(".npy"):
+                        self.report.skip(f"file {name!r}", "no array")
+                yield iter([_system(self, npz_rows(path, archive), {}, path, "")])
+            return
+        with opened(path) as file:
+            groups = _groups_below(self, file, "/")
+            if self.known is not None:
+                groups = hdf5_sets.groups(file, self.known, self.report)
+            yield (_system_in(self, file, *group) for group in groups)
 
     def name_of(self, key: str) -> str:
         """Returns the name of an array or attribute here, by ``key_map`` first."""
@@ -125,13 +139,13 @@ class _Request:
         return self.known is not None and key == self.known.gradient and key not in self.names.keys
 
 
-_Opener = Callable[[_Request], AbstractContextManager[Systems]]
+_Opening = Callable[[Report], _Request]
 
 
-def _names(systems: _Opener, path: str, options: SourceOptions, known: HdfSet | None) -> set[str]:
+def _names(opening: _Opening) -> set[str]:
     """Returns the names of all fields, of some perhaps one that is omitted."""
     names: set[str] = set()
-    with systems(_Request(path, options, known, Report())) as found:
+    with opening(Report()).systems() as found:
         for system in found:
             names |= {"name"} if system.name else set()
             for member in system.fields():
@@ -139,10 +153,11 @@ def _names(systems: _Opener, path: str, options: SourceOptions, known: HdfSet | 
     return names
 
 
-def _count(systems: _Opener, path: str, options: SourceOptions, known: HdfSet | None) -> int | None:
-    if known is not None:
-        return hdf5_sets.count(path, known, options.keys)
-    return _Survey(systems, _Request(path, options, None, Report())).n_structures
+def _count(opening: _Opening) -> int | None:
+    request = opening(Report())
+    if request.known is not None:
+        return hdf5_sets.count(request.path, request.known, request.names.keys)
+    return _Survey(request).n_structures
 
 
 class _Survey:
@@ -152,13 +167,13 @@ class _Survey:
     atoms.
     """
 
-    def __init__(self, systems: _Opener, request: _Request) -> None:
+    def __init__(self, request: _Request) -> None:
         self.n_structures = 0
         self.seen: set[str] = set()
         self._sizes: dict[str, set[int | None]] = {}
         self._possible: dict[str, set[Level]] = {}
         self._members: dict[str, Member] = {}
-        with systems(request) as found:
+        with request.systems() as found:
             for system in found:
                 self._add(system)
         if not self.seen:
@@ -194,13 +209,7 @@ class _Survey:
 
 
 def _read(
-    systems: _Opener,
-    path: str,
-    options: SourceOptions,
-    known: HdfSet | None,
-    report: Report,
-    first: int = 0,
-    last: int | None = None,
+    opening: _Opening, report: Report, first: int = 0, last: int | None = None
 ) -> Iterator[Columns]:
     """Yields the molecules of a file in blocks, in order, in the types of the file.
 
@@ -210,27 +219,28 @@ def _read(
     its path becomes the ``name`` of its molecules. Keys name arrays, not paths. In public datasets,
     the levels of custom arrays follow from their names, so that no first pass is needed.
     """
-    request = _Request(path, options, known, Report() if first else report)
+    request = opening(Report() if first else report)
+    known = request.known
     if known is not None:
         report.note(f"read as {known.title}")
         report.units.update(known.units)
-        with systems(request) as found:
+        with request.systems() as found:
             yield from joined(_blocks(found, None, report, first, last))
         if last is None and first == 0:
-            request.names.check_all_found(path, "no array")
+            request.names.check_all_found(request.path, "no array")
         return
-    survey = _Survey(systems, request)
-    request.names.check_all_found(path, "no array")
+    survey = _Survey(request)
+    request.names.check_all_found(request.path, "no array")
     if survey.seen >= _RMD17:
         report.note("read as rMD17")
         report.units.update(_RMD17_UNITS)
     levels = survey.levels(report)
-    with systems(_Request(path, options, None, Report())) as found:
+    with opening(Report()).systems() as found:
         yield from _blocks(found, levels, report, first, last)
 
 
 def _blocks(
-    systems: Systems,
+    systems: Iterator[System],
     custom: Mapping[str, Level] | None,
     report: Report,
     first: int,
@@ -335,11 +345,7 @@ def _warn_of_groups(system: System, report: Report) -> None:
 
 
 def _system(
-    request: _Request,
-    arrays: Mapping[str, Rows],
-    where: str,
-    name: str = "",
-    attributes: Mapping[str, Rows] = MappingProxyType({}),
+    request: _Request, arrays: _Arrays, attributes: _Arrays, where: str, name: str
 ) -> System:
     """Builds a system from arrays and attributes, renamed to their names here."""
     members: dict[str, Member] = {}
@@ -356,45 +362,15 @@ def _system(
     return System(where, members, request.padding, name, request.known is not None)
 
 
-@contextmanager
-def _npz_systems(request: _Request) -> Iterator[Systems]:
-    path = request.path
-    check_regular_file(path)
-    try:
-        archive = zipfile.ZipFile(path)
-    except OSError:
-        raise
-    except Exception as error:  # damaged tables can fail in many ways
-        raise CorruptFileError(f"{path}: not an .npz file: {described(error)}") from error
-    with archive:
-        names = [name for name in archive.namelist() if name.endswith(".npy")]
-        if len({*names}) < len(names):
-            raise CorruptFileError(f"{path}: expected each array once, got one twice")
-        others = [name for name in archive.namelist() if not name.endswith(".npy")]
-        for name in others:
-            request.report.skip(f"file {name!r}", "no array")
-        yield iter([_system(request, npz_rows(path, archive), path)])
-
-
-@contextmanager
-def _hdf5_systems(request: _Request) -> Iterator[Systems]:
-    with opened(request.path) as file:
-        if request.known is None:
-            yield _systems_below(request, file, "/")
-        else:
-            groups = hdf5_sets.groups(file, request.known, request.report)
-            yield (_system_in(request, file, *group) for group in groups)
-
-
-def _systems_below(request: _Request, file: ForeignFile, name: str) -> Systems:
-    """Yields the systems of a group and its subgroups, depth first."""
-    group = file.listing(name)
+def _groups_below(request: _Request, file: ForeignFile, path: str) -> Iterator[tuple[str, str]]:
+    """Yields path and name of the groups with positions among a group and those in it."""
+    group = file.listing(path)
     if "positions" in map(request.name_of, group.readable()):
-        yield _system_in(request, file, name, name.strip("/"))
+        yield path, path.strip("/")
     else:
         group.list_unused(request.report, group.groups)
-    for key in group.groups:
-        yield from _systems_below(request, file, f"{name.rstrip('/')}/{key}")
+    for below in file.groups(path):
+        yield from _groups_below(request, file, below)
 
 
 def _system_in(request: _Request, file: ForeignFile, group: str, name: str) -> System:
@@ -407,7 +383,7 @@ def _system_in(request: _Request, file: ForeignFile, group: str, name: str) -> S
         if request.here(key, "array") is not None
     }
     attributes = _attributes(request, listing.attrs, arrays, lost)
-    system = _system(request, arrays, where, name, attributes)
+    system = _system(request, arrays, attributes, where, name)
     for member in system.fields():
         if member.what == "attribute":
             try:
@@ -434,22 +410,14 @@ def _attributes(
     is_one = given.get("positions", ())[:1] == (1,) and len(given["positions"]) == 3
     found: dict[str, Rows] = {}
     for key, value in attrs.items():
-        rows = HeldRows(np.asarray(value))
-        is_text = rows.dtype.kind in "SUO"
-        if here[key] in ("n_atoms", "ptr", "positions"):
-            why = "expected as an array"
-        elif key in arrays or (here[key] in given and key not in request.names.keys):
-            why = "an array has its name"
-        elif value is None or (
-            is_text
-            and here[key] not in ("name", "atomic_numbers")
-            and (said_level(here[key]) is not None)
-        ):
-            why = "expected numbers"
+        name, values = here[key], np.asarray(value)
+        may_be_text = name in ("name", "atomic_numbers") or said_level(name) is None
+        if name in ("n_atoms", "ptr", "positions"):
+            lost[f"attribute {key!r}"] = "expected as an array"
+        elif key in arrays or (name in given and key not in request.names.keys):
+            lost[f"attribute {key!r}"] = "an array has its name"
+        elif value is None or (values.dtype.kind in "SUO" and not may_be_text):
+            lost[f"attribute {key!r}"] = "expected numbers"
         else:
-            if is_one and rows.shape[:1] != (1,):
-                rows = HeldRows(np.asarray(value)[None])
-            found[key] = rows
-            continue
-        lost[f"attribute {key!r}"] = why
+            found[key] = HeldRows(values[None] if is_one and values.shape[:1] != (1,) else values)
     return found

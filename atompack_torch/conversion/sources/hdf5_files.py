@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -301,6 +301,10 @@ class ForeignFile:
         self._listed = name, Listing(attrs, groups, stored, others)
         return self._listed[1]
 
+    def groups(self, name: str) -> list[str]:
+        """Returns the paths of the groups in a group."""
+        return [f"{name.rstrip('/')}/{key}" for key in self.listing(name).groups]
+
     def shapes(self, names: list[str]) -> Iterator[tuple[int, ...] | AtompackError]:
         """Yields the shapes of datasets, or the error of a dataset, in order."""
         for i in range(0, len(names), 256):
@@ -360,14 +364,9 @@ def _fate(status: int) -> str:
     return f"expected HDF5 that can be read, got a crash of its library ({what})"
 
 
-@contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[ForeignFile]:
-    """Opens a foreign HDF5 file; see ``ForeignFile``."""
-    file = ForeignFile(os.fspath(path))
-    try:
-        yield file
-    finally:
-        file.close()
+def opened(path: str | os.PathLike[str]) -> closing[ForeignFile]:
+    """Opens a foreign HDF5 file, and closes it at the end of a block; see ``ForeignFile``."""
+    return closing(ForeignFile(os.fspath(path)))
 
 
 class HdfRows:

@@ -83,17 +83,16 @@ OF_PAIRS = re.compile(r"(wiberg|mayer).*indices")
 
 def recognize(file: ForeignFile) -> HdfSet | None:
     """Returns the set that an HDF5 file belongs to; None if unknown."""
-    root = file.listing()
+    root, names = file.listing(), file.groups("/")
     splits = [name for name in _SPLITS if name in root.groups]
     if splits:
-        formulas = file.listing(f"/{splits[0]}")
-        reactions = _first(file, f"/{splits[0]}", formulas)
-        reaction = reactions and _first(file, *reactions)
-        return TRANSITION1X if reaction and _holds(reaction[1], TRANSITION1X.names) else None
-    found = _first(file, "/", root)
-    if found is None:
+        formulas = file.groups(f"/{splits[0]}")
+        names = file.groups(formulas[0]) if formulas else []
+    if not names:
         return None
-    first = found[1]
+    first = file.listing(names[0])
+    if splits:
+        return TRANSITION1X if _holds(first, TRANSITION1X.names) else None
     if _holds(first, ("coordinates", "atomic_numbers", "wb97x_dz.energy")):
         return ANI_1X
     if _holds(first, ("conformations", "atomic_numbers", "dft_total_energy")):
@@ -104,19 +103,6 @@ def recognize(file: ForeignFile) -> HdfSet | None:
 
 def _holds(group: Listing, names: Iterable[str]) -> bool:
     return all(name in group.datasets for name in names)
-
-
-def _first(file: ForeignFile, name: str, group: Listing) -> tuple[str, Listing] | None:
-    """Returns path and content of the first group in a group; None if missing."""
-    for found in _below(name, group):
-        return found, file.listing(found)
-    return None
-
-
-def _below(name: str, group: Listing) -> Iterator[str]:
-    """Yields the paths of the groups in a group."""
-    for key in group.groups:
-        yield f"{name.rstrip('/')}/{key}"
 
 
 def count(path: str, known: HdfSet, keys: Mapping[str, str]) -> int | None:
@@ -160,10 +146,10 @@ def groups(file: ForeignFile, known: HdfSet, report: Report) -> Iterator[tuple[s
     for split in splits:
         formulas = file.listing(f"/{split}")
         formulas.list_unused(report, formulas.groups)
-        for formula in _below(f"/{split}", formulas):
+        for formula in file.groups(f"/{split}"):
             reactions = file.listing(formula)
             reactions.list_unused(report, reactions.groups)
-            for reaction in _below(formula, reactions):
+            for reaction in file.groups(formula):
                 points = file.listing(reaction).groups
                 name = reaction.removeprefix(f"/{split}/")
                 yield reaction, name

@@ -16,7 +16,7 @@ from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array
 from atompack_torch.batch.conversions import native
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.conversion_report import naming_damage
+from atompack_torch.formats.conversion_report import described, naming_damage
 
 _MAX_BYTES = (1 << 63) - 1  # of an array in NumPy
 _SURROGATES = 0xD800 >> 11
@@ -150,6 +150,32 @@ class NpzRows(NpyRows):
     def _opened(self) -> IO[bytes]:
         with naming_damage(self._where):
             return self._archive.open(self._member)
+
+
+def opened_npz(path: str) -> zipfile.ZipFile:
+    """Opens an ``.npz`` file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The open file.
+
+    Raises:
+        CorruptFileError: it is no such file, or has an array twice.
+        OSError: it cannot be opened.
+    """
+    check_regular_file(path)
+    try:
+        archive = zipfile.ZipFile(path)
+    except OSError:
+        raise
+    except Exception as error:  # damaged tables can fail in many ways
+        raise CorruptFileError(f"{path}: expected an .npz file: {described(error)}") from error
+    if len({*archive.namelist()}) < len(archive.namelist()):
+        archive.close()
+        raise CorruptFileError(f"{path}: expected each array once, got one twice")
+    return archive
 
 
 def npz_rows(path: str, archive: zipfile.ZipFile) -> dict[str, Rows]:

@@ -68,17 +68,12 @@ class System:
     """
 
     def __init__(
-        self,
-        where: str,
-        members: Mapping[str, Member],
-        padding: int | None,
-        name: str = "",
-        is_known: bool = False,
+        self, where: str, members: dict[str, Member], padding: int | None, name: str, is_known: bool
     ) -> None:
         self.where, self._padding, self.name, self._is_known = where, padding, name, is_known
         self._error = CorruptFileError if is_known else FieldError
         self.lost: dict[str, str] = {}
-        self.members = dict(members)
+        self.members = members
         for name in ("positions", "atomic_numbers"):
             if name not in self.members:
                 raise self._error(
@@ -191,7 +186,7 @@ class System:
         return {said}
 
     def blocks(
-        self, levels: Mapping[str, Level], report: Report, first: int = 0, last: int | None = None
+        self, levels: Mapping[str, Level], report: Report, first: int, last: int
     ) -> Iterator[Columns]:
         """Yields molecules in order.
 
@@ -199,12 +194,11 @@ class System:
             levels: levels of the members to include, by key.
             report: receives changes of representation.
             first: number of the first molecule.
-            last: one past the last molecule; None: all.
+            last: one past the last molecule.
 
         Yields:
             Blocks of molecules.
         """
-        last = self.n_structures if last is None else last
         while first < last:
             end = self._end_of_block(first, last)
             yield self._block(first, end, levels, report)
