@@ -113,7 +113,7 @@ class SourceNames:
 
 
 class KeyMap:
-    """Renaming of the fields of blocks.
+    """Renaming of the fields of blocks, which also makes labels of what ``with_labels`` describes.
 
     Args:
         keys: name in the source (a key, or with its scope as ``properties/KEY``) → a label such as
@@ -142,10 +142,8 @@ class KeyMap:
         Raises:
             FieldError: a value does not have the shape of the label it is mapped to.
         """
-        if not self._keys:
-            return columns
         fields = [self._rename(column, columns.ptr, report) for column in columns.fields]
-        return columns.with_fields([column for column in fields if column is not None])
+        return with_labels(columns.with_fields([field for field in fields if field is not None]))
 
     @property
     def missing(self) -> list[str]:
@@ -176,7 +174,7 @@ class KeyMap:
 
 
 class MapKeys(Stage):
-    """Renames fields by ``key_map``, where a source does not do so itself.
+    """Renames fields by ``key_map``, where a source does not do so itself, and finds labels.
 
     Args:
         keys: name in the source → name here.
@@ -198,14 +196,6 @@ class MapKeys(Stage):
         for key in self._map.missing if run.reads_whole_source else ():
             error = FieldError(f"{run.source.path}: key_map: no molecule has a field {key!r}")
             run.report.miss_key(key, error)
-
-
-class FindLabels(Stage):
-    """Makes labels of the properties that ``with_labels`` describes."""
-
-    def apply(self, columns: Columns, run: Run) -> Columns:
-        """Returns the block with those labels."""
-        return with_labels(columns)
 
 
 # Labels that share their key with custom properties → scope of those.
@@ -269,7 +259,7 @@ def _have_form(column: Column, shape: tuple[int, ...]) -> Array:
 def field_of(name: str, scope: int) -> FieldId:
     """Returns the field that a name denotes; ``scope`` is that of custom ones without a prefix.
 
-    A label that shares its key with properties is one until ``FindLabels`` has seen its values.
+    A label that shares its key with properties is one until ``with_labels`` has seen its values.
     """
     is_label = name in BUILTINS and BUILTINS[name].owns_key
     return FieldId(BUILTIN, name) if is_label else prefixed_id(name) or FieldId(scope, name)

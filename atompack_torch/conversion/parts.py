@@ -9,17 +9,14 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from atompack_torch.batch.columns import Columns
-from atompack_torch.conversion.schema_unification import SchemaUnifier
+from atompack_torch.fields import FieldSpec
+from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.formats.conversion_report import Report
-from atompack_torch.formats.records import select
-from atompack_torch.options import checked_part, files_in, is_url, part_range
+from atompack_torch.options import checked_part, files_in, is_url
 from atompack_torch.publishing import published
 
 Part = tuple[int, int]  # number of the part, from 0, and number of parts
@@ -27,28 +24,6 @@ Part = tuple[int, int]  # number of the part, from 0, and number of parts
 PLAN = "parts.json"
 _REPORTS = ".reports"
 _NAME = re.compile(r"part-\d{5,}-of-(\d{5,})\.atp")
-
-
-def spans(part: Part, counts: list[int]) -> list[Span]:
-    """Returns the range of each source that belongs to a part of all of them.
-
-    Args:
-        part: number of the part and number of parts.
-        counts: number of molecules of each source.
-
-    Returns:
-        The ranges. The one with the last molecule of a source has no end, so that nothing is lost
-        if there are more molecules than counted.
-    """
-    whole = part_range(part, sum(counts))
-    found, start = [], 0
-    for count in counts:
-        end = start + count
-        first, last = (min(max(i - start, 0), count) for i in (whole.start, whole.stop))
-        has_last = whole.start < end <= whole.stop or (end == 0 and part[0] == 0)
-        found.append(Span(first, None if has_last else last))
-        start = end
-    return found
 
 
 def part_path(folder: str | os.PathLike[str], part: object) -> str:
@@ -113,18 +88,18 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
     replace = replace or not files_in(folder, ".atp", is_deep=False)
     path = folder / PLAN
     text = json.dumps(plan, indent=1, sort_keys=True) + "\n"
-    known = _text_of(path)
+    known = path.read_text() if path.exists() else None
     if known is None or (replace and known != text):
         with (
             contextlib.suppress(FileExistsError),  # another process was first
             published(path, "x" if known is None else "w") as hidden,
         ):
             hidden.write_text(text)
-        known = _text_of(path)
+        known = path.read_text()
     if known == text:
         return
     try:
-        before = json.loads(known or "{}")
+        before = json.loads(known)
     except ValueError:
         before = {}
     differing = [name for name, value in plan.items() if before.get(name) != value]
@@ -133,13 +108,6 @@ def agree_on_plan(folder: Path, part: Part, plan: Mapping[str, Any], *, replace:
         f"part: {folder} was started with other sources or options ({shown}): mode='w' "
         "(--overwrite) replaces its parts one by one, or choose another folder"
     )
-
-
-def _text_of(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return None
 
 
 class Clash(NamedTuple):
@@ -163,15 +131,26 @@ def type_clash(paths: Sequence[Path]) -> Clash | None:
     Returns:
         The first such field; None if all files can be read as one dataset.
     """
-    known: list[tuple[Path, SchemaUnifier]] = []  # those that have a field that none before had
+    known: dict[str, tuple[Path, FieldSpec]] = {}
     for path in paths:
-        own = SchemaUnifier.of_file(path)
-        for other, types in known:
-            for key, here, there in own.clashes(types):
-                return Clash((path, other), f"{key}: {here} in one file, {there} in another")
-        if not any(own.fields() <= types.fields() for _, types in known):
-            known.append((path, own))
+        with AtpDataset(path) as dataset:
+            schema = dataset.schema
+        for name, own in schema.items():
+            if own.dtype == "none":
+                continue
+            other, there = known.setdefault(name, (path, own))
+            if _kind_of(own) != _kind_of(there):
+                here, theirs = (str(spec.dtype).removeprefix("torch.") for spec in (own, there))
+                text = f"{name}: {here} in one file, {theirs} in another"
+                return Clash((path, other), text)
     return None
+
+
+def _kind_of(spec: FieldSpec) -> str:
+    """Returns what the values of a field must have in common in a batch, unlike their widths."""
+    if isinstance(spec.dtype, str):
+        return spec.dtype
+    return "real" if spec.dtype.is_floating_point else "integer"
 
 
 def warn_of_types(folder: Path, report: Report) -> None:
@@ -232,54 +211,3 @@ def whole_report(folder: Path, n_parts: int) -> Report | None:
 
 def _place_of(part_file: Path) -> Path:
     return part_file.parent / _REPORTS / f"{part_file.stem}.json"
-
-
-class Piece(NamedTuple):
-    """Molecules of a source in order.
-
-    Attributes:
-        columns: the molecules.
-        first: number of the first one in its source.
-        is_inside: True if they belong to the part; otherwise only their types count.
-    """
-
-    columns: Columns
-    first: int
-    is_inside: bool
-
-
-class Span(NamedTuple):
-    """Range of molecules of one source that belong to a part.
-
-    Attributes:
-        first: number of the first molecule.
-        last: one past the last molecule; None: up to the end of the source.
-    """
-
-    first: int = 0
-    last: int | None = None
-
-    def length(self, count: int) -> int:
-        """Returns the number of molecules in the range, given that of the source."""
-        return (count if self.last is None else self.last) - self.first
-
-    def cut(self, columns: Columns, start: int) -> Iterator[Piece]:
-        """Splits a block of a source at the bounds of the range.
-
-        Args:
-            columns: the block.
-            start: number of its first molecule.
-
-        Yields:
-            The same molecules in the same order.
-        """
-        n = len(columns.ptr) - 1
-        end = n if self.last is None else min(max(self.last - start, 0), n)
-        begin = min(max(self.first - start, 0), end)
-        for low, high, is_inside in ((0, begin, False), (begin, end, True), (end, n, False)):
-            if high - low == n:
-                yield Piece(columns, start, is_inside)
-            elif high > low:
-                numbers = np.arange(n)
-                piece = select(columns, (numbers >= low) & (numbers < high))
-                yield Piece(piece, start + low, is_inside)

@@ -13,17 +13,91 @@ import numpy as np
 from atompack_torch.batch.columns import Columns
 from atompack_torch.conversion.formats import open_target
 from atompack_torch.conversion.keys import label_of
-from atompack_torch.conversion.parts import Part, Piece, Span, spans
-from atompack_torch.conversion.schema_unification import FitTypes
+from atompack_torch.conversion.parts import Part
+from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.formats import Format
 from atompack_torch.formats.conversion_report import OnError, Report, pass_on
 from atompack_torch.formats.converter import Source, TargetOptions
 from atompack_torch.formats.paths import STDIN
-from atompack_torch.options import ChangeOptions, bytes_at, is_hidden
+from atompack_torch.formats.records import select
+from atompack_torch.options import ChangeOptions, bytes_at, is_hidden, part_range
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import naming_errors
+
+
+class Piece(NamedTuple):
+    """Molecules of a source in order.
+
+    Attributes:
+        columns: the molecules.
+        first: number of the first one in its source.
+        is_inside: True if they belong to the part; otherwise only their types count.
+    """
+
+    columns: Columns
+    first: int
+    is_inside: bool
+
+
+class Span(NamedTuple):
+    """Range of molecules of one source that belong to a part.
+
+    Attributes:
+        first: number of the first molecule.
+        last: one past the last molecule; None: up to the end of the source.
+    """
+
+    first: int = 0
+    last: int | None = None
+
+    def length(self, count: int) -> int:
+        """Returns the number of molecules in the range, given that of the source."""
+        return (count if self.last is None else self.last) - self.first
+
+    def cut(self, columns: Columns, start: int) -> Iterator[Piece]:
+        """Splits a block of a source at the bounds of the range.
+
+        Args:
+            columns: the block.
+            start: number of its first molecule.
+
+        Yields:
+            The same molecules in the same order.
+        """
+        n = len(columns.ptr) - 1
+        end = n if self.last is None else min(max(self.last - start, 0), n)
+        begin = min(max(self.first - start, 0), end)
+        for low, high, is_inside in ((0, begin, False), (begin, end, True), (end, n, False)):
+            if high - low == n:
+                yield Piece(columns, start, is_inside)
+            elif high > low:
+                numbers = np.arange(n)
+                piece = select(columns, (numbers >= low) & (numbers < high))
+                yield Piece(piece, start + low, is_inside)
+
+
+def spans(part: Part, counts: list[int]) -> list[Span]:
+    """Returns the range of each source that belongs to a part of all of them.
+
+    Args:
+        part: number of the part and number of parts.
+        counts: number of molecules of each source.
+
+    Returns:
+        The ranges. The one with the last molecule of a source has no end, so that nothing is lost
+        if there are more molecules than counted.
+    """
+    whole = part_range(part, sum(counts))
+    found, start = [], 0
+    for count in counts:
+        end = start + count
+        first, last = (min(max(i - start, 0), count) for i in (whole.start, whole.stop))
+        has_last = whole.start < end <= whole.stop or (end == 0 and part[0] == 0)
+        found.append(Span(first, None if has_last else last))
+        start = end
+    return found
 
 
 class Reading(NamedTuple):
@@ -61,11 +135,6 @@ class Reading(NamedTuple):
         """Returns the range of each source that belongs to the part."""
         counts = [count for count in self.counts if count is not None]
         return [Span()] * len(self.sources) if self.part is None else spans(self.part, counts)
-
-    def new_report(self) -> Report:
-        """Returns an empty report of a target."""
-        n_sources = 1 if self.part is not None else len(self.sources)  # of what a part reads
-        return Report(self.on_error, self.changes, n_sources)
 
     def blocks(
         self, number: int, span: Span, reports: Sequence[Report]
@@ -116,7 +185,7 @@ class Pipe:
         format: Format,  # noqa: A002
         options: TargetOptions,
         stages: Sequence[Stage],
-        types: FitTypes | None,
+        types: SchemaUnifier | None,
     ) -> None:
         self.path, self._format, self._options = path, format, options
         self._types = types
@@ -130,7 +199,8 @@ class Pipe:
 
     def begin(self, reading: Reading) -> ExitStack:
         """Opens the target; the stack that is returned discards it after an error."""
-        self.report = reading.new_report()
+        n_sources = 1 if reading.part is not None else len(reading.sources)  # of what a part reads
+        self.report = Report(reading.on_error, reading.changes, n_sources)
         self._run = Run(self.report, reading.n_molecules, reading.part is not None)
         with ExitStack() as stack:
             options = self._options._replace(report=self.report)

@@ -11,10 +11,16 @@ from typing import Any, Literal, NamedTuple
 
 from atompack_torch.conversion.additions import Add, Values
 from atompack_torch.conversion.changes import Changes, ChangeValues
-from atompack_torch.conversion.checks import CheckCells, CheckLabels, MaskNan
+from atompack_torch.conversion.checks import (
+    CheckCells,
+    CheckLabels,
+    CheckNames,
+    CheckOrder,
+    ListNames,
+    MaskNan,
+)
 from atompack_torch.conversion.formats import open_source, sources_at, target_format, traits_of
-from atompack_torch.conversion.hints import CheckNames, CheckOrder, ListNames
-from atompack_torch.conversion.keys import FindLabels, KeyMap, MapKeys
+from atompack_torch.conversion.keys import KeyMap, MapKeys
 from atompack_torch.conversion.parts import (
     agree_on_plan,
     check_folder,
@@ -26,7 +32,7 @@ from atompack_torch.conversion.parts import (
 )
 from atompack_torch.conversion.pipe import Pipe, Reading, count_molecules, run_pipes
 from atompack_torch.conversion.remote_ends import RemoteEnds
-from atompack_torch.conversion.schema_unification import FitTypes, SchemaUnifier
+from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.conversion.stages import Stage
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.fields import check_key_map, checked_names
@@ -113,18 +119,16 @@ def stages_of(options: Options, edits: Sequence[Stage]) -> list[Stage]:
     Returns:
         The stages.
     """
-    names: dict[str, None] = {}
     return [
         MapKeys(options.keys),
-        FindLabels(),
         CheckLabels(),
         *([MaskNan()] if options.nan_is_missing else []),
         CheckOrder(),
         CheckCells(),
         ChangeValues(options.changes, options.keys),
-        ListNames(names),
+        ListNames(),
         *edits,
-        CheckNames(names),
+        CheckNames(),
     ]
 
 
@@ -373,8 +377,7 @@ def _types_of(target: _Target) -> SchemaUnifier | None:
 def _pipe_to(target: _Target, options: Options, types: SchemaUnifier | None) -> Pipe:
     own = TargetOptions(Report(), target.mode == "a", options.codec, options.level, options.shards)
     stages = stages_of(options, target.edits)
-    last = None if types is None else FitTypes(types)
-    return Pipe(target.path, target.format, own, stages, last)
+    return Pipe(target.path, target.format, own, stages, types)
 
 
 def _convert_part(reading: Reading, target: _Target, folder: _Path, options: Options) -> Report:

@@ -38,41 +38,18 @@ from atompack_torch.formats.records import is_per_atom, present, stack
 _MAX_KEY_BYTES = 255
 
 
-class FitTypes(Stage):
-    """Gives values the types that their fields have in the whole target.
+class SchemaUnifier(Stage):
+    """Types of the fields of a file, learned block by block: a stage that gives them to values.
 
     If a type that was written turns out too narrow, the run learns the types of all other blocks;
     the next run knows all of them.
-
-    Args:
-        unifier: the types known before reading.
 
     Attributes:
         is_too_narrow: True if a type was too narrow in this run.
     """
 
-    def __init__(self, unifier: SchemaUnifier) -> None:
-        self._unifier = unifier
-        self.is_too_narrow = False
-
-    def begin(self, run: Run) -> None:
-        """Starts with the types learned so far."""
-        self.is_too_narrow = False
-
-    def apply(self, columns: Columns, run: Run) -> Columns:
-        """Learns the types of a block, and converts one of the part to those learned so far."""
-        if len(columns.ptr) == 1:
-            return columns
-        self.is_too_narrow |= self._unifier.learn(columns)
-        if self.is_too_narrow or not run.is_inside:
-            return columns
-        return self._unifier.fit(columns, run.report)
-
-
-class SchemaUnifier:
-    """Types of the fields of one file, learned block by block."""
-
     def __init__(self) -> None:
+        self.is_too_narrow = False
         self._kinds: dict[tuple[int, str], Kind] = {}
         self._positions: np.dtype[Any] | None = None
         self._appended_to: str | None = None
@@ -101,6 +78,19 @@ class SchemaUnifier:
         }
         fit._appended_to = str(path)
         return fit
+
+    def begin(self, run: Run) -> None:
+        """Starts with the types learned so far."""
+        self.is_too_narrow = False
+
+    def apply(self, columns: Columns, run: Run) -> Columns:
+        """Learns the types of a block, and converts one of the part to those learned so far."""
+        if len(columns.ptr) == 1:
+            return columns
+        self.is_too_narrow |= self.learn(columns)
+        if self.is_too_narrow or not run.is_inside:
+            return columns
+        return self.fit(columns, run.report)
 
     def learn(self, columns: Columns) -> bool:
         """Learns the types of a block.
@@ -138,7 +128,9 @@ class SchemaUnifier:
             there = present(column, len(ptr) - 1)
             self._n_arrays[key] += int(there.sum())
             self._n_with_rows[key] += int((there & (lengths == np.diff(ptr))).sum())
-        for kind in dict.fromkeys(kinds(column)):
+        for kind in kinds(column):
+            if isinstance(kind, str):
+                continue
             known = self._kinds.get(field)
             if known is None:
                 self._kinds[field] = kind
@@ -170,20 +162,6 @@ class SchemaUnifier:
         return [
             Column(ATOM_PROPERTY, key, [*column.values], has_rows),
             column._replace(mask=there & ~has_rows),
-        ]
-
-    def fields(self) -> set[tuple[int, str]]:
-        """Returns scope and key of all fields."""
-        return {*self._kinds}
-
-    def clashes(self, other: SchemaUnifier) -> list[tuple[str, Kind, Kind]]:
-        """Lists the fields whose types in two files cannot share a batch: key, own type, other."""
-        return [
-            (key, own, there)
-            for (scope, key), own in self._kinds.items()
-            if (there := other._kinds.get((scope, key))) is not None
-            and "none" not in (own.form, there.form)
-            and (own.form != there.form or _letter(own) != _letter(there))
         ]
 
     def fit(self, columns: Columns, report: Report) -> Columns:
@@ -218,17 +196,13 @@ class SchemaUnifier:
         mask = present(column, n).copy()
         if not mask.any():
             return None
-        refusal = _refusal(column)
-        if refusal is not None:
-            report.skip(label_of(column), refusal, int(mask.sum()))
-            return None
-        kind = self._kinds.get(stored_field(column))
+        why = _refusal(column)
+        kind = None if why else self._kinds.get(stored_field(column))
         if kind is None:
-            why = f"the format has no place for {_described(column, mask)}"
+            why = why or f"the format has no place for {kinds(column)[0]}"
             report.skip(label_of(column), why, int(mask.sum()))
             return None
-        fitting = _Fitting(column, kind, ptr, mask, report)
-        values = fitting.array() if isinstance(column.values, np.ndarray) else fitting.entries()
+        values = _Fitting(column, kind, ptr, mask, report).values()
         return Column(column.scope, column.key, values, mask) if mask.any() else None
 
 
@@ -260,35 +234,35 @@ class _Fitting:
         self.column, self.kind, self.ptr, self.mask, self.report = column, kind, ptr, mask, report
         self.per_atom = is_per_atom(column)
 
-    def array(self) -> Array:
+    def values(self) -> Any:
+        """Returns the values of the column in the type of the kind; None where they do not fit."""
         values = self.column.values
-        assert isinstance(values, np.ndarray)
-        own = kind_of_array(self.column, values.dtype, values.shape[1:])
-        if not holds(self.kind, own, self.column):
-            self._leave_out(own, np.flatnonzero(self.mask))
-            return values
-        return self._cast(values, self.ptr if self.per_atom else np.arange(len(self.ptr)))
-
-    def entries(self) -> Array | list[Array | str | None]:
-        values: list[Any] = [*self.column.values]
+        if isinstance(values, np.ndarray):
+            own = kind_of_array(self.column, values.dtype, values.shape[1:])
+            rows = self.ptr if self.per_atom else np.arange(len(self.ptr))
+            is_held = self._holds(own, np.flatnonzero(self.mask))
+            return self._cast(values, rows) if is_held else values
         if self.kind.form == "string" and are_strings(self.column._replace(mask=self.mask)):
-            if self.mask.all():
-                return values
             return [v if has else None for v, has in zip(values, self.mask.tolist(), strict=True)]
+        made: list[Any] = [None] * len(values)
         for i in np.flatnonzero(self.mask).tolist():
-            own = kind_of_entry(self.column, values[i])
-            if not holds(self.kind, own, self.column):
-                self._leave_out(own, np.array([i]))
-            elif self.kind.form == "number":
-                rows = np.array([0, len(values[i])]) if self.per_atom else np.array([0, 1])
-                whole = values[i] if self.per_atom else values[i][None]
-                cast = self._cast(whole, rows, i)
-                values[i] = cast if self.per_atom else cast[0, ...]
-        values = [v if has else None for v, has in zip(values, self.mask.tolist(), strict=True)]
-        if self.kind.form != "number":
-            return values
-        made = stack(self.column._replace(values=values, mask=self.mask), np.diff(self.ptr)).values
-        return made if isinstance(made, np.ndarray) else values
+            value: Any = values[i]
+            if not self._holds(kind_of_entry(self.column, value), np.array([i])):
+                continue
+            if self.kind.form == "number":
+                whole = value if self.per_atom else value[None]
+                cast = self._cast(whole, np.array([0, len(whole)]), i)
+                value = cast if self.per_atom else cast[0, ...]
+            made[i] = value if self.mask[i] else None
+        fitted = self.column._replace(values=made, mask=self.mask)
+        return stack(fitted, np.diff(self.ptr)).values
+
+    def _holds(self, own: Kind | str, molecules: Array) -> bool:
+        """True if values of a kind can be stored; otherwise those of the molecules are omitted."""
+        if holds(self.kind, own, self.column):
+            return True
+        self._leave_out(own, molecules)
+        return False
 
     def _cast(self, values: Array, rows: Array, first: int = 0) -> Array:
         """Casts values to the type of the kind; rows[i] to rows[i + 1] belong to one molecule."""
@@ -353,17 +327,6 @@ def _refusal(column: Column) -> str | None:
     return None
 
 
-def _described(column: Column, mask: Array) -> str:
-    """Description of the values of a column that has no kind."""
-    if isinstance(column.values, np.ndarray):
-        return str(kind_of_array(column, column.values.dtype, column.values.shape[1:]))
-    return str(kind_of_entry(column, column.values[int(np.flatnonzero(mask)[0])]))
-
-
-def _letter(kind: Kind) -> str:
-    return "" if kind.dtype is None else kind.dtype.kind
-
-
 def _kind_of_spec(spec: FieldSpec) -> Kind:
     if isinstance(spec.dtype, str):
         return Kind(spec.dtype)
@@ -395,23 +358,16 @@ class Kind(NamedTuple):
         return f"{self.dtype} tensors" if self.shape is None else f"{self.dtype} {self.shape}"
 
 
-def kinds(column: Column) -> list[Kind]:
-    """Returns the kinds of all values of a column that have one."""
-    mask = column.mask
-    if isinstance(column.values, np.ndarray):
-        if mask is not None and not mask.any():
-            return []
-        kind = kind_of_array(column, column.values.dtype, column.values.shape[1:])
-        return [kind] if isinstance(kind, Kind) else []
+def kinds(column: Column) -> list[Kind | str]:
+    """Returns the kinds of all values of a column, each once, or descriptions of those without."""
+    values, mask = column.values, column.mask
+    if isinstance(values, np.ndarray):
+        is_there = mask is None or mask.any()
+        return [kind_of_array(column, values.dtype, values.shape[1:])] if is_there else []
     if are_strings(column):
         return [Kind("string")]
-    present = [True] * len(column.values) if mask is None else mask.tolist()
-    found = [
-        kind_of_entry(column, value)
-        for value, has in zip(column.values, present, strict=True)
-        if has
-    ]
-    return [kind for kind in found if isinstance(kind, Kind)]
+    there = values if mask is None else compress(values, mask)
+    return [*dict.fromkeys(kind_of_entry(column, value) for value in there)]
 
 
 def are_strings(column: Column) -> bool:

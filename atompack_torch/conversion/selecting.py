@@ -14,7 +14,7 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.conversion.changes import Changes
 from atompack_torch.conversion.formats import target_format, traits_of
-from atompack_torch.conversion.keys import KeyMap, field_of, label_of, with_labels
+from atompack_torch.conversion.keys import KeyMap, field_of, label_of
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options, Output, convert_edited, paths_of
 from atompack_torch.conversion.remote_ends import RemoteEnds
@@ -41,7 +41,7 @@ from atompack_torch.fields import (
 )
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
-from atompack_torch.formats.paths import STDIN, is_pipe
+from atompack_torch.formats.paths import is_pipe
 from atompack_torch.formats.records import is_per_atom, select
 from atompack_torch.options import checked_integer, is_url
 from atompack_torch.progress import Progress
@@ -110,7 +110,7 @@ def split(
     own = _options_of(options)
     for path in dst:
         _check_target(path, own)
-    with _readable_again(src, own) as paths:
+    with _ends(src, own, twice=True) as paths:
         if strata is not None:
             found = _groups(paths, strata, own)
             dealt = deal_strata(found, fractions, seed, are_ordered=strata.are_ordered)
@@ -177,7 +177,7 @@ def sample(
         raise ValueError(f"n: expected a number from 0, got {n}")
     own = _options_of(options)
     _check_target(dst, own)
-    with _readable_again(src, own) as paths:
+    with _ends(src, own, twice=True) as paths:
         total = _count(paths, own)
         if n > total:
             raise ValueError(f"n: expected at most {total:,}, as many as there are, got {n:,}")
@@ -253,23 +253,23 @@ def _check_target(path: _Path, options: Options) -> None:
 
 
 @contextlib.contextmanager
-def _ends(src: _Path | Sequence[_Path], options: Options) -> Iterator[list[_Path]]:
-    """Provides the sources, those that are downloaded as local files."""
-    paths = paths_of(src)
+def _ends(
+    src: _Path | Sequence[_Path], options: Options, *, twice: bool = False
+) -> Iterator[list[_Path]]:
+    """Provides the sources, those that are downloaded as local files; ``twice``: for two passes."""
     with RemoteEnds(options.storage_options, progress=options.progress) as remote:
-        yield [remote.source(path, options.format) for path in paths]
-
-
-@contextlib.contextmanager
-def _readable_again(src: _Path | Sequence[_Path], options: Options) -> Iterator[list[_Path]]:
-    """Provides the sources, which are read more than once."""
-    with _ends(src, options) as paths:
+        paths = [remote.source(path, options.format) for path in paths_of(src)]
         for path in paths:
-            if os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)):
+            if twice and not _is_file(path):
                 raise UnsupportedFormatError(
                     f"{path}: expected a file, which can be read twice, got a pipe"
                 )
         yield paths
+
+
+def _is_file(path: _Path) -> bool:
+    """True unless a source is a pipe, which is read once."""
+    return is_url(path) or not is_pipe(path)
 
 
 def _count(paths: Sequence[_Path], options: Options) -> int:
@@ -307,7 +307,7 @@ def _blocks(sources: Sequence[Source], options: Options) -> Iterator[Columns]:
 
 def _check_early(expression: Expression, paths: Sequence[_Path], options: Options) -> None:
     """Checks the names of an expression before all is read, where the sources know their fields."""
-    if any(os.fspath(path) == STDIN or (not is_url(path) and is_pipe(path)) for path in paths):
+    if not all(map(_is_file, paths)):
         return
     with options.open_sources(paths) as sources:
         found = [_names(source, options) for source in sources]
@@ -331,7 +331,7 @@ def _names(source: Source, options: Options) -> set[str] | None:
 def _renamed(columns: Columns, source: Source, options: Options) -> Columns:
     """Renames the fields of a source that does not itself map ``key_map``, and finds labels."""
     keys = source.other_keys(options.keys)
-    return with_labels(KeyMap(keys).apply(columns, Report()))
+    return KeyMap(keys).apply(columns, Report())
 
 
 class ColumnsBlock:
@@ -498,7 +498,7 @@ class Rename(Stage):
                 is_renamed = {column.key, label_of(column)} & self._keys.keys()
                 if FieldId(column.scope, column.key) in targets and not is_renamed:
                     raise FieldError(f"{new!r}: exists already: drop it first, or rename it too")
-        return with_labels(self._map.apply(columns, run.block_report))
+        return self._map.apply(columns, run.block_report)
 
     def finish(self, run: Run) -> None:
         """Checks that every old name occurred."""

@@ -21,6 +21,7 @@ class Run:
         first: number of the first molecule of the block in its source.
         is_inside: True if the block belongs to the part; otherwise only its types count.
         n_inside: number of molecules of the source read so far that belong to the part.
+        names: names of the fields of the source, before and after edits, in their order.
     """
 
     report: Report
@@ -30,11 +31,12 @@ class Run:
     first: int = 0
     is_inside: bool = True
     n_inside: int = 0
+    names: dict[str, None] = field(init=False)
     _outside: Report = field(init=False)
 
     def begin_source(self, source: Source) -> None:
         """Starts with the next source."""
-        self.source, self.n_inside = source, 0
+        self.source, self.n_inside, self.names = source, 0, {}
         self._outside = Report(self.report.on_error, self.report.options)
         self.report.units.clear()
         self.report.is_order_assumed = False

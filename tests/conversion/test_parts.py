@@ -17,7 +17,7 @@ from processes.client import ScriptServer
 
 import atompack_torch as apt
 from atompack_torch.conversion import Changes, Report, convert
-from atompack_torch.conversion.parts import Span, spans
+from atompack_torch.conversion.pipe import Span, spans
 from atompack_torch.errors import FieldError
 
 N = 23
