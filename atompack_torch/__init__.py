@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from atompack_torch import hub as hub
     from atompack_torch import ray as ray
     from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, collate
+    from atompack_torch.conversion.opening import from_structures
     from atompack_torch.conversion.pipeline import convert
     from atompack_torch.conversion.selecting import split
-    from atompack_torch.conversion.structures import from_structures
     from atompack_torch.datasets.augment import Augment
     from atompack_torch.datasets.collated import collate_identity
     from atompack_torch.datasets.features import Features
@@ -120,7 +120,7 @@ else:
         "compact": "formats.dispatch",
         "contract_forces": "ops.contraction",
         "convert": "conversion.pipeline",
-        "from_structures": "conversion.structures",
+        "from_structures": "conversion.opening",
         "head": "formats.dispatch",
         "info": "formats.dispatch",
         "neighbor_list": "ops.neighbors",

@@ -102,9 +102,15 @@ class Changes(ChangeOptions):
         """
         return next((unit for own, _, unit, _ in self._units() if own == label), None)
 
-    def _others(self) -> list[tuple[str, str, str | None, str]]:
-        """(label, option, choice, effect) of the other changes."""
+    def _effects(self) -> list[tuple[str, str, str | None, str]]:
+        """(label, option, choice, effect) of each change but that of dtypes."""
+        factors = self._factors()
+        units = [
+            (label, option, unit, f"{unit} to {target}, times {abs(factors.get(label, 1.0))!r}")
+            for label, option, unit, target in self._units()
+        ]
         return [
+            *units,
             ("forces", "force_sign", self.force_sign, "sign flipped"),
             ("stress", "stress_from", self.stress_from, "virial to stress, -virial / volume"),
             ("stress", "stress_sign", self.stress_sign, "sign flipped"),
@@ -143,19 +149,13 @@ class Changes(ChangeOptions):
         Returns:
             A line for each change.
         """
-        factors = self._factors()
         lines = []
-        for label, option, unit, target in self._units():
-            n = changed.get(self._counted(label), 0)
-            if unit is not None and n:
-                line = f"{label}: {unit} to {target}, times {abs(factors[label])!r}"
-                is_stated = getattr(asked, option) is None
-                why = ", as the source states (keep_units keeps it)" if is_stated else ""
-                lines.append(f"{line}, in {molecules(n)}{why}")
-        for label, _, choice, what in self._others():
+        for label, option, choice, effect in self._effects():
             n = changed.get(self._counted(label), 0)
             if choice is not None and n:
-                lines.append(f"{label}: {what}, in {molecules(n)}")
+                is_stated = getattr(asked, option) is None
+                why = ", as the source states (keep_units keeps it)" if is_stated else ""
+                lines.append(f"{label}: {effect}, in {molecules(n)}{why}")
         cast = [label for label in _OF_DTYPE if changed.get(f"dtype {label}")]
         if cast and self.dtype is not None:
             lines.append(f"{', '.join(cast)}: to {self.dtype}")
@@ -175,7 +175,7 @@ class Changes(ChangeOptions):
             A line for each option.
         """
         options: dict[str, list[str]] = {}
-        for label, option, choice, _ in (*self._units(), *self._others()):
+        for label, option, choice, _ in self._effects():
             if choice is not None:
                 options.setdefault(option, []).append(self._counted(label))
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from atompack_torch.formats.records import is_per_atom, present, select
 from atompack_torch.progress import Progress
 
 _Path = str | os.PathLike[str]
+_PARTS = ("atomic_numbers", "positions")
 
 
 @dataclass
@@ -145,7 +146,7 @@ def diff(
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name}: expected a number from 0, got {tolerance}")
-    comparison = _Comparison((rtol, atol), fields, exclude, max_numbers)
+    comparison = _Comparison(rtol, atol, fields, exclude, max_numbers)
     options = Options(storage_options=storage_options)
     with RemoteEnds(storage_options, progress=progress) as remote:
         paths = [remote.source(path, None) for path in (a, b)]
@@ -153,18 +154,14 @@ def diff(
             return comparison.run(first, second, progress=progress)
 
 
+@dataclass
 class _Comparison:
-    def __init__(
-        self,
-        tolerance: tuple[float, float],
-        fields: Collection[str] | None,
-        exclude: Collection[str],
-        max_numbers: int,
-    ) -> None:
-        self._rtol, self._atol = tolerance
-        self._fields, self._exclude = fields, exclude
-        self._max_numbers = max_numbers
-        self._found: dict[str, FieldDifference] = {}
+    rtol: float
+    atol: float
+    fields: Collection[str] | None
+    exclude: Collection[str]
+    max_numbers: int
+    found: dict[str, FieldDifference] = field(default_factory=dict)
 
     def run(self, a: Source, b: Source, *, progress: bool) -> Difference:
         counts = count_molecules([a, b], "raise", exact=False)
@@ -180,30 +177,30 @@ class _Comparison:
                 self._compare(pair[0], pair[1], done)
                 done += n
                 bar.update(n)
-        return Difference((done + rest[0], done + rest[1]), self._found)
+        return Difference((done + rest[0], done + rest[1]), self.found)
 
     def _compare(self, a: Columns, b: Columns, first: int) -> None:
         same_size = np.diff(a.ptr) == np.diff(b.ptr)
+        numbers = first + np.arange(len(same_size))
         if not same_size.all():
             everywhere = np.ones(len(same_size), bool)
-            self._add("atomic_numbers", everywhere, everywhere, ~same_size, 0.0, first)
-            numbers = first + np.flatnonzero(same_size)
+            self._add("atomic_numbers", [everywhere] * 2, ~same_size, 0.0, numbers)
+            numbers = numbers[same_size]
             a, b = select(a, same_size), select(b, same_size)
-        else:
-            numbers = first + np.arange(len(same_size))
         if not len(numbers):
             return
-        for name in ("atomic_numbers", "positions"):
-            pair = [Column(BUILTIN, name, getattr(columns, name)) for columns in (a, b)]
-            self._compare_columns(name, pair[0], pair[1], a.ptr, numbers)
-        by_name = [{label_of(c): c for c in columns.fields} for columns in (a, b)]
-        for name in {**by_name[0], **by_name[1]}:
-            self._compare_columns(name, by_name[0].get(name), by_name[1].get(name), a.ptr, numbers)
+        named = [
+            {name: Column(BUILTIN, name, getattr(columns, name)) for name in _PARTS}
+            | {label_of(column): column for column in columns.fields}
+            for columns in (a, b)
+        ]
+        for name in {**named[0], **named[1]}:
+            self._compare_columns(name, named[0].get(name), named[1].get(name), a.ptr, numbers)
 
     def _compare_columns(
         self, name: str, a: Column | None, b: Column | None, ptr: Array, numbers: Array
     ) -> None:
-        if name in self._exclude or (self._fields is not None and name not in self._fields):
+        if name in self.exclude or (self.fields is not None and name not in self.fields):
             return
         n = len(ptr) - 1
         has = [_present(column, n) for column in (a, b)]
@@ -214,12 +211,12 @@ class _Comparison:
             if isinstance(a.values, np.ndarray) and isinstance(b.values, np.ndarray):
                 dtypes = str(a.values.dtype), str(b.values.dtype)
                 if dtypes[0] != dtypes[1]:
-                    self._found.setdefault(name, FieldDifference()).dtypes = dtypes
-        self._add(name, has[0], has[1], differs & both, largest, numbers)
+                    self.found.setdefault(name, FieldDifference()).dtypes = dtypes
+        self._add(name, has, differs & both, largest, numbers)
 
     def _values(self, a: Column, b: Column, ptr: Array, both: Array) -> tuple[Array, float]:
         """Returns which molecules differ, (B,) bool, and the largest difference."""
-        rows = ptr if a.key in ("atomic_numbers", "positions") or is_per_atom(a) else None
+        rows = ptr if a.key in _PARTS or is_per_atom(a) else None
         x, y = a.values, b.values
         if isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.shape[1:] == y.shape[1:]:
             keep = both if rows is None else np.repeat(both, np.diff(ptr))
@@ -247,12 +244,12 @@ class _Comparison:
         """Returns which values differ, and the largest difference where ``keep`` is True."""
         if x.dtype.kind not in "biuf" or y.dtype.kind not in "biuf":
             return np.asarray(x != y), 0.0
-        if x.dtype.kind in "biu" and y.dtype.kind in "biu" and not (self._rtol or self._atol):
+        if x.dtype.kind in "biu" and y.dtype.kind in "biu" and not (self.rtol or self.atol):
             unequal = np.asarray(x != y)
         else:
             p, q = x.astype(np.float64), y.astype(np.float64)
             with np.errstate(invalid="ignore"):
-                limit = self._atol + self._rtol * np.maximum(np.abs(p), np.abs(q))
+                limit = self.atol + self.rtol * np.maximum(np.abs(p), np.abs(q))
                 close = (np.abs(p - q) <= limit) | (p == q) | (np.isnan(p) & np.isnan(q))
             unequal = ~close
         with np.errstate(invalid="ignore"):
@@ -261,24 +258,17 @@ class _Comparison:
         return unequal, float(finite.max()) if finite.size else 0.0
 
     def _add(
-        self,
-        name: str,
-        in_a: Array,
-        in_b: Array,
-        differs: Array,
-        largest: float,
-        numbers: Array | int,
+        self, name: str, has: Sequence[Array], differs: Array, largest: float, numbers: Array
     ) -> None:
-        found = self._found.setdefault(name, FieldDifference())
+        found, (in_a, in_b) = self.found.setdefault(name, FieldDifference()), has
         found.n_compared += int((in_a & in_b).sum())
         found.n_different += int(differs.sum())
         found.n_only_a += int((in_a & ~in_b).sum())
         found.n_only_b += int((in_b & ~in_a).sum())
         found.max_difference = max(found.max_difference, largest)
-        if len(found.first) < self._max_numbers:
-            any_way = np.flatnonzero(differs | (in_a != in_b))[: self._max_numbers]
-            of_all = any_way + numbers if isinstance(numbers, int) else numbers[any_way]
-            found.first = sorted({*found.first, *of_all.tolist()})[: self._max_numbers]
+        if len(found.first) < self.max_numbers:
+            any_way = np.flatnonzero(differs | (in_a != in_b))[: self.max_numbers]
+            found.first = sorted({*found.first, *numbers[any_way].tolist()})[: self.max_numbers]
 
 
 def _present(column: Column | None, n: int) -> Array:

@@ -48,9 +48,9 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
     for column in named:
         virial = shaped(column._replace(scope=BUILTIN, key="stress"), report)
         values: Any = virial.values
-        is_stacked = isinstance(values, np.ndarray)
-        for value in [values] if is_stacked else values:
-            if value is None or _are_matrices(value, is_stacked):
+        for value in values:
+            is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
+            if value is None or (is_numbers and value.shape == (3, 3)):
                 continue
             got = "a string" if isinstance(value, str) else f"{value.shape} {value.dtype}"
             raise FieldError(f"stress_from: {column.key}: expected 3 x 3 numbers, got {got}")
@@ -63,14 +63,6 @@ def take_virial(columns: Columns, report: Report) -> tuple[Columns, Column | Non
 def count_stresses(columns: Columns) -> int:
     """Returns the number of molecules that have a stress."""
     return int(present(label_in(columns, "stress"), len(columns.ptr) - 1).sum())
-
-
-def _are_matrices(value: Any, is_stacked: bool) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        and value.shape[is_stacked:] == (3, 3)
-        and value.dtype.kind in "iuf"
-    )
 
 
 def with_own_stress(columns: Columns, own: Column | None, report: Report) -> Columns:

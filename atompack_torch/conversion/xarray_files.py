@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import importlib
 import math
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,14 +24,6 @@ from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 from atompack_torch.options import bytes_at, check_level, checked_path, is_hidden, redact_path
 from atompack_torch.progress import Progress
 from atompack_torch.publishing import published
-
-if TYPE_CHECKING:
-    import xarray
-import ctypes
-import errno
-import importlib
-import shutil
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import xarray
@@ -133,14 +129,30 @@ def convert_datasets(
     if twice:
         raise FieldError(f"datasets: expected each name once, got {twice[0]!r} several times")
     start = time.monotonic()
-    with staged_target(Path(dst), mode) as made:
-        store = AtlasStore(made, "a" if mode == "a" else "x", codec, level=level)
-        with store, Progress(len(sources), "files", label=Path(dst).name, enabled=progress) as bar:
-            variables, n_bytes, lost = _add_all(store, sources, bar)
-    seconds = time.monotonic() - start
-    return StoreReport(
-        len(sources), dict(variables), n_bytes, bytes_at(Path(dst)), seconds, tuple(lost)
-    )
+    variables: Counter[str] = Counter()
+    left_out: list[str] = []
+    n_bytes = pending = 0
+    with (
+        staged_target(Path(dst), mode) as made,
+        AtlasStore(made, "a" if mode == "a" else "x", codec, level=level) as store,
+        Progress(len(sources), "files", label=Path(dst).name, enabled=progress) as bar,
+    ):
+        for path in sources:
+            dataset, lost = _read(path)
+            left_out += [f"{path}: {what}" for what in lost]
+            try:
+                store.from_xarray(path.stem, dataset)
+            except AtompackError as error:
+                raise type(error)(f"{path}: {error}") from error
+            variables.update(map(str, dataset.variables))
+            n_bytes += dataset.nbytes
+            pending += dataset.nbytes
+            if pending > _PENDING_BYTES:
+                store.flush()
+                pending = 0
+            bar.update()
+    seconds, n_written = time.monotonic() - start, bytes_at(Path(dst))
+    return StoreReport(len(sources), dict(variables), n_bytes, n_written, seconds, tuple(left_out))
 
 
 def _found(path: _Path) -> list[Path]:
@@ -162,29 +174,6 @@ def staged_target(path: Path, mode: str) -> Iterator[Path]:
         raise file_exists(path, "mode='w' replaces it, mode='a' adds to it")
     with published(path) as made:
         yield made
-
-
-def _add_all(
-    store: AtlasStore, sources: Sequence[Path], bar: Progress
-) -> tuple[Counter[str], int, list[str]]:
-    variables: Counter[str] = Counter()
-    left_out: list[str] = []
-    n_bytes = pending = 0
-    for path in sources:
-        dataset, lost = _read(path)
-        left_out += [f"{path}: {what}" for what in lost]
-        try:
-            store.from_xarray(path.stem, dataset)
-        except AtompackError as error:
-            raise type(error)(f"{path}: {error}") from error
-        variables.update(map(str, dataset.variables))
-        n_bytes += dataset.nbytes
-        pending += dataset.nbytes
-        if pending > _PENDING_BYTES:
-            store.flush()
-            pending = 0
-        bar.update()
-    return variables, n_bytes, left_out
 
 
 def _read(path: Path) -> tuple[xarray.Dataset, list[str]]:

@@ -76,6 +76,7 @@ def read(
 def _makes(
     path: str | os.PathLike[str], report: Report, ase_format: str | None
 ) -> Generator[Callable[[], Parts]]:
+    import ase.io
     from ase.io.formats import UnknownFileTypeError
 
     if not Path(path).is_dir():  # some ASE formats are folders
@@ -83,7 +84,9 @@ def _makes(
     name = ase_format or _name_by_ase(path)
     is_database = name == "json"  # ASE's own reader drops what is no part of ase.Atoms
     make: Callable[[Any, Report], Parts] = parts_of_row if is_database else labelled_parts
-    images = _rows(path, report) if is_database else _images(path, ase_format)
+    options = {"format": ase_format, "parallel": False, "do_not_split_by_at_sign": True}
+    read = partial(ase.io.iread, os.fspath(path), ":", **options)
+    images = _rows(path, report) if is_database else iter(read())
     number = 0
     while True:
         try:
@@ -117,13 +120,6 @@ def _makes(
             f"{path}: kept {len(missed)} molecules whose electronic iterations stopped at their "
             f"largest number (NELM), so that labels may be wrong: {first}"
         )
-
-
-def _images(path: str | os.PathLike[str], ase_format: str | None) -> Iterator[Any]:
-    import ase.io
-
-    options: dict[str, Any] = {"parallel": False, "do_not_split_by_at_sign": True}
-    return iter(ase.io.iread(os.fspath(path), ":", format=ase_format, **options))
 
 
 def _rows(path: str | os.PathLike[str], report: Report) -> Iterator[Any]:

@@ -165,11 +165,8 @@ def read(path: str, elements: dict[str, int], report: Report) -> Iterator[Column
 
 def _systems(path: str) -> list[_System]:
     root = Path(path)
-    return [_system(root, types.parent) for types in _types_below(root)]
-
-
-def _types_below(root: Path) -> list[Path]:
-    return sorted(root / name for name in names_below(root) if name.rpartition("/")[2] == _TYPES)
+    found = (root / name for name in names_below(root) if name.rpartition("/")[2] == _TYPES)
+    return [_system(root, types.parent) for types in sorted(found)]
 
 
 def _system(root: Path, folder: Path) -> _System:
@@ -262,14 +259,13 @@ def _columns(
     ptr = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(present.sum(axis=1), out=ptr[1:])
     atoms = present.reshape(-1)
+    positions = values.pop("coord").reshape(-1, 3)[atoms]
     fields = [_column(name, value, count, n, atoms) for name, value in values.items()]
-    positions = next(column.values for column in fields if column.key == "coord")
-    fields = [column for column in fields if column.key != "coord"]
     if "box" in values:
         fields.append(Column(BUILTIN, "pbc", np.ones((count, 3), dtype=bool)))
     if system.name:
         fields.append(Column(BUILTIN, "name", [system.name] * count))
-    return Columns(np.asarray(positions), numbers, ptr, fields)
+    return Columns(positions, numbers, ptr, fields)
 
 
 def _unknown_type(system: _System, name: str) -> UnsupportedFormatError:
@@ -293,6 +289,4 @@ def _column(name: str, values: Array, count: int, n: int, atoms: Array) -> Colum
     rows = rows.reshape(len(rows), *shape)
     if name in _LABELS:
         return Column(BUILTIN, _LABELS[name], rows)
-    if name == "coord":
-        return Column(BUILTIN, name, rows)
     return Column(ATOM_PROPERTY if per_atom else MOLECULE_PROPERTY, name, rows)

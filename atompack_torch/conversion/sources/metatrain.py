@@ -24,6 +24,7 @@ from atompack_torch.conversion.keys import SourceNames, field_of
 from atompack_torch.conversion.sources.rows import NpyRows
 from atompack_torch.conversion.sources.systems import BLOCK_ATOMS, BLOCK_STRUCTURES
 from atompack_torch.conversion.targets.metatrain import DESCRIPTION, TARGET, ArrayInfo, open_target
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.errors import CorruptFileError, FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -130,12 +131,9 @@ class Folder:
         pass_on(self._report, report)
         for name, info in self._arrays.items():
             report.origin(info.field, name)
-        while first < last:
-            limit = self._ptr[first] + BLOCK_ATOMS
-            end = int(np.searchsorted(self._ptr, limit, side="right")) - 1
-            stop = min(max(end, first + 1), first + BLOCK_STRUCTURES, last)
-            yield self._block(first, stop, report)
-            first = stop
+        counts = np.diff(self._ptr)[:last]
+        for part in runs(counts, BLOCK_ATOMS, BLOCK_STRUCTURES, first):
+            yield self._block(part.start, part.stop, report)
 
     def _block(self, first: int, last: int, report: Report) -> Columns:
         begin, end = int(self._ptr[first]), int(self._ptr[last])
