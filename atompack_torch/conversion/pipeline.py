@@ -49,6 +49,7 @@ from atompack_torch.formats.converter import (
 from atompack_torch.formats.paths import STDIN
 from atompack_torch.options import (
     ChangeOptions,
+    check_choice,
     check_level,
     checked_path,
     is_url,
@@ -86,10 +87,8 @@ class Options:
     part: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        if self.mode not in ("x", "w", "a"):
-            raise ValueError(f"mode: expected x, w or a, got {self.mode!r}")
-        if self.on_error not in ("raise", "skip"):
-            raise ValueError(f"on_error: expected raise or skip, got {self.on_error!r}")
+        check_choice("mode", self.mode, ("x", "w", "a"))
+        check_choice("on_error", self.on_error, ("raise", "skip"))
         checked_names(self.key_map)
 
     @property
@@ -286,32 +285,27 @@ def convert_edited(
         outputs = [Output(part_path(folder, options.part), edits)]
         if options.mode == "a":
             raise ValueError("mode: parts are not appended to")
-    formats = [target_format(output.path, options.target) for output in outputs]
+    targets = [
+        _Target(target_format(path, options.target), edits, path, options.mode)
+        for path, edits in outputs
+    ]
     if folder is not None:
-        if formats[0].source != "atp":
-            raise ValueError(f"part: only .atp files are written in parts, not {formats[0].source}")
-        done = _finished_part(folder, os.fspath(outputs[0].path), options)
+        if targets[0].format.source != "atp":
+            got = targets[0].format.source
+            raise ValueError(f"part: only .atp files are written in parts, not {got}")
+        done = _finished_part(folder, os.fspath(targets[0].path), options)
         if done is not None:
             return [done]
-    for output, known in zip(outputs, formats, strict=True):
-        url = os.fspath(output.path)
+    for target in targets:
+        url, known = os.fspath(target.path), target.format
         if traits_of(known).makes_folder and is_url(url) and by_suffix(url) is not known:
             raise ValueError(f"{shown_url(url)}: expected a local path, got a URL")
     with RemoteEnds(options.storage_options, progress=options.progress) as remote:
-        targets = [
-            _Target(
-                known,
-                output.edits,
-                *remote.target(output.path, options.mode, has_shards=traits_of(known).has_shards),
-            )
-            for output, known in zip(outputs, formats, strict=True)
-        ]
+        targets = [target.local(remote) for target in targets]
         format = options.format  # noqa: A001
         paths = [file for path in paths for file in sources_at(remote.source(path, format), format)]
-        for end in (
-            *(path for path in paths if not is_url(path)),
-            *(each.path for each in targets),
-        ):
+        local = [path for path in paths if not is_url(path)]
+        for end in (*local, *(each.path for each in targets)):
             checked_path(end)
         for each in targets:
             _check_target(each, options)
@@ -359,12 +353,18 @@ def _changes_of(changes: Changes | None, options: Mapping[str, Any]) -> Changes:
 
 
 class _Target(NamedTuple):
-    """Local file or folder to write, its edits, and the mode in which it is opened."""
+    """File or folder to write, its edits, and the mode in which it is opened."""
 
     format: Format
     edits: Sequence[Stage]
     path: _Path
     mode: Mode
+
+    def local(self, remote: RemoteEnds) -> _Target:
+        """Returns the target as a local file or folder."""
+        has_shards = traits_of(self.format).has_shards
+        path, mode = remote.target(self.path, self.mode, has_shards=has_shards)
+        return self._replace(path=path, mode=mode)
 
 
 def _types_of(target: _Target) -> SchemaUnifier | None:

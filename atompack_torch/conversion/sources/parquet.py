@@ -468,8 +468,7 @@ class BlockReader:
         index = np.arange(len(batch)) + first
         while len(batch):
             fields = (*self._fields, *self._structure.values())
-            arrays = {field.column: _values_at(batch, field) for field in fields}
-            block = _Block({name: leaves_of(array) for name, array in arrays.items()})
+            block = _Block({field.column: leaves_of(_values_at(batch, field)) for field in fields})
             numbers = self._numbers(block)
             self._check_labels(block)
             if not block.faults:
