@@ -285,8 +285,13 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Options) -> Array:
     with options.open_sources(paths) as sources:
         counts = count_molecules(sources, "raise", exact=False)
         total = None if None in counts else sum(count or 0 for count in counts)
+        report = Report(n_sources=len(sources))
+        blocks = ((source, columns) for source in sources for columns in source.read(report))
         with Progress(total, "molecules", label="reading groups", enabled=options.progress) as bar:
-            for columns in _blocks(sources, options):
+            for source, read in blocks:
+                if len(read.ptr) == 1:
+                    continue
+                columns = _renamed(read, source, options)
                 known |= names_in(columns)
                 block = ColumnsBlock(columns, first)
                 if not any(block.find(name) for name in by.fields):
@@ -295,14 +300,6 @@ def _groups(paths: Sequence[_Path], by: GroupBy, options: Options) -> Array:
                 first += len(columns.ptr) - 1
                 bar.update(len(columns.ptr) - 1)
     return np.concatenate(found)
-
-
-def _blocks(sources: Sequence[Source], options: Options) -> Iterator[Columns]:
-    report = Report(n_sources=len(sources))
-    for source in sources:
-        for columns in source.read(report):
-            if len(columns.ptr) > 1:
-                yield _renamed(columns, source, options)
 
 
 def _check_early(expression: Expression, paths: Sequence[_Path], options: Options) -> None:
