@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -51,18 +51,8 @@ def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
         writer.finish()
 
 
-class _Form(NamedTuple):
-    """Form of the values in one file.
-
-    Attributes:
-        name: name of the file, without its suffix.
-        dtype: type of the numbers.
-        width: number of them for a frame.
-    """
-
-    name: str
-    dtype: str
-    width: int
+# Name of a file without its suffix, type of its numbers, and how many a frame has.
+_Form = tuple[str, np.dtype[Any], int]
 
 
 @dataclass
@@ -99,17 +89,17 @@ class Writer:
         for parts in records_of(self._by_file(columns)):
             if not self._is_system(parts.atomic_numbers):
                 continue
-            values = {"coord": parts.positions} | parts.atom_properties | parts.properties
-            frame = {name: np.asarray(value) for name, value in values.items()}
-            forms = [_Form(name, str(array.dtype), array.size) for name, array in frame.items()]
-            key = parts.atomic_numbers.astype(np.uint8).tobytes(), tuple(sorted(forms))
+            frame = {"coord": parts.positions} | parts.atom_properties | parts.properties
+            forms = tuple([(name, value.dtype, value.size) for name, value in frame.items()])
+            key = parts.atomic_numbers.astype(np.uint8).tobytes(), forms
             groups.setdefault(key, []).append(frame)
         for (atoms, own_forms), frames in groups.items():
             system = self._system(atoms, own_forms)
             while frames:
                 room = self._room(system, own_forms)
                 for name, file in system.files.items():
-                    rows = np.stack([frame[name].reshape(-1) for frame in frames[:room]])
+                    values = np.concatenate([frame[name] for frame in frames[:room]], axis=None)
+                    rows = values.reshape(len(frames[:room]), -1)
                     file.append(rows[:, 0] if name == "energy" else rows)
                 frames = frames[room:]
 
@@ -151,7 +141,7 @@ class Writer:
         folder.mkdir()
         (folder / "type.raw").write_text("".join(f"{type_}\n" for type_ in types.tolist()))
         (folder / "type_map.raw").write_text("".join(f"{symbol}\n" for symbol in symbols))
-        if all(form.name != "box" for form in forms):
+        if all(name != "box" for name, _, _ in forms):
             (folder / "nopbc").touch()
         self._systems[numbers, forms] = _System(folder)
         return self._systems[numbers, forms]
@@ -167,7 +157,7 @@ class Writer:
             system.n_sets += 1
             for name, dtype, width in forms:
                 shape = () if name == "energy" else (width,)
-                system.files[name] = GrowingNpy(place / f"{name}.npy", np.dtype(dtype), shape)
+                system.files[name] = GrowingNpy(place / f"{name}.npy", dtype, shape)
             n_frames = 0
         return _SET_FRAMES - n_frames
 
@@ -194,7 +184,7 @@ class Writer:
             if name is not None and mask.any():
                 scope = ATOM_PROPERTY if is_per_atom(column) else MOLECULE_PROPERTY
                 found.append(Column(scope, name, values, mask))
-        return columns.with_fields(found)
+        return columns.with_fields(sorted(found, key=lambda column: column.key))
 
     def _skip(self, what: str, why: str, lost: Array) -> None:
         if lost.any():
