@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, KeysView, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from atompack_torch.batch import storage
 from atompack_torch.batch.field_setting import check_name, check_value, field_id
-from atompack_torch.batch.storage import Entry, Structure, Value
+from atompack_torch.batch.storage import Contents, Entry, Structure, Value
 from atompack_torch.errors import FieldError, UnknownFieldError
 from atompack_torch.fields import (
     ALIASES,
@@ -112,16 +112,6 @@ class FieldMapping(Generic[FieldValue]):
 
 
 Self = TypeVar("Self", bound="CollatedFields")
-
-
-class Contents(NamedTuple):
-    """Everything that a batch consists of, in the order of its constructor."""
-
-    fields: dict[str, Value]
-    infos: dict[str, FieldInfo]
-    masks: Tensor | None
-    mask_rows: dict[str, int]
-    arena: Tensor | None = None
 
 
 class CollatedFields(FieldMapping[Value]):

@@ -94,15 +94,15 @@ def of_batch(batch: MoleculeBatch, written: Sequence[int] | None = None) -> Colu
         scope, key, _ = batch._infos[name]
         if name in STRUCTURE or name in DERIVED or (scope == BUILTIN and name in MASKS.values()):
             continue
-        values: Any = array_of(value) if isinstance(value, Tensor) else [*map(_entry, value)]
+        values: Any = (
+            array_of(value)
+            if isinstance(value, Tensor)
+            else [array_of(one) if isinstance(one, Tensor) else one for one in value]
+        )
         mask = array_of(batch.mask(name)) if name in batch._mask_rows else None
         fields.append(Column(scope, key, values, mask))
     positions, numbers, ptr = map(array_of, (batch.positions, batch.atomic_numbers, batch.ptr))
     return Columns(positions, numbers, ptr, fields)
-
-
-def _entry(value: Any) -> Any:
-    return array_of(value) if isinstance(value, Tensor) else value
 
 
 def array_of(tensor: Tensor) -> Array:
@@ -307,7 +307,7 @@ def _field(column: Column, array: Array, scalars: bool) -> Array:
     return array
 
 
-_WIDENED: dict[str, type[np.generic]] = {
+_STORED: dict[str, type[np.generic]] = {
     "b1": np.int32,
     "i1": np.int32,
     "u1": np.int32,
@@ -315,6 +315,10 @@ _WIDENED: dict[str, type[np.generic]] = {
     "u2": np.int32,
     "u4": np.int64,
     "f2": np.float32,
+    "i4": np.int32,
+    "i8": np.int64,
+    "f4": np.float32,
+    "f8": np.float64,
 }
 
 
@@ -325,14 +329,11 @@ def _plain(name: str, array: Array, floating: bool = False) -> Array:
         return converted(name, array, np.float64)
     if kind == "u8":
         return np.ascontiguousarray(_integers(name, array))
-    wanted = _WIDENED.get(kind) or (array.dtype.newbyteorder("=") if kind in _KEPT else None)
+    wanted = _STORED.get(kind)
     if wanted is None:
         raise FieldError(f"type: the format has none for {array.dtype} (field {name!r})")
     # Not ascontiguousarray alone: it turns a scalar into an array of one element.
     return np.ascontiguousarray(array, dtype=wanted).reshape(array.shape)
-
-
-_KEPT = ("i4", "i8", "f4", "f8")
 
 
 def _integers(name: str, array: Array) -> Array:

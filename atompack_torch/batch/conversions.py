@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTINS, RESULTS, FieldInfo, is_value_of
+from atompack_torch.fields import BUILTINS, DERIVED, RESULTS, STRUCTURE, is_value_of
+
+if TYPE_CHECKING:
+    from atompack_torch.batch.molecule_batch import Molecule
 
 # Labels for which ase.Atoms itself has a place.
 OF_ATOMS = frozenset(("cell", "pbc", "velocities", "name"))
@@ -39,24 +42,19 @@ class Parts(NamedTuple):
     atom_properties: dict[str, Any]
 
 
-def to_parts(
-    positions: Tensor, atomic_numbers: Tensor, values: Mapping[FieldInfo, Tensor | str | None]
-) -> Parts:
-    """Collects the fields of a molecule as NumPy arrays, numbers and strings.
+def to_parts(molecule: Molecule) -> Parts:
+    """Collects the fields of a molecule as NumPy arrays, numbers and strings; floats are float64.
 
-    Args:
-        positions: (n, 3), floating.
-        atomic_numbers: (n,) integers.
-        values: present fields other than these two.
-
-    Returns:
-        The molecule; floats are float64.
+    Derived fields, such as edges, are omitted.
     """
     scopes: tuple[dict[str, Any], ...] = ({}, {}, {})
-    for info, value in values.items():
-        scopes[info.scope][info.key] = _array(value) if isinstance(value, Tensor) else value
+    for name in molecule.keys():
+        if name not in STRUCTURE and name not in DERIVED:
+            info, value = molecule._batch._infos[name], molecule[name]
+            scopes[info.scope][info.key] = _array(value) if isinstance(value, Tensor) else value
     labels, atom_properties, properties = scopes
-    return Parts(_array(positions), _array(atomic_numbers), labels, properties, atom_properties)
+    positions, numbers = _array(molecule.positions), _array(molecule.atomic_numbers)
+    return Parts(positions, numbers, labels, properties, atom_properties)
 
 
 def atoms_of(parts: Parts) -> Any:

@@ -1,13 +1,16 @@
-"""Checks of the names and values of fields that are set."""
+"""Checks of the names and values of fields that are set, and of those of new molecules."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.storage import Entry, Value
+from atompack_torch.batch.exact_values import check_unmasked, check_unmasked_items, converted
+from atompack_torch.batch.storage import Contents, Entry, Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -17,10 +20,15 @@ from atompack_torch.fields import (
     EDGES,
     MOLECULE_PROPERTY,
     PREFIXES,
+    RESERVED,
     STRUCTURE,
+    STRUCTURE_INFO,
     FieldId,
+    FieldInfo,
     Level,
+    not_a_label,
     prefixed_id,
+    public_names,
     squeeze_hint,
 )
 
@@ -150,3 +158,149 @@ def _check_dtype(batch: CollatedFields, name: str, value: Tensor) -> None:
     whole = name in STRUCTURE or name in COLUMNS
     if whole and name != "positions" and value.dtype != torch.int64:
         raise FieldError(f"field {name!r}: expected int64, got {kind}")
+
+
+def fields_from_values(
+    positions: Any,
+    atomic_numbers: Any,
+    labels: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    atom_properties: Mapping[str, Any],
+) -> Contents:
+    """Builds the fields of a single molecule from plain values.
+
+    Args:
+        positions: (n, 3), floating.
+        atomic_numbers: (n,) integers.
+        labels: builtin fields by name; None for an absent one.
+        properties: custom values of the molecule by key.
+        atom_properties: custom values of its atoms by key, n rows each.
+
+    Returns:
+        Fields of a batch with B = 1.
+
+    Raises:
+        TypeError: a label is not a builtin field.
+        FieldError: a value has the wrong shape or type.
+    """
+    places = _structure_tensor("positions", positions, None)
+    n = len(places)
+    fields: dict[str, Value] = {
+        "positions": places,
+        "atomic_numbers": _structure_tensor("atomic_numbers", atomic_numbers, n),
+        "batch": torch.zeros(n, dtype=torch.int64),
+        "ptr": torch.tensor([0, n]),
+        "n_atoms": torch.tensor([n]),
+        "index": torch.tensor([-1]),
+    }
+    given: list[tuple[FieldId, Any]] = []
+    for key, value in labels.items():
+        if key not in BUILTINS:
+            raise TypeError(not_a_label(key))
+        if value is not None:
+            given.append((FieldId(BUILTIN, key), value))
+    given += [(FieldId(ATOM_PROPERTY, key), value) for key, value in atom_properties.items()]
+    given += [(FieldId(MOLECULE_PROPERTY, key), value) for key, value in properties.items()]
+    infos = dict(STRUCTURE_INFO)
+    names = public_names([field for field, _ in given], RESERVED)
+    for name, (field, value) in zip(names, given, strict=True):
+        infos[name] = FieldInfo(*field, _level_of(field))
+        fields[name] = molecule_value(name, infos[name], value, n)
+    return Contents(fields, infos, None, {})
+
+
+def molecule_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Value:
+    """Returns a value as the field of a batch with one molecule.
+
+    Args:
+        name: name of the field, for errors.
+        info: the field: molecule, label, or property of the molecule or its atoms.
+        value: the value of the molecule.
+        n_atoms: its number n of atoms.
+
+    Returns:
+        A tensor with a first dimension of 1 or n, or a list of one string or None.
+
+    Raises:
+        FieldError: the value has the wrong shape or type.
+    """
+    if name in STRUCTURE:
+        return _structure_tensor(name, value, n_atoms)
+    is_label = info.scope == BUILTIN
+    if is_label and info.key != "name" and isinstance(value, str):
+        raise FieldError(f"{name}: expected numbers, got {value!r}")
+    if value is None or isinstance(value, str):
+        return [value]
+    if is_label and info.key == "name":
+        raise FieldError(f"name: expected a string, got {value!r}")
+    tensor = _tensor(name, value)
+    if is_label:
+        builtin = BUILTINS[info.key]
+        expected = (n_atoms, *builtin.shape) if info.level == "atom" else builtin.shape
+        if tuple(tensor.shape) != expected:
+            got = tuple(tensor.shape)
+            hint = squeeze_hint(expected, got)
+            raise FieldError(f"{name}: expected shape {expected}, got {got}{hint}")
+        if info.key == "pbc":
+            tensor = tensor.bool()
+        elif tensor.is_complex():
+            raise FieldError(f"{name}: expected real numbers, got {_describe(tensor)}")
+        elif not tensor.is_floating_point() or info.key == "energy":
+            tensor = tensor.double()
+    if info.level == "molecule":
+        return (_widen_scalar(name, tensor) if tensor.dim() == 0 else tensor).unsqueeze(0)
+    if tensor.dim() == 0 or len(tensor) != n_atoms:
+        raise FieldError(f"{name}: expected {n_atoms} rows, got shape {tuple(tensor.shape)}")
+    return tensor
+
+
+def _structure_tensor(name: str, value: Any, n_atoms: int | None) -> Tensor:
+    """Returns positions or atomic numbers; for any number of atoms if that is None."""
+    tensor = _tensor(name, value)
+    is_positions = name == "positions"
+    n = len(tensor) if n_atoms is None and tensor.dim() else n_atoms
+    expected = (n, 3) if is_positions else (n,)
+    if tuple(tensor.shape) != expected or tensor.is_floating_point() != is_positions:
+        shape = "(n, 3)" if n_atoms is None else str(expected)
+        kind = "floats" if is_positions else "integers"
+        raise FieldError(f"{name}: expected {shape} {kind}, got {_describe(tensor)}")
+    return tensor if is_positions else tensor.long()
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _level_of(field: FieldId) -> Level:
+    if field.scope == BUILTIN:
+        return BUILTINS[field.key].level
+    return "atom" if field.scope == ATOM_PROPERTY else "molecule"
+
+
+def _widen_scalar(name: str, tensor: Tensor) -> Tensor:
+    """Converts a scalar of a molecule to float64 or int64; complex and bool stay."""
+    if tensor.is_floating_point():
+        return tensor.double()
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        return tensor
+    if tensor.dtype == torch.uint64 and tensor.item() >= 1 << 63:
+        raise FieldError(f"{name}: expected an integer below 2**63, got {tensor.item()}")
+    return tensor.long()
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.float64)
+    if isinstance(value, (list, tuple)):
+        check_unmasked_items(name, value)
+    check_unmasked(name, value)
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if name == "atomic_numbers" and "str" in str(error):
+            raise FieldError(f"{name}: expected integers, got symbols") from None
+        raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
+    if isinstance(value, (list, tuple)) and tensor.is_floating_point() and tensor.isinf().any():
+        # torch converts lists to its default dtype, which may be too narrow.
+        converted(name, np.asarray(value), str(tensor.dtype).removeprefix("torch."), rounds=True)
+    return tensor

@@ -16,8 +16,8 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import common_dtype, pack_tensors
 from atompack_torch.batch import storage
-from atompack_torch.batch.collated_fields import CollatedFields, Contents
-from atompack_torch.batch.storage import Value
+from atompack_torch.batch.collated_fields import CollatedFields
+from atompack_torch.batch.storage import Contents, Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
@@ -56,7 +56,7 @@ def join(parts: Sequence[CollatedFields]) -> Contents:
     names = public_names(ids, RESERVED)
     masks = []
     for field, name in zip(ids, names, strict=True):
-        pieces = [_find_piece(part, field) for part in parts]
+        pieces = [_FieldPiece(part, field) for part in parts]
         level = next(p.info.level for p in pieces if p.info)
         fields[name] = _join_field(name, level, pieces, fields["ptr"])
         infos[name] = FieldInfo(*field, level)
@@ -117,7 +117,9 @@ def _join_neighbors(parts: Sequence[CollatedFields]) -> dict[str, Value]:
 class _FieldPiece:
     """The rows of a field in one part; without a value where the part lacks the field."""
 
-    def __init__(self, part: CollatedFields, name: str | None) -> None:
+    def __init__(self, part: CollatedFields, field: FieldId) -> None:
+        infos = part._infos.items()
+        name = next((n for n, info in infos if info[:2] == field and n not in STRUCTURE), None)
         self.info = None if name is None else part._infos[name]
         self.value: Value | None = None if name is None else part._fields[name]
         none = torch.zeros(len(part), dtype=torch.bool, device=part.ptr.device)
@@ -137,14 +139,12 @@ class _FieldPiece:
         return [row if has else None for row, has in zip(rows, self.mask.tolist(), strict=True)]
 
 
-def _find_piece(part: CollatedFields, field: FieldId) -> _FieldPiece:
-    names = [n for n, info in part._infos.items() if info[:2] == field and n not in STRUCTURE]
-    return _FieldPiece(part, names[0] if names else None)
-
-
 def _join_field(name: str, level: Level, pieces: list[_FieldPiece], ptr: Value) -> Value:
     if name in ATOM_INDICES:
-        _shift_atom_indices(pieces)
+        firsts = accumulate((piece.n_atoms for piece in pieces), initial=0)
+        for piece, first in zip(pieces, firsts, strict=False):
+            if isinstance(piece.value, Tensor):
+                piece.value = piece.value + first
     tensors = [p.value for p in pieces if isinstance(p.value, Tensor)]
     lists = [p.value for p in pieces if isinstance(p.value, list)]
     shapes = {tuple(t.shape[1:]) for t in tensors}
@@ -154,14 +154,6 @@ def _join_field(name: str, level: Level, pieces: list[_FieldPiece], ptr: Value) 
         raise FieldError(f"shapes that cannot share a batch: {sorted(shapes)} (field {name!r})")
     entries = [entry for piece in pieces for entry in piece.per_molecule(level)]
     return _stack_if_equal(name, level, entries, ptr)
-
-
-def _shift_atom_indices(pieces: list[_FieldPiece]) -> None:
-    first = 0
-    for piece in pieces:
-        if isinstance(piece.value, Tensor):
-            piece.value = piece.value + first
-        first += piece.n_atoms
 
 
 def _rows_of_piece(name: str, piece: _FieldPiece, level: Level, like: Tensor) -> Tensor:

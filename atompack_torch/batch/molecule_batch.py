@@ -16,16 +16,14 @@ from atompack_torch._core import view_arena
 from atompack_torch.batch import conversions, html, interop, joining, padding, storage
 from atompack_torch.batch.collated_fields import (
     CollatedFields,
-    Contents,
     FieldMapping,
     contents_of,
     first_rows,
     first_targets,
     unknown_field,
 )
-from atompack_torch.batch.field_setting import check_name
-from atompack_torch.batch.molecule_fields import checked_value, fields_from_values
-from atompack_torch.batch.storage import Place, Structure, Value
+from atompack_torch.batch.field_setting import check_name, fields_from_values, molecule_value
+from atompack_torch.batch.storage import Contents, Place, Structure, Value
 from atompack_torch.errors import CorruptFileError, FieldError, UnknownFieldError, printable
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -147,7 +145,7 @@ class Molecule(FieldMapping[Tensor | str]):
         Raises:
             FieldError: velocities of an atom whose mass is unknown.
         """
-        return conversions.atoms_of(_parts_of(self))
+        return conversions.atoms_of(conversions.to_parts(self))
 
     def _repr_html_(self) -> str:
         return html.molecule_html(self)
@@ -344,7 +342,7 @@ class Molecule(FieldMapping[Tensor | str]):
             raise FieldError(f"field {name!r}: edges and triplets are made by datasets, not set")
         contents = contents_of_molecule(self)
         if value is not None or name in STRUCTURE:
-            contents.fields[name] = checked_value(name, info, value, len(self))
+            contents.fields[name] = molecule_value(name, info, value, len(self))
             contents.infos[name] = info
         elif name in contents.fields:
             del contents.fields[name], contents.infos[name]
@@ -741,12 +739,6 @@ def batch_of_one(molecule: Molecule) -> MoleculeBatch:
     """Copies the present, undamaged fields of a molecule into a batch of its own."""
     # A copy, so that keeping or sending it does not keep or send the whole batch.
     return MoleculeBatch(*contents_of_molecule(molecule)).clone()
-
-
-def _parts_of(molecule: Molecule) -> conversions.Parts:
-    names = [n for n in molecule.keys() if n not in STRUCTURE and n not in DERIVED]
-    values = {molecule._batch._infos[name]: molecule[name] for name in names}
-    return conversions.to_parts(molecule.positions, molecule.atomic_numbers, values)
 
 
 def _molecule_of(parts: conversions.Parts, arrays: ArrayLevel) -> Molecule:

@@ -26,6 +26,16 @@ Value = Tensor | list[Entry]
 Place = tuple[torch.dtype, int, Sequence[int]]
 
 
+class Contents(NamedTuple):
+    """Everything that a batch consists of, in the order of its constructor."""
+
+    fields: dict[str, Value]
+    infos: dict[str, FieldInfo]
+    masks: Tensor | None
+    mask_rows: dict[str, int]
+    arena: Tensor | None = None
+
+
 class Structure(NamedTuple):
     """A batch without its tensors, which are marked by ``...``; compares by value."""
 
