@@ -32,7 +32,6 @@ from atompack_torch.datasets.duplicates import duplicate_pairs
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.features import Features, Stored
 from atompack_torch.datasets.force_subset import ForceSubset, flags_of
-from atompack_torch.datasets.gathering import gather
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.datasets.outputs import infos_of
@@ -44,7 +43,7 @@ from atompack_torch.datasets.request import (
     specs_of,
 )
 from atompack_torch.datasets.selection.blocks import Block, molecule_blocks
-from atompack_torch.datasets.statistics import Statistics
+from atompack_torch.datasets.statistics import Statistics, gather
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting
 from atompack_torch.datasets.transforms import transformed
 from atompack_torch.errors import CorruptFileError, FieldError

@@ -12,8 +12,13 @@ from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.duplicates import geometry_hashes
-from atompack_torch.datasets.gathering import N_ELEMENTS, fit_reference_energies, solve_normal
-from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
+from atompack_torch.datasets.statistics import (
+    N_ELEMENTS,
+    ElementCount,
+    ReferenceEnergies,
+    fit_reference_energies,
+    solve_normal,
+)
 from atompack_torch.display.markup import short
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVED, STRUCTURE
