@@ -203,6 +203,10 @@ class Field(NamedTuple):
     is_per_atom: bool
     mask: Array | None = None
 
+    def present(self, n: int) -> Array:
+        """Returns (n,) bool, True for the molecules of the block that have the field."""
+        return np.ones(n, bool) if self.mask is None else np.asarray(self.mask, bool)
+
 
 class Block(Protocol):
     """B molecules with N atoms in all."""
@@ -287,33 +291,17 @@ class BatchBlock:
         found = name if name in infos else one_of(name, infos.values(), infos)
         if found is None:
             return None
+        level = batch.level(found)
+        if level not in ("atom", "molecule"):
+            raise FieldError(f"{found}: expected one row per atom or molecule, got one per {level}")
         value = batch[found]
-        values = host_array(name, value) if isinstance(value, Tensor) else [*map(_host, value)]
+        values: Any = (
+            host_array(name, value)
+            if isinstance(value, Tensor)
+            else [host_array(name, one) if isinstance(one, Tensor) else one for one in value]
+        )
         mask = host_array(name, batch.mask(found)) if found in contents.mask_rows else None
-        return Field(values, infos_level(batch, found), mask)
-
-
-def infos_level(batch: MoleculeBatch, name: str) -> bool:
-    """True if a field of a batch has one row per atom.
-
-    Args:
-        batch: the batch.
-        name: name of the field.
-
-    Returns:
-        True for atoms, False for molecules.
-
-    Raises:
-        FieldError: its rows are edges or triplets.
-    """
-    level = batch.level(name)
-    if level not in ("atom", "molecule"):
-        raise FieldError(f"{name}: expected one row per atom or molecule, got one per {level}")
-    return level == "atom"
-
-
-def _host(value: Any) -> Any:
-    return host_array("value", value) if isinstance(value, Tensor) else value
+        return Field(values, level == "atom", mask)
 
 
 def one_of(name: str, ids: Iterable[FieldId], names: Iterable[str]) -> str | None:

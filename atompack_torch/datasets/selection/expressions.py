@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.datasets.selection import operations
-from atompack_torch.datasets.selection import values as v
 from atompack_torch.datasets.selection.blocks import (
     Array,
     Block,
@@ -38,7 +37,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
     **{ast.In: "in", ast.NotIn: "not in", ast.And: "and", ast.Or: "or"},
 }
 # Functions of values, by name.
-_FUNCTIONS: dict[str, Callable[..., v.Value]] = {
+_FUNCTIONS: dict[str, Callable[..., operations.Value]] = {
     "norm": operations.norm,
     "isnan": operations.is_nan,
     **{
@@ -56,7 +55,7 @@ _FUNCTIONS: dict[str, Callable[..., v.Value]] = {
 }
 FUNCTIONS = ("has", "field", "count", *_FUNCTIONS)
 
-Evaluator = Callable[[Structures], v.Value]
+Evaluator = Callable[[Structures], operations.Value]
 
 
 class ExpressionError(FieldError):
@@ -134,7 +133,7 @@ class Expression:
         """
         found = self._evaluator(Structures(block))
         n = len(block.ptr) - 1
-        if not isinstance(found, v.Truth):
+        if not isinstance(found, operations.Truth):
             raise self._error(self._root, f"expected a condition, got {found.kind}")
         if found.ptr is not None:
             raise self._error(
@@ -178,10 +177,10 @@ class Expression:
             raise self._error(node, "nested too deeply")
         evaluate = self._form(node, lambda below: self._compiled(below, depth + 1))
 
-        def located(structures: Structures) -> v.Value:
+        def located(structures: Structures) -> operations.Value:
             try:
                 return evaluate(structures)
-            except v.OperandError as error:
+            except operations.OperandError as error:
                 raise self._error(node, str(error)) from None
 
         return located
@@ -194,7 +193,7 @@ class Expression:
             case ast.UnaryOp(op=ast.Not()):
                 return _applied(operations.negated, below(node.operand))
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                sign = v.Number(np.array(-1.0 if isinstance(node.op, ast.USub) else 1.0))
+                sign = operations.Number(np.array(-1.0 if isinstance(node.op, ast.USub) else 1.0))
                 return _applied(partial(operations.arithmetic, "*", sign), below(node.operand))
             case ast.BinOp() if type(node.op) in _OPERATORS:
                 compute = partial(operations.arithmetic, _OPERATORS[type(node.op)])
@@ -211,7 +210,7 @@ class Expression:
                 for item in node.elts:
                     if not _is_constant(item):
                         raise self._error(item, "expected a number or a string in a set")
-                choices = v.Choices(frozenset(map(_constant, node.elts)))
+                choices = operations.Choices(frozenset(map(_constant, node.elts)))
                 return lambda _: choices
             case ast.Name(id=name):
                 if name in FUNCTIONS and name not in BUILTINS:
@@ -251,7 +250,7 @@ class Expression:
         raise self._error(node, "expected the name of a field as a string")
 
 
-def _applied(operation: Callable[..., v.Value], *operands: Evaluator) -> Evaluator:
+def _applied(operation: Callable[..., operations.Value], *operands: Evaluator) -> Evaluator:
     return lambda structures: operation(*(operand(structures) for operand in operands))
 
 
@@ -277,17 +276,17 @@ def _constant(node: ast.AST) -> Any:
     return node.value
 
 
-def _constant_value(node: ast.AST) -> v.Value:
+def _constant_value(node: ast.AST) -> operations.Value:
     value = _constant(node)
     if isinstance(value, bool):
-        return v.Truth(np.array(value))
+        return operations.Truth(np.array(value))
     if isinstance(value, str):
-        return v.Text(np.array(value, object))
+        return operations.Text(np.array(value, object))
     fits = isinstance(value, float) or -(2**63) <= value < 2**63
     try:
-        return v.Number(np.array(value if fits else float(value)))
+        return operations.Number(np.array(value if fits else float(value)))
     except OverflowError:
-        raise v.OperandError("a number is out of range") from None
+        raise operations.OperandError("a number is out of range") from None
 
 
 _FORMS: Mapping[type[ast.AST], str] = {

@@ -77,15 +77,13 @@ class GroupBy:
                 sums: Array = element_counts(block).astype(np.uint64) @ self._weights
             return sums
         field = block.find(self._by)
-        present = np.zeros(n, bool) if field is None else np.ones(n, bool)
-        if field is not None and field.mask is not None:
-            present &= field.mask
+        present = np.zeros(n, bool) if field is None else field.present(n)
         values: Any = [None] * n if field is None else field.values
         if field is not None and (field.is_per_atom or np.ndim(values) > 1):
             self._refuse("one value per molecule", "several", first)
         if isinstance(values, np.ndarray):
             if values.dtype.kind == "f":
-                present &= ~np.isnan(values)
+                present = present & ~np.isnan(values)
             self._check_present(present, first)
             return self._code(values)
         has = [value is not None for value in values]

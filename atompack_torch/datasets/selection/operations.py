@@ -1,26 +1,94 @@
-"""Operations on the values of expressions."""
+"""Values of expressions for a block of molecules, and operations on them."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.datasets.selection.blocks import Array
-from atompack_torch.datasets.selection.values import (
-    Choices,
-    Elements,
-    Missing,
-    Number,
-    OperandError,
-    Text,
-    Truth,
-    Value,
-    missing,
-)
+
+
+class OperandError(Exception):
+    """An operation does not suit its operands; the expression adds the position."""
+
+
+@dataclass
+class Number:
+    """Numbers: a constant (), one per molecule (B,), or rows of molecules (R, ...).
+
+    Attributes:
+        data: the numbers.
+        present: (B,) bool, False for molecules without them; True: all have them.
+        ptr: (B + 1,) first row of each molecule; None: there are no rows.
+    """
+
+    data: Array
+    present: Array | bool = True
+    ptr: Array | None = None
+
+    kind = "a number"
+
+
+class Missing(Number):
+    """Values of any type that no molecule of the block has: NaN (B,)."""
+
+
+def missing(n: int) -> Missing:
+    """Returns the values of a field that none of ``n`` molecules has."""
+    return Missing(np.full(n, np.nan), np.zeros(n, bool))
+
+
+@dataclass
+class Truth:
+    """Conditions: one per molecule (B,), a constant (), or rows of molecules (R, ...).
+
+    Attributes:
+        data: the conditions.
+        ptr: (B + 1,) first row of each molecule; None: there are no rows.
+        is_missing: True if they are False because no molecule has the values.
+    """
+
+    data: Array
+    ptr: Array | None = None
+    is_missing: bool = False
+
+    kind = "a condition"
+
+
+@dataclass
+class Text:
+    """Strings: one per molecule, (B,) objects, None where there is none; or a constant ()."""
+
+    data: Array
+
+    kind = "a string"
+
+
+@dataclass
+class Choices:
+    """A constant set of numbers or of strings."""
+
+    items: frozenset[Any]
+
+    kind = "a set"
+
+
+@dataclass
+class Elements:
+    """Numbers of atoms by element, (B, 256)."""
+
+    counts: Array
+
+    kind = "elements"
+
+
+Value = Number | Truth | Text | Choices | Elements
+
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -39,22 +107,29 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "%": np.mod,
     "**": np.power,
 }
+# What joins two rows, and the result without any.
+_REDUCTIONS: dict[str, tuple[np.ufunc, bool | float]] = {
+    "max": (np.maximum, np.nan),
+    "min": (np.minimum, np.nan),
+    "mean": (np.add, np.nan),
+    "sum": (np.add, 0.0),
+    "any": (np.logical_or, False),
+    "all": (np.logical_and, True),
+}
 
 
 def arithmetic(name: str, left: Value, right: Value) -> Number:
     """Computes in float64; a molecule that lacks an operand has no result."""
-    for operand in (left, right):
-        if not isinstance(operand, Number):
-            raise OperandError(f"expected numbers around {name}, got {operand.kind}")
-    assert isinstance(left, Number)
-    assert isinstance(right, Number)
+    if not (isinstance(left, Number) and isinstance(right, Number)):
+        other = right if isinstance(left, Number) else left
+        raise OperandError(f"expected numbers around {name}, got {other.kind}")
     for operand in (left, right):
         if isinstance(operand, Missing):
             return operand
     a, b, ptr = _aligned(left, right)
     with np.errstate(all="ignore"):
         data = _ARITHMETIC[name](a.astype(np.float64), b.astype(np.float64))
-    return Number(data, _both(left, right), ptr)
+    return Number(data, left.present & right.present, ptr)
 
 
 def compare(name: str, left: Value, right: Value) -> Truth:
@@ -73,7 +148,7 @@ def compare(name: str, left: Value, right: Value) -> Truth:
     a, b, ptr = _aligned(left, right)
     with np.errstate(invalid="ignore"):
         data = _COMPARE[name](a, b) & ~_is_nan(a) & ~_is_nan(b)
-    return Truth(data & _rows_of(_both(left, right), ptr, data), ptr)
+    return Truth(data & _for_rows(left.present & right.present, data, ptr), ptr)
 
 
 def _all_false(operand: Missing) -> Truth:
@@ -91,7 +166,7 @@ def logical(name: str, *values: Value) -> Truth:
     result = _condition(values[0], name)
     for value in values[1:]:
         other = _condition(value, name)
-        a, b, ptr = _aligned_data(result.data, result.ptr, other.data, other.ptr)
+        a, b, ptr = _aligned(result, other)
         result = Truth(a & b if name == "and" else a | b, ptr)
     return result
 
@@ -133,26 +208,16 @@ def rows_by_structure(reduce: str, value: Value) -> Value:
     flat = value.data.reshape(len(value.data), -1)
     counts = np.diff(value.ptr) * flat.shape[1]
     has_rows = counts > 0
-    starts = value.ptr[:-1][has_rows]
-    if wants_truth:
-        whole = np.full(len(counts), reduce == "all")
-        each = np.asarray(flat.any(axis=1) if reduce == "any" else flat.all(axis=1))
-        logic: np.ufunc = np.logical_or if reduce == "any" else np.logical_and
-        if len(starts):
-            whole[has_rows] = logic.reduceat(each, starts)
-        return Truth(whole)
-    data = np.full(len(counts), 0.0 if reduce == "sum" else np.nan)
-    if len(starts):
-        exact = flat.astype(np.float64)
+    join, empty = _REDUCTIONS[reduce]
+    data = np.full(len(counts), empty)
+    if has_rows.any():
         with np.errstate(all="ignore"):
-            if reduce in ("max", "min"):
-                join: np.ufunc = np.maximum if reduce == "max" else np.minimum
-                each = join.reduce(exact, axis=1)
-                data[has_rows] = join.reduceat(each, starts)
-            else:
-                data[has_rows] = np.add.reduceat(exact.sum(axis=1), starts)
-                if reduce == "mean":
-                    data[has_rows] /= counts[has_rows]
+            each = join.reduce(flat if wants_truth else flat.astype(np.float64), axis=1)
+            data[has_rows] = join.reduceat(each, value.ptr[:-1][has_rows])
+            if reduce == "mean":
+                data[has_rows] /= counts[has_rows]
+    if wants_truth:
+        return Truth(data)
     present = True if isinstance(value, Truth) else value.present
     return Number(data, present if reduce == "sum" else present & has_rows)
 
@@ -183,7 +248,7 @@ def is_nan(value: Value) -> Truth:
     if isinstance(value, Missing):
         return _all_false(value)
     data = _is_nan(value.data)
-    return Truth(data & _rows_of(value.present, value.ptr, data), value.ptr)
+    return Truth(data & _for_rows(value.present, data, value.ptr), value.ptr)
 
 
 def text_test(name: str, test: Callable[[str, str], bool], value: Value, other: Value) -> Truth:
@@ -213,7 +278,7 @@ def _contains(item: Value, whole: Value, *, is_negated: bool) -> Truth:
             numbers = [x for x in whole.items if not isinstance(x, str)]
             data = np.isin(item.data, np.array(numbers, np.float64)) != is_negated
             data &= ~_is_nan(item.data)
-            return Truth(data & _rows_of(item.present, item.ptr, data), item.ptr)
+            return Truth(data & _for_rows(item.present, data, item.ptr), item.ptr)
         raise OperandError(f"expected a number or a string before in, got {item.kind}")
     if isinstance(whole, Text) and isinstance(item, Text) and item.data.ndim == 0:
         part = item.data.item()
@@ -269,36 +334,17 @@ def _compare_texts(test: Callable[[Any, Any], Any], left: Text, right: Text) -> 
     return Truth(np.array(found, bool).reshape(a.shape))
 
 
-def _both(left: Number, right: Number) -> Array | bool:
-    return left.present & right.present
-
-
-def _rows_of(present: Array | bool, ptr: Array | None, data: Array) -> Array | bool:
-    """Repeats the mask of molecules for their rows."""
-    if isinstance(present, bool) or ptr is None:
-        return present
-    repeated: Array = np.repeat(present, np.diff(ptr))
-    return repeated.reshape(-1, *[1] * (data.ndim - 1))
-
-
-def _aligned(left: Number, right: Number) -> tuple[Array, Array, Array | None]:
-    return _aligned_data(left.data, left.ptr, right.data, right.ptr)
-
-
-def _aligned_data(
-    a: Array, a_ptr: Array | None, b: Array, b_ptr: Array | None
-) -> tuple[Array, Array, Array | None]:
+def _aligned(left: Number | Truth, right: Number | Truth) -> tuple[Array, Array, Array | None]:
     """Repeats values of molecules for the rows of the other operand."""
-    if a_ptr is None and b_ptr is None:
+    a, b, ptr = left.data, right.data, right.ptr if left.ptr is None else left.ptr
+    if ptr is None:
         return a, b, None
-    if a_ptr is not None and b_ptr is not None:
-        if not np.array_equal(a_ptr, b_ptr):
-            raise OperandError("expected operands with the same rows")
-    elif a_ptr is None:
-        a = _for_rows(a, b, b_ptr)
-    else:
-        b = _for_rows(b, a, a_ptr)
-    ptr = b_ptr if a_ptr is None else a_ptr
+    if left.ptr is None:
+        a = _for_rows(a, b, ptr)
+    elif right.ptr is None:
+        b = _for_rows(b, a, ptr)
+    elif not np.array_equal(left.ptr, right.ptr):
+        raise OperandError("expected operands with the same rows")
     if a.ndim != b.ndim and a.ndim and b.ndim:  # one number per row next to vectors
         a, b = (x.reshape(x.shape + (1,) * (max(a.ndim, b.ndim) - x.ndim)) for x in (a, b))
     try:
@@ -308,12 +354,11 @@ def _aligned_data(
     return a, b, ptr
 
 
-def _for_rows(values: Array, rows: Array, ptr: Array | None) -> Array:
-    if values.ndim == 0:
+def _for_rows(values: Any, rows: Array, ptr: Array | None) -> Any:
+    """Repeats values of molecules, unless they are one constant, for their rows."""
+    if ptr is None or np.ndim(values) == 0:
         return values
-    assert ptr is not None
-    repeated: Array = np.repeat(values, np.diff(ptr))
-    return repeated.reshape(-1, *[1] * (rows.ndim - 1))
+    return np.repeat(values, np.diff(ptr)).reshape(-1, *[1] * (rows.ndim - 1))
 
 
 def _is_nan(data: Array) -> Array:
