@@ -86,33 +86,6 @@ class Augment:
         checked_integer("seed", self.seed, 0)
 
 
-def native_of(
-    augment: Augment, vectors: Sequence[FieldId], tensors: Sequence[FieldId], epoch: int
-) -> Any:
-    """Returns the options in the form that the native core takes.
-
-    Args:
-        augment: the options.
-        vectors: the fields that ``vectors`` names.
-        tensors: those that ``tensors`` names.
-        epoch: number of the epoch.
-
-    Returns:
-        A tuple.
-    """
-    word = (1 << 64) - 1
-    return (
-        augment.rotate or "none",
-        float(augment.noise),
-        float(augment.strain),
-        bool(augment.keep_noise),
-        list(vectors),
-        list(tensors),
-        augment.seed & word,
-        epoch & word,
-    )
-
-
 def warn_of_fields(
     augment: Augment, place: str, schema: Mapping[str, FieldSpec], first: Mapping[str, Any]
 ) -> None:

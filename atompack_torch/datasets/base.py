@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -74,6 +74,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     first use in each process, and are not part of pickles.
     """
 
+    _of_this_process: ClassVar = ("_native", "_table", "_structures", "_needs_process")
     _path: Any = None  # as given
     _request: Request
     _native: MoleculeBatcher | None = None
@@ -117,7 +118,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def _batcher_over(self, source: MoleculeSource) -> MoleculeBatcher:
         """Builds a batcher with the options of this dataset over any source."""
-        return self._request.batcher(source, self._path, self.current_epoch)
+        native = self._request.native(source, self._path, self.current_epoch)
+        return MoleculeBatcher(source, native)
 
     def _identity(self) -> Any:
         """Returns plain data that identifies the molecules, for work that is resumed later."""
@@ -326,11 +328,12 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
 
     def close(self) -> None:
         """Releases the mappings of files; the next read opens them again."""
-        self._native = self._table = self._structures = self._needs_process = None
+        for name in self._of_this_process:
+            setattr(self, name, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        of_this_process = ("_native", "_table", "_structures", "_needs_process")
-        return {key: value for key, value in self.__dict__.items() if key not in of_this_process}
+        kept = self.__dict__.keys() - self._of_this_process
+        return {name: value for name, value in self.__dict__.items() if name in kept}
 
     @property
     def n_atoms(self) -> Tensor:
@@ -530,7 +533,14 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """
         cutoff = None if cutoff is None else NeighborList(cutoff).as_tuple()[0]
         with reporting(progress, len(self), "statistics") as report:
-            batcher = self._statistics_batcher(features)
+            batcher = self.without_mapping().batcher()
+            stored = declared_fields(batcher.source)
+            is_computed = self._computer is not None and "features" in self._computer.names()
+            if features and (is_computed or FieldId(BUILTIN, "features") not in stored):
+                raise FieldError(
+                    "features: expected stored ones, got none: build_cache stores them (field "
+                    "'features')"
+                )
             selection = None if self.selection is None else self.selection.numpy()
             threads = available_threads(self._request.num_threads)
             source, request = batcher.source, batcher.request
@@ -662,22 +672,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Returns a dataset of the same molecules whose batches are in host memory."""
         return self
 
-    def _statistics_batcher(self, features: bool) -> MoleculeBatcher:
-        """Returns a batcher that reads without mappings; checks that there are features."""
-        batcher = self.without_mapping().batcher()
-        stored = {(scope, key) for scope, key, *_ in declared_fields(batcher.source)}
-        is_computed = self._computer is not None and "features" in self._computer.names()
-        if features and (is_computed or (BUILTIN, "features") not in stored):
-            raise FieldError(
-                "features: expected stored ones, got none: build_cache stores them (field "
-                "'features')"
-            )
-        return batcher
-
     def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
         return molecule_blocks(self, fields)
 
-    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``."""
         part = self
         if self._clock is not None or self._has_parts:  # which may change during the pass
             self.batcher()

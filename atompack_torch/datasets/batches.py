@@ -175,9 +175,6 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Returns:
             What makes the batches that are requested.
         """
-        return self._start_prefetch(num_threads, max_ready, pinned)
-
-    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         return NativePrefetcher(self, num_threads, max_ready, pinned)
 
     @property
@@ -404,8 +401,7 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
                 known |= block.names
                 found = parsed.evaluate(block)
                 keep[first : first + len(found)] = found
-                if report is not None:
-                    report(len(found))
+                report(len(found))
         parsed.check(known)
         return self.subset(torch.from_numpy(keep))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat
 
 import numpy as np
 import torch
@@ -17,19 +17,12 @@ from atompack_torch.datasets.sweeping import OnProgress, reporting, runs
 from atompack_torch.fields import EDGES, STRUCTURE, TRIPLETS
 from atompack_torch.options import check_flags, checked_integer, checked_number
 
+if TYPE_CHECKING:
+    from atompack_torch.datasets.base import MoleculeDataset
+
 _MIN_CUTOFF = 1e-3  # atoms are never this close: a smaller cutoff must be in another unit
 _ATOMS_AT_ONCE = 4096  # takes milliseconds, and megabytes for the edges
 _MOLECULES_AT_ONCE = 4096  # limits batches of very small molecules
-
-
-class _CountableDataset(Protocol):
-    """Datasets whose edges can be counted."""
-
-    @property
-    def selection(self) -> Tensor | None: ...
-    @property
-    def n_atoms(self) -> Tensor: ...
-    def source(self) -> MoleculeSource: ...
 
 
 @dataclass(frozen=True)
@@ -119,7 +112,7 @@ class NeighborList:
         flags = bool(self.full), bool(self.vectors), bool(self.self_interaction)
         return cutoff, *flags, angular, self.max_neighbors
 
-    def count(self, dataset: _CountableDataset, *, progress: bool | OnProgress = False) -> Tensor:
+    def count(self, dataset: MoleculeDataset, *, progress: bool | OnProgress = False) -> Tensor:
         """Counts the edges of each molecule, as ``costs=`` of a sampler.
 
             counts = NeighborList(5.0).count(dataset)
@@ -163,7 +156,7 @@ def edge_batches(
     fields: Sequence[str],
     selection: Tensor | None,
     n_atoms: Tensor,
-    report: OnProgress | None,
+    report: OnProgress,
 ) -> Iterator[tuple[slice, dict[str, Tensor]]]:
     """Reads all molecules in batches that consist of edges only.
 
@@ -182,8 +175,7 @@ def edge_batches(
     for part in runs(n_atoms.numpy(), _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE):
         values = batcher.collate(part, selection, False)[2]
         yield slice(part.start, part.stop), dict(zip((*STRUCTURE, *fields), values, strict=True))
-        if report is not None:
-            report(len(part))
+        report(len(part))
 
 
 def rows_by_molecule(made: Mapping[str, Tensor], name: str) -> NDArray[np.int64]:

@@ -181,17 +181,14 @@ def from_batch(outputs: Sequence[Output], batch: MoleculeBatch) -> dict[str, Ten
         FieldError: the batch lacks a field or edges, an element is not in the table of the model,
             or a value does not fit.
     """
-    request = BatchRequest(outputs=[o.native(_placeholder(o.field)) for o in outputs])
+    ids = [None if o.field is None else FieldId(BUILTIN, o.field) for o in outputs]
+    request = BatchRequest(outputs=[o.native(i) for o, i in zip(outputs, ids, strict=True)])
     cell, pbc = _tensor(batch, "cell"), _tensor(batch, "pbc")
     edges = _tensor(batch, "edge_index"), _tensor(batch, "edge_shift")
     tensors = (batch.positions, batch.atomic_numbers, batch.ptr, cell, pbc, *edges)
     fields = [None if o.field is None else _described(batch, o.field) for o in outputs]
     made = make_outputs(request, tensors, fields)
     return {output.name: tensor for output, tensor in zip(outputs, made, strict=True)}
-
-
-def _placeholder(field: str | None) -> FieldId | None:
-    return None if field is None else FieldId(BUILTIN, field)
 
 
 def _tensor(batch: MoleculeBatch, name: str) -> Tensor | None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 
-from atompack_torch._core import MoleculeBatcher
 from atompack_torch._native import (
     BatchRequest,
     MoleculeSource,
     NanIsMissingSource,
     RenamedSource,
 )
-from atompack_torch.datasets.augment import NOISE, Augment, native_of
+from atompack_torch.datasets.augment import NOISE, Augment
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import DTypes, Missing, MoleculeOptions, Transform
 from atompack_torch.datasets.outputs import Output
@@ -74,7 +73,7 @@ class Request:
 
     @classmethod
     def of(cls, options: MoleculeOptions) -> Request:
-        """Returns the request of a user; names are compared with a source in ``batcher``."""
+        """Returns the request of a user; names are compared with a source in ``native``."""
         dtype = options.dtype
         request = cls(
             fields=_names("fields", options.fields),
@@ -185,26 +184,19 @@ class Request:
         )
 
     def _moved(self, names: Mapping[str, FieldId], path: Any, epoch: int) -> Any:
-        assert self.augment is not None
-        chosen = self.augment.vectors, self.augment.tensors
-        vectors, tensors = (_ids_of(each, names, path, BUILTINS) for each in chosen)
-        return native_of(self.augment, vectors, tensors, epoch)
-
-    def batcher(self, source: MoleculeSource, path: Any, epoch: int = 0) -> MoleculeBatcher:
-        """Builds a batcher for a source.
-
-        Args:
-            source: the molecules.
-            path: path of the dataset, for errors.
-            epoch: epoch of the augmentation.
-
-        Returns:
-            The batcher.
-
-        Raises:
-            FieldError: the source has no field of a name.
-        """
-        return MoleculeBatcher(source, self.native(source, path, epoch))
+        """Returns the options of the augmentation in the form that the native core takes."""
+        augment, word = self.augment, (1 << 64) - 1
+        assert augment is not None
+        return (
+            augment.rotate or "none",
+            float(augment.noise),
+            float(augment.strain),
+            bool(augment.keep_noise),
+            _ids_of(augment.vectors, names, path, BUILTINS),
+            _ids_of(augment.tensors, names, path, BUILTINS),
+            augment.seed & word,
+            epoch & word,
+        )
 
 
 def specs_of(source: MoleculeSource, request: BatchRequest) -> dict[str, FieldSpec]:

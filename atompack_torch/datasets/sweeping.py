@@ -72,7 +72,7 @@ def runs(
 @contextmanager
 def reporting(
     progress: bool | OnProgress, total: int, label: str, unit: str = "molecules"
-) -> Iterator[OnProgress | None]:
+) -> Iterator[OnProgress]:
     """Provides the progress callback for ``progress=``: none, a bar, or the caller's function."""
     if callable(progress):
         yield progress
@@ -80,4 +80,4 @@ def reporting(
         with Progress(total, unit, label=label) as bar:
             yield bar.update
     else:
-        yield None
+        yield lambda n: None

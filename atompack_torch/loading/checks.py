@@ -10,13 +10,8 @@ from torch import Tensor
 from torch.utils.data import BatchSampler
 
 from atompack_torch.datasets.batches import BatchDataset
-from atompack_torch.loading.samplers import (
-    AtomBudgetBatchSampler,
-    BucketBatchSampler,
-    EqualSizeBatchSampler,
-)
+from atompack_torch.loading.samplers import elastic
 from atompack_torch.loading.samplers.distributed import IndexSampler
-from atompack_torch.loading.samplers.elastic import ElasticSampler
 from atompack_torch.options import open_hint
 
 # Options of torch's DataLoader that a Loader lacks, and their replacements.
@@ -83,8 +78,7 @@ def check_sampler(sampler: Any) -> None:
     Raises:
         TypeError: it yields batches, or is not iterable.
     """
-    own = (AtomBudgetBatchSampler, BucketBatchSampler, EqualSizeBatchSampler)
-    if isinstance(sampler, (*own, BatchSampler)):
+    if isinstance(sampler, (elastic.BatchSampler, BatchSampler)):
         raise _batches_error(sampler)
     _check_iterable("sampler", sampler)
 
@@ -113,7 +107,7 @@ def check_size(sampler: Any, dataset: BatchDataset[Any, Any]) -> None:
     Raises:
         ValueError: their numbers of items differ.
     """
-    made_of = sampler._dataset if isinstance(sampler, ElasticSampler) else None
+    made_of = sampler._dataset if isinstance(sampler, elastic.ElasticSampler) else None
     if made_of is not None and len(made_of) != len(dataset):
         raise ValueError(
             f"sampler: expected one made of the dataset of the loader, with {len(dataset)} "

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.batches import Batch, BatchDataset
+from atompack_torch.datasets.batches import Batch, BatchDataset, n_ranks
 from atompack_torch.datasets.dropping import warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.accelerate import enter_accelerate
@@ -248,19 +248,17 @@ class Loader(Generic[Batch]):
             self.set_epoch(chosen)
 
     def _warn_of_ranks(self) -> None:
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if not self._has_own_order or self._has_warned or not distributed:
+        if not self._has_own_order or self._has_warned or (n := n_ranks()) == 1:
             return
-        if (n_ranks := torch.distributed.get_world_size()) > 1:
-            self._has_warned = True
-            given, way_out = ("no sampler", _SHARE_STORED)
-            if self.shuffle:
-                given, way_out = ("shuffle=True", _SHARE_SHUFFLED)
-            warnings.warn(
-                f"{given}: each of the {n_ranks} ranks gets the whole dataset; to share it give "
-                f"{way_out}, or another sampler of this package",
-                stacklevel=3,
-            )
+        self._has_warned = True
+        given, way_out = "no sampler", _SHARE_STORED
+        if self.shuffle:
+            given, way_out = "shuffle=True", _SHARE_SHUFFLED
+        warnings.warn(
+            f"{given}: each of the {n} ranks gets the whole dataset; to share it give "
+            f"{way_out}, or another sampler of this package",
+            stacklevel=3,
+        )
 
     def _warn_of_drops(self, n: int) -> None:
         """Reports once, after the first whole pass, how many items ``missing="drop"`` dropped."""

@@ -18,7 +18,7 @@ from atompack_torch._core import (
     count_stored_rows,
     resolve_indices,
 )
-from atompack_torch._native import BatchRequest, ForceSubsetSource, MoleculeSource
+from atompack_torch._native import ForceSubsetSource, MoleculeSource
 from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
@@ -39,8 +39,6 @@ from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY
 from atompack_torch.options import checked_integer, open_hint, redact_path
-
-_OF_THIS_PROCESS = ("_kept",)
 
 Self = TypeVar("Self", bound="ResidentDataset")
 
@@ -87,6 +85,7 @@ class ResidentDataset(MoleculeDataset):
             missing with ``missing="error"``.
     """
 
+    _of_this_process = (*MoleculeDataset._of_this_process, "_kept")
     _block: ResidentBlock
     _on_device: DeviceFields | None = None
     _rest: HostFields | None = None  # fields that stay on the host
@@ -142,7 +141,10 @@ class ResidentDataset(MoleculeDataset):
                     origin, source, numbers, self._rows, self._device, self._max_bytes, report
                 )
             else:
-                requests = [self._request.native(source, self._path), *self._inputs(source)]
+                wanted = [self._request]
+                if self._computer is not None:
+                    wanted.append(self._computer.input_request(self._request))
+                requests = [request.native(source, self._path) for request in wanted]
                 self._block = load_block(
                     source,
                     numbers,
@@ -165,12 +167,6 @@ class ResidentDataset(MoleculeDataset):
     @property
     def _is_elsewhere(self) -> bool:
         return self._device.type != "cpu"
-
-    def _inputs(self, source: MoleculeSource) -> list[BatchRequest]:
-        """Returns the requests for the input of computed features."""
-        if self._computer is None:
-            return []
-        return [self._computer.input_request(self._request).native(source, self._path)]
 
     @property
     def path(self) -> Path | str | tuple[Path | str, ...]:
@@ -240,16 +236,12 @@ class ResidentDataset(MoleculeDataset):
                 f"ResidentDataset: expected one on the CPU, got {self._device}, which cannot be "
                 "pickled: use a Loader, or a DataLoader with num_workers=0"
             )
-        return self._pickled_state()
+        return super().__getstate__()
 
     def __copy__(self) -> ResidentDataset:
         other = object.__new__(type(self))
-        other.__dict__.update(self._pickled_state())
+        other.__dict__.update(super().__getstate__())
         return other
-
-    def _pickled_state(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
 
     def refresh(self) -> bool:
         """Loads the molecules again if the files have changed.
@@ -264,14 +256,9 @@ class ResidentDataset(MoleculeDataset):
         if not self._origin.refresh():
             return False
         self._check_selection(len(self._origin))
-        self._kept = None
         self._load(False)
         self.close()
         return True
-
-    def close(self) -> None:
-        """Does nothing to the memory, which is released with the last subset and batch."""
-        super().close()
 
     def _molecule(self, item: Any) -> Molecule:
         if not self._is_elsewhere:
@@ -380,9 +367,10 @@ class ResidentDataset(MoleculeDataset):
         values = {name: values[name] for name in (*fields.order, *unlisted)}
         return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
 
-    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``."""
         if not self._is_elsewhere:
-            return super()._start_prefetch(num_threads, max_ready, pinned)
+            return super().prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
     def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:
@@ -393,8 +381,7 @@ class ResidentDataset(MoleculeDataset):
         ascending = self._numbers[order]
 
         def structures(numbers: Tensor) -> MoleculeBatch:
-            made = whole.batch(order[torch.searchsorted(ascending, numbers)])
-            return made
+            return whole.batch(order[torch.searchsorted(ascending, numbers)])
 
         return self._computer.add_to(batch, structures, self._keeps_features)
 

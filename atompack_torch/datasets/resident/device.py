@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from atompack_torch.batch.collated_fields import contents_of, first_targets
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList, edge_batches, rows_by_molecule
 from atompack_torch.datasets.request import Request
-from atompack_torch.datasets.sweeping import OnProgress, runs
+from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
@@ -27,25 +26,10 @@ from atompack_torch.fields import (
     centers_of,
 )
 
-_ATOMS_AT_ONCE = 16_384  # tens of megabytes of edges
-_MOLECULES_AT_ONCE = 4096
 _LARGEST_SHIFT = 127  # of int8
 
 # dtype and shape of a tensor.
 Form = tuple[torch.dtype, tuple[int, ...]]
-
-
-def parts_of(n_atoms: Tensor) -> Iterator[slice]:
-    """Splits molecules into consecutive parts that take tens of megabytes with their edges.
-
-    Args:
-        n_atoms: (n,) int64 atoms of each molecule.
-
-    Yields:
-        The molecules of each part.
-    """
-    for part in runs(n_atoms.numpy(), _ATOMS_AT_ONCE, _MOLECULES_AT_ONCE):
-        yield slice(part.start, part.stop)
 
 
 class EdgeCounts(NamedTuple):
@@ -116,7 +100,7 @@ class EdgeReader:
         self._n = len(numbers)
         self._molecules = (source, self.request, self.neighbors.fields, numbers, n_atoms)
 
-    def count(self, report: OnProgress | None) -> EdgeCounts:
+    def count(self, report: OnProgress) -> EdgeCounts:
         """Searches the neighbors of all molecules and counts them.
 
         Args:
@@ -141,7 +125,7 @@ class EdgeReader:
         kind = torch.int8 if largest <= _LARGEST_SHIFT else torch.float32
         return EdgeCounts(torch.from_numpy(edges), torch.from_numpy(triplets), kind, floating)
 
-    def fill(self, counts: EdgeCounts, into: dict[str, Tensor], report: OnProgress | None) -> None:
+    def fill(self, counts: EdgeCounts, into: dict[str, Tensor], report: OnProgress) -> None:
         """Searches again, and stores what is found.
 
         Args:

@@ -24,9 +24,8 @@ from atompack_torch.datasets.resident.device import (
     EdgeReader,
     Form,
     group_of,
-    parts_of,
 )
-from atompack_torch.datasets.sweeping import OnProgress
+from atompack_torch.datasets.sweeping import OnProgress, runs
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec
 from atompack_torch.options import redact_path
@@ -91,6 +90,7 @@ def _container_bytes() -> int | None:
 
 
 _AT_ONCE = 4096  # molecules that are read between two reports
+_ATOMS_ON_DEVICE = 16_384  # tens of megabytes of edges
 _ALIGNMENT = 64
 
 
@@ -118,8 +118,8 @@ class ResidentBlock(NamedTuple):
         views = view_arena(self.memory, list(self.edges.values()))
         return dict(zip(self.edges, views, strict=True))
 
-    def kept_edges(self, request: BatchRequest) -> PrecomputedEdges | None:
-        """Returns the edges for batches; None if there are none.
+    def kept_edges(self, request: BatchRequest) -> PrecomputedEdges:
+        """Returns the edges for batches, of which there are some.
 
         Args:
             request: with the options of the search that found them.
@@ -127,18 +127,8 @@ class ResidentBlock(NamedTuple):
         Returns:
             The edges.
         """
-        if not self.edges:
-            return None
-        edges = self.edge_tensors()
-        return PrecomputedEdges(
-            request=request,
-            edge_ptr=edges["edge_ptr"],
-            index=edges["index"],
-            shift=edges["shift"],
-            vector=edges.get("vector"),
-            triplet_ptr=edges.get("triplet_ptr"),
-            triplet_edges=edges.get("triplet_edges"),
-        )
+        absent = dict.fromkeys(("vector", "triplet_ptr", "triplet_edges"))
+        return PrecomputedEdges(request=request, **absent | self.edge_tensors())
 
 
 def load_block(
@@ -149,7 +139,7 @@ def load_block(
     requests: Sequence[BatchRequest],
     path: Any,
     max_bytes: int | None,
-    report: OnProgress | None,
+    report: OnProgress,
 ) -> ResidentBlock:
     """Reads molecules into one block of memory.
 
@@ -179,33 +169,25 @@ def load_block(
     place = redact_path(path)
     builder = ResidentBuilder(source, numbers.tolist(), [*requests, geometry], place)
     n = len(numbers)
-    for first in range(0, n, _AT_ONCE):
-        last = min(first + _AT_ONCE, n)
+    parts = [(first, min(first + _AT_ONCE, n)) for first in range(0, n, _AT_ONCE)]
+    for first, last in parts:
         builder.measure(first, last)
-        _tell(report, last - first)
+        report(last - first)
     counts = None
     if request.neighbors is not None:
         counts = EdgeReader(source, request, path, numbers, n_atoms).count(report)
     places, n_bytes = _place_edges(builder.bytes(), request, counts)
     check_memory(n_bytes, torch.device("cpu"), max_bytes)
     memory = torch.empty(n_bytes, dtype=torch.uint8)
-    for first in range(0, n, _AT_ONCE):
-        last = min(first + _AT_ONCE, n)
+    for first, last in parts or [(0, 0)]:
         builder.copy(first, last, memory)
-        _tell(report, last - first)
-    if n == 0:
-        builder.copy(0, 0, memory)
+        report(last - first)
     held = builder.source(memory)
     block = ResidentBlock(memory, n, held.tables(), places)
     if counts is not None:
         reader = EdgeReader(held, request, path, torch.arange(n), n_atoms)
         reader.fill(counts, block.edge_tensors(), report)
     return block
-
-
-def _tell(report: OnProgress | None, n: int) -> None:
-    if report is not None:
-        report(n)
 
 
 def _place_edges(
@@ -256,7 +238,7 @@ def load_on_device(
     rows: Tensor,
     device: torch.device,
     max_bytes: int | None,
-    report: OnProgress | None,
+    report: OnProgress,
 ) -> tuple[DeviceFields, HostFields | None]:
     """Loads molecules onto a device.
 
@@ -305,10 +287,10 @@ def load_on_device(
     check_memory(fields_on(torch.device("meta")).n_bytes, device, max_bytes)
     rest = _load_rest(source, numbers, counted["atom"], request, labels, origin._path, report)
     on_device = fields_on(device)
-    for part in parts_of(rows[:, 0]):
-        on_device.append(part.start, whole.batch(numbers[part]))
-        if report is not None and request.neighbors is not None:
-            report(part.stop - part.start)
+    for part in runs(rows[:, 0].numpy(), _ATOMS_ON_DEVICE, _AT_ONCE):
+        on_device.append(part.start, whole.batch(numbers[part.start : part.stop]))
+        if request.neighbors is not None:
+            report(len(part))
     if origin._request.missing == "error" and on_device.first_missing is not None:
         number, name = on_device.first_missing
         way_out = 'missing="nan" gives NaN, missing="drop" drops the molecule'
@@ -361,7 +343,7 @@ def _load_rest(
     request: Request,
     on_device: list[str],
     path: Any,
-    report: OnProgress | None,
+    report: OnProgress,
 ) -> HostFields | None:
     """Loads the fields that stay on the host; returns None if there are none."""
     own = tuple(name for name in on_device if name not in STRUCTURE_INFO)

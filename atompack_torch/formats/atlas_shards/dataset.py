@@ -529,11 +529,12 @@ class ShardDataset(BatchDataset[object, object]):
             opened.native.collate(indices, self._selection, in_worker, molecules_of)
         )
 
-    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
+        """Starts threads that make batches; see ``BatchDataset``."""
         native = self._open().native
         if native is None:
             return PickledQueue(len(self), self._collate_examples)
-        return super()._start_prefetch(num_threads, max_ready, pinned)
+        return super().prefetch(num_threads, max_ready, pinned)
 
     def batcher(self) -> ExampleBatcher:
         """Returns the native batcher of the whole dataset.
