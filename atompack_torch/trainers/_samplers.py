@@ -15,7 +15,7 @@ from atompack_torch.datasets.resident.dataset import ResidentDataset
 from atompack_torch.loading.checks import check_unknown_options
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
-from atompack_torch.loading.samplers.distributed import Order, StoredOrder
+from atompack_torch.loading.samplers.distributed import Order, stored_order
 from atompack_torch.loading.samplers.elastic import BatchSampler, DropOptions, ElasticSampler, Place
 from atompack_torch.options import checked_integer, with_options
 from atompack_torch.random_order import RandomOrder, mix
@@ -336,7 +336,7 @@ class CountBatchSampler(BatchSampler):
         return {"position": 0}
 
     def _share(self, seed: int, epoch: int, start: Place, ranks: range, n_ranks: int) -> CountShare:
-        order = RandomOrder(mix(seed, epoch), self.n) if self.shuffle else StoredOrder()
+        order = RandomOrder(mix(seed, epoch), self.n).at if self.shuffle else stored_order
         return CountShare(self, order, start["position"], ranks, n_ranks)
 
     def n_steps(self, n_left: int, n_ranks: int) -> int:
@@ -390,7 +390,7 @@ class CountShare:
         for first in range(0, self._n_steps, n_at_once):
             last = min(first + n_at_once, self._n_steps)
             bounds = [self._bound(step) for step in range(first, last + 1)]
-            molecules = self._order.at(np.arange(bounds[0], bounds[-1]))
+            molecules = self._order(np.arange(bounds[0], bounds[-1]))
             yield [
                 molecules[begin - bounds[0] : end - bounds[0]].tolist()
                 for step in pairwise(bounds)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch.utils.data import DistributedSampler
@@ -25,19 +25,12 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 13  # indices per step
 
 
-class Order(Protocol):
-    """An order of molecules, of which any part can be computed."""
-
-    def at(self, positions: Integers) -> Integers:
-        """Returns the molecules at these positions."""
+Order = Callable[[Integers], Integers]  # returns the molecules at any positions of an epoch
 
 
-class StoredOrder:
-    """Order of the molecules in the dataset."""
-
-    def at(self, positions: Integers) -> Integers:
-        """Returns the positions themselves."""
-        return positions
+def stored_order(positions: Integers) -> Integers:
+    """Returns the positions themselves: the order of the dataset."""
+    return positions
 
 
 class IndexShare:
@@ -54,7 +47,7 @@ class IndexShare:
         for first in range(0, len(self._positions), _CHUNK):
             part = self._positions[first : first + _CHUNK]
             positions = np.arange(part.start, part.stop, part.step, dtype=np.int64)
-            yield self._order.at(positions % self._n).tolist()
+            yield self._order(positions % self._n).tolist()
 
     def place_after(self, n_items: int) -> Place:
         """Returns the place after a number of items of every rank."""
@@ -132,7 +125,7 @@ class DistributedMoleculeSampler(IndexSampler):
         self.n = n_molecules(n)
 
     def _order(self, key: int) -> Order:
-        return RandomOrder(key, self.n) if self.shuffle else StoredOrder()
+        return RandomOrder(key, self.n).at if self.shuffle else stored_order
 
     def _plan_settings(self) -> dict[str, object]:
         return {"molecules": self.n, "shuffle": self.shuffle}

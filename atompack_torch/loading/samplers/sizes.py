@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from atompack_torch.batch.exact_values import host_array
+
 _CHUNK = 1 << 16  # numbers per step
 
 
@@ -49,34 +51,6 @@ def _is_loader(source: Any) -> bool:
     return hasattr(source, "dataset") and hasattr(source, "batch_sampler")
 
 
-def atom_counts(source: Any) -> Any:
-    """Returns the atoms of each molecule of a dataset that knows them, else the source itself.
-
-    Args:
-        source: argument of a sampler.
-
-    Returns:
-        One number per molecule, or the source.
-
-    Raises:
-        TypeError: the source is a path, a loader, or torch's Subset of a dataset.
-    """
-    if hasattr(source, "n_atoms"):
-        return source.n_atoms
-    if hasattr(source, "dataset"):
-        hint = "its dataset" if _is_loader(source) else "dataset.subset(indices), which knows them"
-        raise TypeError(
-            "n_atoms: expected numbers of atoms or a dataset that knows them, "
-            f"got {type(source).__name__}; give {hint}"
-        )
-    if isinstance(source, (str, bytes, os.PathLike)):
-        raise TypeError(
-            "n_atoms: expected numbers of atoms or a dataset that knows them, "
-            f"got a path; give AtpDataset({str(source)!r})"
-        )
-    return source
-
-
 def atoms_of_each(source: Any, hint: str = " of each molecule") -> NDArray[Any]:
     """Returns the atoms of each molecule.
 
@@ -88,10 +62,21 @@ def atoms_of_each(source: Any, hint: str = " of each molecule") -> NDArray[Any]:
         (n,) array.
 
     Raises:
-        TypeError: the source has no numbers of atoms.
+        TypeError: the source has no numbers of atoms: it is a path, a loader, or torch's Subset of
+            a dataset, for example.
         ValueError: the numbers are invalid.
     """
-    counts = atom_counts(source)
+    counts = getattr(source, "n_atoms", source)
+    given = None
+    if counts is source and hasattr(source, "dataset"):
+        hint = "its dataset" if _is_loader(source) else "dataset.subset(indices), which knows them"
+        given = f"{type(source).__name__}; give {hint}"
+    elif isinstance(source, (str, bytes, os.PathLike)):
+        given = f"a path; give AtpDataset({str(source)!r})"
+    if given is not None:
+        raise TypeError(
+            f"n_atoms: expected numbers of atoms or a dataset that knows them, got {given}"
+        )
     if hasattr(counts, "__index__") and not getattr(counts, "ndim", 0):
         raise TypeError(f"n_atoms: a count alone does not tell the atoms{hint}")
     return numbers("n_atoms", counts)
@@ -109,15 +94,10 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
 
     Raises:
         TypeError: the source does not consist of numbers.
-        ValueError: it is not one-dimensional, or holds negative numbers, infinity or NaN.
+        ValueError: it is not one-dimensional, holds negative numbers, infinity or NaN, or is a
+            tensor that is not dense.
     """
-    if isinstance(source, torch.Tensor):
-        is_dense = not source.is_nested and source.layout == torch.strided
-        if not is_dense or source.is_meta or source.is_quantized:
-            raise TypeError(f"{what}: expected a dense tensor with values, got another")
-        tensor = source.detach().cpu().resolve_neg()
-        source = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    array = np.asarray(source)
+    array = host_array(what, source) if isinstance(source, torch.Tensor) else np.asarray(source)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuf":
