@@ -24,7 +24,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ import numpy as np
 import zstandard
 from atlas_cases import DURABLE, WIDE, Case, Scale, cases
 from results import Result, note
+from turns import best
 
 BLOCK_BYTES = 8 << 20
 PEERS = {"atlas": "atlas-python", "zarr": "Zarr", "netcdf": "NetCDF"}
@@ -84,24 +84,14 @@ def bare_seconds(case: Case, rounds: int) -> float:
     repeats = case.n / len(column)
     raw = memoryview(column.reshape(-1).view(np.uint8))
     if case.codec == "none":
-        return repeats * _best(lambda: column.copy(), rounds)
+        return repeats * best(lambda: column.copy(), rounds)
     blocks = [bytes(raw[i : i + BLOCK_BYTES]) for i in range(0, len(raw), BLOCK_BYTES)]
     if case.codec == "lz4":
         packed = [lz4.block.compress(block) for block in blocks]
-        return repeats * _best(lambda: [lz4.block.decompress(b) for b in packed], rounds)
+        return repeats * best(lambda: [lz4.block.decompress(b) for b in packed], rounds)
     packed = [zstandard.compress(block, 3) for block in blocks]
     decoder = zstandard.ZstdDecompressor()
-    return repeats * _best(lambda: [decoder.decompress(b) for b in packed], rounds)
-
-
-def _best(call: Callable[[], Any], rounds: int) -> float:
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - start)
-        del result
-    return min(times)
+    return repeats * best(lambda: [decoder.decompress(b) for b in packed], rounds)
 
 
 def report_sizes(runner: Runner) -> None:
@@ -148,36 +138,31 @@ def report(what: str, spent: Sequence[float], share: str = "") -> None:
 
 def measure_case(runner: Runner, rounds: int) -> None:
     case = runner.case
-    peer_names = MORE_PEERS if case.is_of_original else PEERS
-    ours, durable, *peers = (
-        runner.run(side, "write")[0] for side in ("ours", DURABLE, *peer_names)
-    )
+    sides = ("ours", *(MORE_PEERS if case.is_of_original else PEERS))
+    ours, *peers = (runner.run(side, "write")[0] for side in sides)
     report(f"{case.name}: write", [ours, *peers])
-    report(f"{case.name}: write, durable", [durable, *peers])
+    report(f"{case.name}: write, durable", [runner.run(DURABLE, "write")[0], *peers])
     bare = bare_seconds(case, rounds)
     for measure in ("quarter", "full"):
-        found = [runner.best(side, measure) for side in ("ours", *peer_names)]
+        both = [runner.best(side, measure) for side in sides]
         for number, when in enumerate(("first", "again")):
-            spent = [times[number] for times in found]
+            spent = [times[number] for times in both]
             what, is_full = f"{case.name}: {measure}, {when}", measure == "full"
             report(what, spent, f"{bare / spent[0]:7.0%}" if is_full else "")
             if is_full:
                 numbers = 1e3 * spent[0], "ms", LIMITS[case.codec], 1e3 * bare
                 note(Result("ATLAS store", what, *numbers, reference=True))
+    found = {}
     if case.name == "tiny":
-        report(
-            f"{case.name}: open", [runner.run(side, "open")[0] for side in ("ours", *peer_names)]
-        )
-        found = [runner.run(side, "batches") for side in ("ours", *peer_names)]
-        report(f"{case.name}: random batch, first", [times[0] for times in found])
-        report(f"{case.name}: random batch, again", [min(times[1:]) for times in found])
+        report(f"{case.name}: open", [runner.run(side, "open")[0] for side in sides])
+        found["random batch"] = [runner.run(side, "batches") for side in sides]
     if case.is_of_original:
-        found = [runner.run(side, "single") for side in ("ours", *peer_names)]
-        report(f"{case.name}: single, first", [times[0] for times in found])
-        report(f"{case.name}: single, again", [min(times[1:]) for times in found])
-        found = [runner.run(side, "xarray") for side in ("ours", *peer_names)]
-        report(f"{case.name}: quarter by xarray, first", [times[0] for times in found])
-        report(f"{case.name}: quarter by xarray, again", [min(times[1:]) for times in found])
+        found["single"] = [runner.run(side, "single") for side in sides]
+        found["quarter by xarray"] = [runner.run(side, "xarray") for side in sides]
+    for what, runs in found.items():
+        report(f"{case.name}: {what}, first", [times[0] for times in runs])
+        report(f"{case.name}: {what}, again", [min(times[1:]) for times in runs])
+    if case.is_of_original:
         report_loop(runner)
         report_sizes(runner)
     if case.name == "gridded":

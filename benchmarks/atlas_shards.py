@@ -11,7 +11,6 @@ compared first. Sides take turns in one process; medians count.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import os
@@ -27,7 +26,7 @@ import torch
 import zstandard
 from results import Result, note
 from torch.utils.data import DataLoader, Dataset
-from turns import take_turns
+from turns import parser_of, take_turns
 
 import atompack_torch as apt
 
@@ -69,9 +68,6 @@ class Pickled(Dataset[Example]):
         if self.metas[shard]["compression_strategy"] != 0:
             stored = zstandard.ZstdDecompressor(dict_data=self.dictionary).decompress(stored)
         return list(pickle.loads(stored))
-
-    def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("open files cannot be pickled")
 
 
 def concatenate(examples: list[Example]) -> dict[str, torch.Tensor]:
@@ -180,42 +176,35 @@ def report_reading(root: Path, n: int, rounds: int) -> None:
         loader = DataLoader(Pickled(root), BATCH, collate_fn=concatenate, **options)
         return n // part, functools.partial(go_through, loader, n // part // BATCH)
 
-    def blocks() -> apt.BlockShuffleSampler:
-        return apt.BlockShuffleSampler(apt.ShardDataset(root), window=WINDOW)
-
     few = apt.ShardDataset(root, cache_blocks=WINDOW)
-    dataset = apt.ShardDataset(root, cache_blocks=WINDOW)
     in_order = {
-        "DataLoader": (n, functools.partial(go_through, DataLoader(dataset, BATCH))),
-        "Loader": (n, functools.partial(go_through, apt.Loader(dataset, BATCH))),
+        "DataLoader": (n, functools.partial(go_through, DataLoader(few, BATCH))),
+        "Loader": (n, functools.partial(go_through, apt.Loader(few, BATCH))),
         "theirs": theirs(1),
     }
     report("in order, no workers", n, in_order, rounds)
+    blocks = apt.BlockShuffleSampler(few, window=WINDOW)
     shuffled = {
         f"blocks shuffled, windows of {WINDOW}, {WINDOW} kept": (
             n,
-            functools.partial(go_through, DataLoader(few, BATCH, sampler=blocks())),
+            functools.partial(go_through, DataLoader(few, BATCH, sampler=blocks)),
         ),
         "fully shuffled, all kept": ours(shuffle=True),
         "theirs": theirs(8, shuffle=True),
     }
     report("shuffled, the original fully", n, shuffled, rounds)
-    workers = {
-        "DataLoader": ours(num_workers=2),
-        "theirs": theirs(1, num_workers=2),
-    }
+    workers = {"DataLoader": ours(num_workers=2), "theirs": theirs(1, num_workers=2)}
     report("in order, 2 workers", n, workers, rounds)
 
 
 def report_tensors(root: Path, n: int, rounds: int) -> None:
     write(root, examples_of(n, tensors=True))
     check(root)
-    dataset = apt.ShardDataset(root, cache_blocks=WINDOW)
-    theirs = DataLoader(Pickled(root), BATCH, collate_fn=concatenate)
-    sides: dict[str, tuple[int, Callable[[], object]]] = {
-        "DataLoader": (n, functools.partial(go_through, DataLoader(dataset, BATCH))),
-        "theirs": (n, functools.partial(go_through, theirs)),
+    loaders = {
+        "DataLoader": DataLoader(apt.ShardDataset(root, cache_blocks=WINDOW), BATCH),
+        "theirs": DataLoader(Pickled(root), BATCH, collate_fn=concatenate),
     }
+    sides = {name: (n, functools.partial(go_through, each)) for name, each in loaders.items()}
     report("tensors in the examples, in order, no workers", n, sides, rounds)
 
 
@@ -238,12 +227,9 @@ def report_writing(folder: Path, n: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--examples", type=int, default=20_000)
-    parser.add_argument("--quick", action="store_true", help="does it run?")
     options = parser.parse_args()
     n, rounds = (2000, 1) if options.quick else (options.examples, options.rounds)
     torch.set_num_threads(1)

@@ -11,26 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from atlas_cases import WRITERS, Case, Scale, cases, timed
 
 Bounds = tuple[Sequence[int] | None, Sequence[int] | None]
 BATCH, N_BATCHES = 64, 50
-
-
-class Side(Protocol):
-    """A store opened by one library."""
-
-    def scan(self, variable: str, bounds: Bounds) -> object:
-        """The same slice of all datasets."""
-
-    def batch(self, indices: list[int]) -> dict[str, Any]:
-        """All variables of some datasets, stacked."""
-
-    def xarray(self) -> Any:
-        """All datasets as one of xarray, along a new dimension."""
 
 
 class Ours:
@@ -130,24 +117,37 @@ class Zarr:
         return {name: array.oindex[np.array(indices)] for name, array in self.arrays.items()}
 
 
-class ZarrEach:
-    """One group a dataset; like files, each is opened when it is read."""
+class Files:
+    """One file or group a dataset; each is opened when it is read: thousands cannot stay open."""
+
+    suffix = ""
 
     def __init__(self, case: Case, path: Path) -> None:
-        self.paths = [path / name for name in case.names()]
+        self.paths = [path / f"{name}{self.suffix}" for name in case.names()]
         self.variables = case.variables
+
+    def _read(self, path: Path, variables: Sequence[str], bounds: Bounds) -> list[Any]:
+        raise NotImplementedError
 
     def scan(self, variable: str, bounds: Bounds) -> object:
         return np.stack([self._read(path, [variable], bounds)[0] for path in self.paths])
+
+    def single(self, number: int) -> list[Any]:
+        return self._read(self.paths[number], self.variables, (None, None))
+
+    def batch(self, indices: list[int]) -> dict[str, Any]:
+        columns = map(np.stack, zip(*map(self.single, indices), strict=True))
+        return dict(zip(self.variables, columns, strict=True))
+
+
+class ZarrEach(Files):
+    """One group a dataset."""
 
     def _read(self, path: Path, variables: Sequence[str], bounds: Bounds) -> list[Any]:
         import zarr
 
         group: Any = zarr.open_group(path, mode="r")
         return [group[variable][box(bounds) or ...] for variable in variables]
-
-    def single(self, number: int) -> object:
-        return self._read(self.paths[number], self.variables, (None, None))
 
     def xarray(self) -> Any:
         return stacked_files(self.paths, "zarr", consolidated=False)
@@ -158,15 +158,10 @@ class ZarrEach:
         return xarray.open_zarr(self.paths[number], consolidated=False, chunks=None)
 
 
-class NetCDF:
-    """One file a dataset; each is opened when it is read, as thousands cannot stay open."""
+class NetCDF(Files):
+    """One file a dataset."""
 
-    def __init__(self, case: Case, path: Path) -> None:
-        self.paths = [path / f"{name}.nc" for name in case.names()]
-        self.variables = case.variables
-
-    def scan(self, variable: str, bounds: Bounds) -> object:
-        return np.stack([self._read(path, [variable], bounds)[0] for path in self.paths])
+    suffix = ".nc"
 
     def _read(self, path: Path, variables: Sequence[str], bounds: Bounds) -> list[Any]:
         import netCDF4
@@ -175,9 +170,6 @@ class NetCDF:
             file.set_auto_mask(False)
             return [file[variable][box(bounds) or ...] for variable in variables]
 
-    def single(self, number: int) -> object:
-        return self._read(self.paths[number], self.variables, (None, None))
-
     def xarray(self) -> Any:
         return stacked_files(self.paths, "netcdf4")
 
@@ -185,11 +177,6 @@ class NetCDF:
         import xarray
 
         return xarray.open_dataset(self.paths[number], engine="netcdf4")
-
-    def batch(self, indices: list[int]) -> dict[str, Any]:
-        rows = [self._read(self.paths[i], self.variables, (None, None)) for i in indices]
-        columns = map(np.stack, zip(*rows, strict=True))
-        return dict(zip(self.variables, columns, strict=True))
 
 
 def stacked_files(paths: Sequence[Path], engine: str, **options: Any) -> Any:
@@ -237,18 +224,24 @@ def seconds(call: Callable[[], object]) -> float:
     return spent
 
 
-def measure_scan(side: str, case: Case, path: Path, bounds: Bounds, rounds: int) -> list[float]:
-    """The first with opening the store, then repeats with the same handle."""
-    opened: list[Side] = []
+def repeated(open_store: Callable[[], Any], use: Callable[[Any], object], n: int) -> list[float]:
+    """Seconds of opening a store and using it, then of using it again."""
+    opened: list[Any] = []
 
     def first() -> object:
-        opened.append(SIDES[side](case, path))
-        return opened[0].scan(case.variables[0], bounds)
+        opened.append(open_store())
+        return use(opened[0])
 
-    times = [seconds(first)]
-    return times + [
-        seconds(lambda: opened[0].scan(case.variables[0], bounds)) for _ in range(rounds)
-    ]
+    return [seconds(first)] + [seconds(lambda: use(opened[0])) for _ in range(n)]
+
+
+def measure_scan(measure: str, side: str, case: Case, path: Path, rounds: int) -> list[float]:
+    """A quarter of one variable of all datasets, or all of it."""
+    bounds: Bounds = case.quarter if measure == "quarter" else (None, None)
+    variable = case.variables[0]
+    return repeated(
+        lambda: SIDES[side](case, path), lambda store: store.scan(variable, bounds), rounds
+    )
 
 
 def measure_batches(side: str, case: Case, path: Path, rounds: int) -> list[float]:
@@ -287,40 +280,22 @@ def measure_single(side: str, case: Case, path: Path, rounds: int) -> list[float
     return [spent / len(order) for spent in passes]
 
 
-def quarter_by_name(case: Case) -> dict[str, slice]:
-    """The slice by dimension."""
-    return {f"dim{i}": one for i, one in enumerate(box(case.quarter))}
+def measure_xarray(measure: str, side: str, case: Case, path: Path, rounds: int) -> list[float]:
+    """A quarter of one variable of all datasets as one of xarray, or of each in a loop."""
+    importlib.import_module("xarray")
+    importlib.import_module("dask.array")  # which xarray imports for its first dataset
+    name = case.variables[0]
+    chosen = {f"dim{i}": one for i, one in enumerate(box(case.quarter))}
 
+    def read(found: Any) -> Any:
+        return found[name].isel(chosen).to_numpy()
 
-def measure_xarray(side: str, case: Case, path: Path, rounds: int) -> list[float]:
-    """A quarter of one variable of all datasets: the first with opening all, then repeats."""
-    chosen = quarter_by_name(case)
-    opened: list[Any] = []
+    def read_each(store: Any) -> Any:
+        return np.stack([read(store.xarray_of_one(number)) for number in range(case.n)])
 
-    def first() -> object:
-        opened.append(SIDES[side](case, path).xarray())
-        return again()
-
-    def again() -> object:
-        return opened[0][case.variables[0]].isel(chosen).to_numpy()
-
-    return [seconds(first)] + [seconds(again) for _ in range(rounds)]
-
-
-def measure_xarray_loop(side: str, case: Case, path: Path, rounds: int) -> list[float]:
-    """The same quarter, of one xarray dataset after the other."""
-    chosen = quarter_by_name(case)
-    opened: list[Any] = []
-
-    def first() -> object:
-        opened.append(SIDES[side](case, path))
-        return again()
-
-    def again() -> object:
-        name, each = case.variables[0], map(opened[0].xarray_of_one, range(case.n))
-        return np.stack([one[name].isel(chosen).to_numpy() for one in each])
-
-    return [seconds(first)] + [seconds(again) for _ in range(rounds)]
+    if measure == "xarray loop":
+        return repeated(lambda: SIDES[side](case, path), read_each, rounds)
+    return repeated(lambda: SIDES[side](case, path).xarray(), read, rounds)
 
 
 MODULES = {"netcdf": "netCDF4", "ours": "atompack_torch", "wide": "atompack_torch"}
@@ -343,15 +318,9 @@ def main() -> None:
         times = measure_batches(side, case, Path(path), int(rounds))
     elif measure == "single":
         times = measure_single(side, case, Path(path), int(rounds))
-    elif measure in ("xarray", "xarray loop"):
-        importlib.import_module("xarray")
-        importlib.import_module("dask.array")  # which xarray imports for its first dataset
-        times = (measure_xarray if measure == "xarray" else measure_xarray_loop)(
-            side, case, Path(path), int(rounds)
-        )
     else:
-        bounds: Bounds = case.quarter if measure == "quarter" else (None, None)
-        times = measure_scan(side, case, Path(path), bounds, int(rounds))
+        of_all = measure_xarray if measure.startswith("xarray") else measure_scan
+        times = of_all(measure, side, case, Path(path), int(rounds))
     print(json.dumps(times))
 
 

@@ -1,6 +1,6 @@
 """How fast are extended XYZ files converted and ``.atp`` files verified, and in how much memory?
 
-    python benchmarks/convert.py [--quick] [--json] [--rounds N] [--molecules N]
+    python benchmarks/convert.py [--quick] [--rounds N] [--molecules N]
 
 The peer of the conversion reads the same file with ``ase.io.iread`` and hands the structures to
 atompack-db's ``add_ase_batch``. Everything runs in a separate process; see write_atp.py for how
@@ -80,7 +80,7 @@ def peak_memory(source: Path, target: Path) -> int:
     """Convert in a fresh interpreter; return its peak memory in bytes."""
     code = (
         "import resource, sys; from atompack_torch.conversion import convert; "
-        "convert(sys.argv[1], sys.argv[2], progress=False); "
+        "convert(*sys.argv[1:], progress=False, mode='w'); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import struct
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +12,9 @@ from typing import Any
 import numpy as np
 from races.race import Build, Setting, touch
 
-from atompack_torch import AtpDataset
+from atompack_torch import AtpDataset, AtpWriter
 
 Open = Callable[[Path], Any]
-
-HEADER_BYTES = 4096  # one of the two slots
-DATA_START = 2 * HEADER_BYTES
-INDEX_ENTRY = np.dtype([("offset", "<u8"), ("stored", "<u4"), ("plain", "<u4"), ("atoms", "<u4")])
 
 
 def resident_kb(pid: int | str = "self") -> dict[str, int]:
@@ -58,34 +52,14 @@ def worker_memory(build: Build, setting: Setting, epochs: int) -> list[dict[str,
     return result
 
 
-def header_slot(generation: int, molecules: int, index_offset: int, schema: bytes) -> bytes:
-    """Encode a header slot: codec none, record format 2, the index right after the schema."""
-    index_length = 8 + INDEX_ENTRY.itemsize * molecules if index_offset else 0
-    slot = struct.pack("<4sIQQ", b"ATPK", 2, generation, DATA_START)
-    slot += struct.pack("<QQQ", index_offset, index_length, molecules)
-    slot += struct.pack("<IiI", 0, 0, 2)  # codec, level, record format
-    slot += struct.pack("<QQ", index_offset - len(schema) if schema else 0, len(schema))
-    slot = slot.ljust(HEADER_BYTES - 4, b"\0")
-    return slot + struct.pack("<I", zlib.adler32(slot))
-
-
 def make_large(path: Path, molecules: int) -> None:
-    """Write the same small record ``molecules`` times: one atom, with an energy of -1.25."""
-    record = struct.pack("<I3fBH", 1, 0.0, 0.0, 0.0, 6, 1)
-    record += struct.pack("<BB6sBId", 0, 6, b"energy", 0, 8, -1.25)
-    schema = struct.pack("<IBI", 1, 4, 1) + struct.pack("<BBBHII6s", 0, 0, 0, 6, 8, 8, b"energy")
-    index = np.zeros(molecules, INDEX_ENTRY)
-    index["offset"] = DATA_START + len(record) * np.arange(molecules)
-    index["stored"] = index["plain"] = len(record)
-    index["atoms"] = 1
-    index_offset = DATA_START + len(record) * molecules + len(schema)
-    with path.open("wb") as file:
-        file.write(header_slot(0, 0, 0, b""))
-        file.write(header_slot(1, molecules, index_offset, schema))
-        file.write(record * molecules)
-        file.write(schema)
-        file.write(struct.pack("<Q", molecules))
-        file.write(index.tobytes())
+    """Write the same small molecule again and again: one atom, with an energy of -1.25."""
+    with AtpWriter(path) as writer:
+        writer.write_arrays(
+            positions=np.zeros((molecules, 1, 3), np.float32),
+            atomic_numbers=np.full((molecules, 1), 6),
+            energy=np.full(molecules, -1.25),
+        )
 
 
 def open_ours(path: Path) -> Any:

@@ -11,7 +11,6 @@ for on a machine with other work the best comes nearer to the truth.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from results import Result, note
 from torch import Tensor
-from turns import take_turns
+from turns import parser_of, take_turns
 
 import atompack_torch as apt
 from atompack_torch.fields import DERIVATIVES
@@ -69,12 +68,9 @@ def training_step(batch: apt.MoleculeBatch, contract: Callable[[Tensor], Tensor]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--molecules", type=int, default=64)
-    parser.add_argument("--quick", action="store_true", help="does it run?")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.molecules = 2, 16

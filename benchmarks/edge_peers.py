@@ -1,28 +1,16 @@
-r"""Other ways to keep molecules whose batches need edges, each read as its users would.
-
-nvalchemi-toolkit 0.2 runs without a GPU, but asks for packages of gigabytes that its reader does
-not use. These are enough (warp-lang is 150 MB), and are not among this package's extras:
-
-    pip install pydantic rich zarr
-    pip install --no-deps nvalchemi-toolkit jaxtyping wadler-lindig periodictable plum-dispatch \
-        beartype tensordict pyvers orjson dm-tree warp-lang
-
-Its store has the default chunks and compression: others that were tried read more slowly.
-"""
+"""Other ways to keep molecules whose batches need edges, each read as its users would."""
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peers
 import torch
 import vesin
-from peers import Peer
 from races.race import Setting
 from races.readers import identity
 from torch import Tensor
@@ -39,29 +27,29 @@ Side = Callable[[Batches], Pass]  # makes these batches, each with at least NAME
 Plain = dict[str, Any]
 
 
-def structures(count: int) -> Iterator[Plain]:
-    """Draw periodic molecules of 10 to 60 atoms, 12 Å^3 an atom, as in a metal."""
+def structures(count: int, volume: float = 12.0, periodic: bool = True) -> Iterator[Plain]:
+    """Draw molecules of 10 to 60 atoms, by default 12 Å^3 an atom, as in a metal."""
     rng = np.random.default_rng(0)
     for _ in range(count):
         n = int(rng.integers(10, 61))
-        length = np.float32((12.0 * n) ** (1 / 3))
-        yield {
+        length = np.float32((volume * n) ** (1 / 3))
+        plain = {
             "positions": (rng.random((n, 3)) * length).astype(np.float32),
             "atomic_numbers": rng.integers(1, 90, n),
-            # nvalchemi gives energies the type of positions: this one is the same in both.
-            "energy": float(np.float32(rng.normal(-4.0 * n))),
+            "energy": float(rng.normal(-4.0 * n)),
             "forces": rng.normal(size=(n, 3)).astype(np.float32),
-            "cell": np.eye(3) * float(length),
-            "pbc": np.ones(3, dtype=bool),
         }
+        if periodic:
+            plain |= {"cell": np.eye(3) * float(length), "pbc": np.ones(3, dtype=bool)}
+        yield plain
 
 
-def make_atp(folder: Path, count: int) -> Path:
+def make_atp(path: Path, count: int, volume: float = 12.0, periodic: bool = True) -> Path:
     """Write an .atp file, not compressed."""
-    with apt.AtpWriter(folder / "molecules.atp") as writer:
-        for plain in structures(count):
+    with apt.AtpWriter(path) as writer:
+        for plain in structures(count, volume, periodic):
             writer.write(apt.Molecule(**plain))
-    return folder / "molecules.atp"
+    return path
 
 
 def with_edges(atp: Path) -> apt.AtpDataset:
@@ -131,18 +119,11 @@ def pyg_in_memory(folder: Path, count: int) -> Side:
 # LMDB of pickles ----------------------------------------------------------------------------------
 
 
-class LmdbPickles(Peer):
+class LmdbPickles(peers.LmdbPickles):
     """One pickled dict of arrays a molecule, with its edges or without; then join the arrays."""
 
-    def _open(self) -> Any:
-        import lmdb
-
-        path = str(self.setting.path)
-        environment = lmdb.open(path, subdir=False, readonly=True, lock=False, readahead=False)
-        return environment.begin(buffers=True)
-
     def _collate(self, indices: list[int]) -> dict[str, Tensor]:
-        plain = [pickle.loads(self.opened.get(str(i).encode())) for i in indices]
+        plain = self._molecules(indices)
         edges = [m["edges"] if "edges" in m else search(m) for m in plain]
         firsts = itertools.accumulate((len(m["positions"]) for m in plain[:-1]), initial=0)
         index = [pairs + np.int64(first) for (pairs, _), first in zip(edges, firsts, strict=True)]
@@ -160,11 +141,8 @@ class LmdbPickles(Peer):
 
 def lmdb_pickles(folder: Path, count: int, atp: Path | None) -> Side:
     """With ``atp`` its edges are stored, in small types; else they are made when read."""
-    import lmdb
 
-    path = folder / f"{'made' if atp is None else 'stored'}.lmdb"
-    environment = lmdb.open(str(path), map_size=1 << 34, subdir=False)  # at most 16 GiB
-    with environment, environment.begin(write=True) as transaction:
+    def stored() -> Iterator[Plain]:
         for i, plain in enumerate(structures(count)):
             if atp is not None:
                 one = with_edges(atp)[i]
@@ -172,64 +150,18 @@ def lmdb_pickles(folder: Path, count: int, atp: Path | None) -> Side:
                     one.edge_index.numpy().astype(np.int32),
                     one.edge_shift.numpy().astype(np.int8),
                 )
-            transaction.put(str(i).encode(), pickle.dumps(plain, protocol=5))
+            yield plain
+
+    path = folder / f"{'made' if atp is None else 'stored'}.lmdb"
+    peers.write_lmdb(path, stored())
     dataset = LmdbPickles(Setting(path, count))
     return lambda batches: iter(DataLoader(dataset, batch_sampler=batches, collate_fn=identity))
 
 
-# nvalchemi-toolkit --------------------------------------------------------------------------------
-
-
-def nvalchemi_zarr(folder: Path, count: int, atp: Path) -> Side:
-    """Its Zarr store with the edges in it, its DataLoader, nothing validated; masses come too."""
-    import warp
-
-    warp.config.log_level = warp.LOG_WARNING  # else it greets on stdout
-    from nvalchemi.data import (
-        AtomicData,
-        AtomicDataZarrReader,
-        AtomicDataZarrWriter,
-        Batch,
-        Dataset,
-    )
-    from nvalchemi.data import DataLoader as AtomicDataLoader
-
-    def atomic(plain: Plain, one: apt.Molecule) -> AtomicData:
-        return AtomicData(
-            positions=torch.from_numpy(plain["positions"]),
-            atomic_numbers=torch.from_numpy(plain["atomic_numbers"]),
-            energy=torch.tensor([[plain["energy"]]], dtype=torch.float32),
-            forces=torch.from_numpy(plain["forces"]),
-            cell=torch.from_numpy(plain["cell"])[None].float(),
-            pbc=torch.from_numpy(plain["pbc"])[None],
-            neighbor_list=one.edge_index.T.contiguous(),
-            neighbor_list_shifts=one.edge_shift,
-        )
-
-    path = folder / "molecules.zarr"
-    found = with_edges(atp)
-    made = [atomic(plain, found[i]) for i, plain in enumerate(structures(count))]
-    AtomicDataZarrWriter(path).write(Batch.from_data_list(made))
-    dataset = Dataset(AtomicDataZarrReader(path), device="cpu", skip_validation=True)
-
-    def batches_of(batches: Batches) -> Pass:
-        for batch in AtomicDataLoader(dataset, batch_sampler=batches):
-            yield {
-                "positions": batch.positions,
-                "atomic_numbers": batch.atomic_numbers,
-                "energy": batch.energy.flatten().double(),
-                "forces": batch.forces,
-                "edge_index": batch.neighbor_list.T.contiguous(),
-                "edge_shift": batch.neighbor_list_shifts,
-            }
-
-    return batches_of
-
-
 def sides(folder: Path, count: int) -> dict[str, Side]:
     """Write the molecules in every way, and open them; the first is what is compared to."""
-    atp = make_atp(folder, count)
-    opened = {
+    atp = make_atp(folder / "molecules.atp", count)
+    return {
         "Loader, 1 thread": our_loader(atp, 1),
         "Loader, 2 threads": our_loader(atp, 2),
         "DataLoader(AtpDataset)": our_dataloader(atp),
@@ -237,9 +169,6 @@ def sides(folder: Path, count: int) -> dict[str, Side]:
         "LMDB of pickles, vesin": lmdb_pickles(folder, count, None),
         "LMDB of pickles, edges stored": lmdb_pickles(folder, count, atp),
     }
-    if importlib.util.find_spec("nvalchemi"):
-        opened["nvalchemi-toolkit Zarr, edges stored"] = nvalchemi_zarr(folder, count, atp)
-    return opened
 
 
 def canonical(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -14,12 +14,9 @@ time, which other work on the machine disturbs less. Memory is the peak of a fre
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import zlib
@@ -33,6 +30,8 @@ import ase.io
 import numpy as np
 import torch
 from ase_db_backends.aselmdb import LMDBDatabase
+from convert import peak_memory
+from turns import parser_of
 
 import atompack_torch as apt
 from atompack_torch.conversion import convert
@@ -254,13 +253,12 @@ def write_parquet(path: Path, count: int, n: int) -> None:
             writer.write_table(pa.concat_tables([table] * n_tables))
 
 
+WRITERS = {"a.xyz": write_xyz, "a.aselmdb": write_database, "a.parquet": write_parquet}
+
+
 def conversions(folder: Path, count: int, rounds: int) -> None:
     for n in (10, 30, 50):
-        for name, write in (
-            ("a.xyz", write_xyz),
-            ("a.aselmdb", write_database),
-            ("a.parquet", write_parquet),
-        ):
+        for name, write in WRITERS.items():
             path = folder / f"{n}-{name}"
             write(path, count, n)
             path.read_bytes()
@@ -272,23 +270,12 @@ def conversions(folder: Path, count: int, rounds: int) -> None:
 
 def memory(folder: Path, count: int) -> None:
     """Peaks of conversions of a source and of one ten times as long."""
-    code = (
-        "import resource, sys; from atompack_torch.conversion import convert; "
-        "convert(*sys.argv[1:], progress=False, mode='w'); "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    for name, write in (
-        ("a.xyz", write_xyz),
-        ("a.aselmdb", write_database),
-        ("a.parquet", write_parquet),
-    ):
+    for name, write in WRITERS.items():
         peaks = []
         for n in (count // 10, count):
             path = folder / name
             write(path, n, 30)
-            command = [sys.executable, "-c", code, str(path), str(folder / "out.atp")]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            peaks.append(int(done.stdout) / 1024)
+            peaks.append(peak_memory(path, folder / "out.atp") / 1e6)
             path.unlink()
         text = f"{peaks[0]:,.0f} MB for {count // 10:,}, {peaks[1]:,.0f} MB for {count:,}"
         print(f"memory, {name[2:]} to .atp: {text}")
@@ -298,8 +285,7 @@ CASES = ("xyz", "aselmdb", "conversions", "memory")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="check that it runs")
+    parser = parser_of(__doc__)
     parser.add_argument("--folder", type=Path, help="where files are made; it needs 2 GB")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)

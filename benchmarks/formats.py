@@ -10,16 +10,16 @@ feature cache also holds features, which are computed while it is written.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import tempfile
-import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from turns import best, parser_of
 
 import atompack_torch as apt
 
@@ -121,16 +121,6 @@ def batches_of(dataset: Any) -> Callable[[Iterable[list[int]]], Iterator[Any]]:
     return lambda order: (dataset.batch(numbers) for numbers in order)
 
 
-def best(call: Callable[[], object], rounds: int) -> float:
-    """Seconds of the quickest of several calls."""
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 def size_of(path: Path) -> int:
     """Bytes of a file, its layers, or a folder."""
     if path.is_dir():
@@ -149,20 +139,13 @@ def row(
     """One line of the table."""
     written = best(lambda: write(path), 1)
     read = reading(path)
-    spent = [best(functools.partial(exhaust, read, order), 3) for order in orders]
+    spent = [best(lambda order=order: deque(read(order), 0), 3) for order in orders]
     rates = "".join(f"{count / seconds:12,.0f}" for seconds in (written, *spent))
     return f"{name:26}{size_of(path) / count:12,.0f}{rates}"
 
 
-def exhaust(read: Callable[[list[list[int]]], Iterator[Any]], order: list[list[int]]) -> None:
-    """Reads all batches."""
-    for _ in read(order):
-        pass
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the structures")
+    parser = parser_of(__doc__)
     parser.add_argument("--folder", type=Path, help="where the files are made")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -175,47 +158,38 @@ def main() -> None:
     ]
     print(f"{'':26}{'bytes each':>12}{'written/s':>12}{'in order/s':>12}{'random/s':>12}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        root = Path(folder)
-        arrays = ["energy", "positions", "forces"]
-        kinds: list[tuple[str, Path, Callable[[Path], None], Callable[[Path], Any]]] = [
-            (
-                ".atp, no codec",
-                root / "none.atp",
-                lambda path: write_atp(path, made, "none"),
+        kinds: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
+            f".atp, {title}": (
+                f"{codec}.atp",
+                functools.partial(write_atp, made=made, codec=codec),
                 lambda path: batches_of(apt.AtpDataset(path, fields=FIELDS)),
-            ),
-            (
-                ".atp, zstd",
-                root / "zstd.atp",
-                lambda path: write_atp(path, made, "zstd"),
-                lambda path: batches_of(apt.AtpDataset(path, fields=FIELDS)),
-            ),
-            (
-                "feature cache (HDF5)",
-                root / "cache.h5",
+            )
+            for codec, title in (("none", "no codec"), ("zstd", "zstd"))
+        }
+        kinds |= {
+            "feature cache (HDF5)": (
+                "cache.h5",
                 lambda path: write_cache(path, made),
                 lambda path: batches_of(apt.TorchCacheDataset(path, fields=["energy", "forces"])),
             ),
-            (
-                "ATLAS store",
-                root / "store",
+            "ATLAS store": (
+                "store",
                 lambda path: write_store(path, made),
-                lambda path: batches_of(apt.AtlasDataset(path, arrays, layout="jagged")),
+                lambda path: batches_of(apt.AtlasDataset(path, FIELDS, layout="jagged")),
             ),
-            (
-                "array file (.af)",
-                root / "arrays.af",
+            "array file (.af)": (
+                "arrays.af",
                 lambda path: write_array_file(path, made),
                 lambda path: lambda order: array_file_batches(path, made, order),
             ),
-            (
-                "Atlas shards",
-                root / "shards",
+            "Atlas shards": (
+                "shards",
                 lambda path: write_shards(path, made),
                 lambda path: batches_of(apt.ShardDataset(path)),
             ),
-        ]
-        for name, path, write, reading in kinds:
+        }
+        for name, (file_name, write, reading) in kinds.items():
+            path = Path(folder, file_name)
             print(row(name, path, count, orders, write, reading), flush=True)
 
 

@@ -10,7 +10,6 @@ loop and in it, and from the threads of the CPU; batches from a ``ResidentDatase
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from turns import take_turns
+from turns import parser_of, take_turns
 
 import atompack_torch as apt
 
@@ -31,11 +30,7 @@ NEIGHBORS = apt.NeighborList(4.0, vectors=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="small data, one round")
-    quick = parser.parse_args().quick
+    quick = parser_of(__doc__).parse_args().quick
     if not torch.cuda.is_available():
         print("skipped, missing hardware: no CUDA device")
         sys.exit(0)

@@ -1,14 +1,12 @@
 """How fast are random batches read from an ``.atp`` file three times as large as memory?
 
-    python benchmarks/larger_than_memory.py [--quick] [--file FILE] [--rounds N] [--before PYTHON]
+    python benchmarks/larger_than_memory.py [--quick] [--file FILE] [--rounds N]
 
 Each side is a process in a memory cgroup of its own (needs root), with nothing of the file in
 memory at its start, and reads the same random molecules:
 
 * the ``Loader`` with one thread, the same with ``access="direct"``, ``ds.batch`` alone, and a
   ``DataLoader`` with two workers;
-* ``access="random"`` as it was without reading ahead, if ``--before`` names the Python of an
-  environment with such a version of this package;
 * hints by hand: Python's ``mmap`` and ``madvise``, 256 records ahead;
 * a loop in C that does the same and copies the records;
 * atompack-db.
@@ -24,8 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from turns import parser_of
 
 ATOMS = 35  # 915 bytes a molecule
 BATCH = 64
@@ -33,7 +35,6 @@ LIMIT = 450 << 20  # of the memory of a side
 AT_ONCE = 50_000  # molecules per write
 WARM_UP = 16  # batches before the clock starts
 SIDES = ("loader", "direct", "batch", "workers", "by_hand", "c_loop", "atompack-db")
-ACCESS = {"direct": "direct"}  # of sides; the others have "auto"
 
 
 def make_file(path: Path, megabytes: int) -> None:
@@ -85,15 +86,15 @@ def rate_of(batches: Any) -> float:
     return (n - WARM_UP) * BATCH / (time.perf_counter() - start)
 
 
-def run_dataset(side: str, path: Path, n_batches: int, access: str) -> float:
+def run_dataset(side: str, path: Path, n_batches: int) -> float:
     import torch
 
     import atompack_torch as apt
 
     torch.set_num_threads(1)
     order = batches_of(path, n_batches).tolist()
-    dataset = apt.AtpDataset(path, access=access)
-    if side == "loader":
+    dataset = apt.AtpDataset(path, access="direct" if side == "direct" else "auto")
+    if side in ("loader", "direct"):
         return rate_of(apt.Loader(dataset, batch_sampler=order, num_threads=1))
     if side == "workers":
         return rate_of(
@@ -167,43 +168,34 @@ def run_side(arguments: argparse.Namespace) -> float:
     drop_from_memory(path)
     if side == "atompack-db":
         return run_atompack_db(path, max(n // 100, WARM_UP + 16))
-    return run_dataset(side, path, n, arguments.access)
+    return run_dataset(side, path, n)
 
 
-class MemoryLimit:
-    """A cgroup whose processes share a limited memory, files included."""
-
-    def __init__(self, limit: int) -> None:
-        root = Path("/sys/fs/cgroup")
-        self._folder = (
-            root / "memory" if (root / "memory").is_dir() else root
-        ) / f"apt-{os.getpid()}"
-        try:
-            self._folder.mkdir()
-            v1 = self._folder / "memory.limit_in_bytes"
-            (v1 if v1.exists() else self._folder / "memory.max").write_text(str(limit))
-        except OSError as error:
-            raise SystemExit(f"no memory cgroup, which takes root: {error}") from None
-
-    def enter(self) -> None:
-        """Puts the calling process into the group."""
-        (self._folder / "cgroup.procs").write_text(str(os.getpid()))
-
-    def remove(self) -> None:
-        self._folder.rmdir()
-
-
-def measure(side: str, python: str, arguments: argparse.Namespace, access: str) -> float:
-    """Run one side in a process with limited memory."""
-    limit = MemoryLimit(arguments.limit)
-    command = [python, __file__, "--side", side, "--file", str(arguments.file), "--access", access]
-    command += ["--batches", str(arguments.batches), "--program", str(arguments.program)]
+@contextmanager
+def limited_memory(limit: int) -> Iterator[Callable[[], object]]:
+    """Provides what puts a process into a cgroup with this memory, files included."""
+    root = Path("/sys/fs/cgroup")
+    folder = (root / "memory" if (root / "memory").is_dir() else root) / f"apt-{os.getpid()}"
     try:
-        done = subprocess.run(
-            command, preexec_fn=limit.enter, check=True, capture_output=True, text=True
-        )
+        folder.mkdir()
+        v1 = folder / "memory.limit_in_bytes"
+        (v1 if v1.exists() else folder / "memory.max").write_text(str(limit))
+    except OSError as error:
+        raise SystemExit(f"no memory cgroup, which takes root: {error}") from None
+    try:
+        yield lambda: (folder / "cgroup.procs").write_text(str(os.getpid()))
     finally:
-        limit.remove()
+        folder.rmdir()
+
+
+def measure(side: str, arguments: argparse.Namespace) -> float:
+    """Run one side in a process with limited memory."""
+    command = [sys.executable, __file__, "--side", side, "--file", str(arguments.file)]
+    command += ["--batches", str(arguments.batches), "--program", str(arguments.program)]
+    with limited_memory(arguments.limit) as enter:
+        done = subprocess.run(
+            command, preexec_fn=enter, check=True, capture_output=True, text=True
+        )
     return float(done.stdout.split()[-1])
 
 
@@ -216,19 +208,14 @@ def build_loop() -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--file", type=Path, default=Path("build/bench/large.atp"))
     parser.add_argument("--megabytes", type=int, default=1400)
     parser.add_argument("--batches", type=int, default=2000, help="batches a side reads")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=LIMIT, help="bytes of memory a side has")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sides", nargs="+", default=SIDES)
-    parser.add_argument("--before", help="Python with a version that does not read ahead")
     parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--access", default="auto", help=argparse.SUPPRESS)
     parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
@@ -240,17 +227,11 @@ def main() -> None:
     if not arguments.file.exists():
         make_file(arguments.file, arguments.megabytes)
     arguments.program = build_loop()
-    cases = [
-        (side, "loader" if side == "direct" else side, sys.executable, ACCESS.get(side, "auto"))
-        for side in arguments.sides
-    ]
-    if arguments.before:
-        cases.insert(0, ("before, random", "loader", arguments.before, "random"))
-    rates: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {side: [] for side in arguments.sides}
     for _ in range(arguments.rounds):
-        for name, side, python, access in cases:
-            rates.setdefault(name, []).append(measure(side, python, arguments, access))
-            print(f"{name:15} {rates[name][-1]:10,.0f} records/s", flush=True)
+        for side, found in rates.items():
+            found.append(measure(side, arguments))
+            print(f"{side:15} {found[-1]:10,.0f} records/s", flush=True)
     print(json.dumps({name: statistics.median(found) for name, found in rates.items()}))
 
 

@@ -1,19 +1,17 @@
 """How fast does ``Loader`` hand out batches, and next to what?
 
-    python benchmarks/loaders.py [--quick] [--json] [--edges] [--rounds N] [--molecules N]
+    python benchmarks/loaders.py [--quick] [--edges] [--rounds N] [--molecules N]
 
 Random epochs of the file of read_atp.py, in batches of 64; rounds are taken as there.
 
 Then batches with edges within 5 Å, of the ways in edge_peers.py, which end with the same tensors.
 There one process has them all, which take turns at the same batches of up to 2,048 molecules.
-nvalchemi-toolkit is omitted where it is not installed (edge_peers.py says how).
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 import sys
 import tempfile
 import time
@@ -142,18 +140,10 @@ def compare_with_edges(folder: Path, options: argparse.Namespace) -> Iterator[be
         bench.progress(f"batches with edges, round {number + 1} of {options.rounds}")
         for name, side in sides.items():
             speeds[name].append(timed(side, batches))
-    first, *others = (standing(name, speeds, megabytes) for name in sides)
+    of_first = next(iter(speeds.values()))
+    first, *others = (Standing.of(name, each, of_first, megabytes) for name, each in speeds.items())
     for other in others:
         yield bench.Row(f"edges: {first.name}", first, other)
-
-
-def standing(name: str, speeds: dict[str, list[float]], megabytes: float) -> Standing:
-    """Sum up all rounds of one way, next to the first."""
-    first = next(iter(speeds.values()))
-    ratios = [a / b for a, b in zip(first, speeds[name], strict=True)]
-    speed = statistics.median(speeds[name])
-    spread = statistics.median(ratios), min(ratios), max(ratios)
-    return Standing(name, *spread, speed, speed * megabytes)
 
 
 def compare_without_edges(folder: Path, options: argparse.Namespace) -> Iterator[bench.Row]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,17 @@ def atompack_by_torch(setting: Setting) -> Contestant:
 
 
 def make_lmdb(path: Path, count: int) -> None:
+    """Write the molecules."""
+    write_lmdb(path, structures(count))
+
+
+def write_lmdb(path: Path, molecules: Iterable[dict[str, Any]]) -> None:
     """Write one pickled dict of arrays a molecule, keyed by its number."""
     import lmdb
 
     environment = lmdb.open(str(path), map_size=1 << 34, subdir=False)  # at most 16 GiB
     with environment, environment.begin(write=True) as transaction:
-        for i, plain in enumerate(structures(count)):
+        for i, plain in enumerate(molecules):
             transaction.put(str(i).encode(), pickle.dumps(plain, protocol=5))
 
 
@@ -98,8 +104,11 @@ class LmdbPickles(Peer):
         environment = lmdb.open(path, subdir=False, readonly=True, lock=False, readahead=False)
         return environment.begin(buffers=True)
 
+    def _molecules(self, indices: list[int]) -> list[dict[str, Any]]:
+        return [pickle.loads(self.opened.get(str(i).encode())) for i in indices]
+
     def _collate(self, indices: list[int]) -> dict[str, Any]:
-        plain = [pickle.loads(self.opened.get(str(i).encode())) for i in indices]
+        plain = self._molecules(indices)
         numbers = [molecule["atomic_numbers"] for molecule in plain]
         joined = {
             "positions": np.concatenate([molecule["positions"] for molecule in plain]),
@@ -215,20 +224,13 @@ class Memcpy(Peer):
         return {"bytes": torch.from_numpy(self.opened[start : start + n_bytes].copy())}
 
 
-def lmdb_pickles(setting: Setting) -> Contestant:
-    """Read the LMDB of pickles."""
-    return contestant(LmdbPickles(setting), setting)
+def _build(kind: Callable[[Setting], Peer], setting: Setting) -> Contestant:
+    return contestant(kind(setting), setting)
 
 
-def flat_h5(setting: Setting) -> Contestant:
-    """Read the flat HDF5 file."""
-    return contestant(FlatH5(setting), setting)
-
-
-def memcpy(setting: Setting) -> Contestant:
-    """Copy bytes and nothing else."""
-    return contestant(Memcpy(setting), setting)
-
+lmdb_pickles = functools.partial(_build, LmdbPickles)
+flat_h5 = functools.partial(_build, FlatH5)
+memcpy = functools.partial(_build, Memcpy)
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "molecules.lmdb": make_lmdb,

@@ -1,6 +1,6 @@
 """How fast are random batches from ``.atp`` files, and next to what?
 
-    python benchmarks/read_atp.py [--quick] [--json] [--rounds N] [--molecules N]
+    python benchmarks/read_atp.py [--quick] [--rounds N] [--molecules N]
 
 First the comparison with atompack-db, then other ways to keep the same molecules, then what is paid
 once: the first batch, opening a large file, the memory of a worker. Data are made in a temporary

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 from larger_than_memory import BATCH, make_file, record_ranges
 from latency_server import LatencyServer
+from turns import parser_of
 
 WARM_UP = 64  # batches before the clock starts
 SIDES = ("cold", "filling", "cached", "ranges", "obstore", "obstores", "fsspec")
@@ -193,14 +194,11 @@ def run_side(side: str, arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--file", type=Path, default=Path("build/bench/remote.atp"))
     parser.add_argument("--megabytes", type=int, default=2200)
     parser.add_argument("--latency-ms", type=int, default=30)
     parser.add_argument("--batches", type=int, default=4000, help="batches a side reads")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sides", nargs="+", default=SIDES)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)

@@ -9,7 +9,6 @@ sizes aside. Resuming is timed in a fresh process, from loading the state to the
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import time
 import warnings
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from results import Result, note
+from turns import parser_of, peak_bytes
 
 from atompack_torch import (
     AtomBudgetBatchSampler,
@@ -54,12 +54,6 @@ def reset_peak() -> int:
     """Forget the largest resident memory so far; returns that of now, in bytes."""
     Path("/proc/self/clear_refs").write_text("5")
     return peak_bytes()
-
-
-def peak_bytes() -> int:
-    """Largest resident memory since the last reset."""
-    status = Path("/proc/self/status").read_text().split()
-    return 1024 * int(status[status.index("VmHWM:") + 1])
 
 
 def plan(molecules: int) -> dict[str, float]:
@@ -134,9 +128,8 @@ def indices_per_second(sampler: Any, count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--molecules", type=int, default=100_000_000)
-    parser.add_argument("--quick", action="store_true", help="a million molecules")
     options = parser.parse_args()
     n = 1_000_000 if options.quick else options.molecules
     warnings.simplefilter("ignore")

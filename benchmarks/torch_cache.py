@@ -20,20 +20,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import h5py
 import numpy as np
 import torch
 from descriptor import SETTINGS, counted, report_forces, structures
 from results import Result, note
-from turns import take_turns
+from turns import parser_of, peak_bytes, take_turns
 
 import atompack_torch as apt
 from atompack_torch.fields import ATOM_INDICES, DERIVATIVES
 
 BATCH = 32
-Name = TypeVar("Name")
 COLUMNS = {
     name: "/".join(name.split("_", 1)).replace("triplet/", "triplet_") for name in DERIVATIVES
 }
@@ -74,15 +72,8 @@ def build(source: Path, target: Path, threads: int, derivatives: bool = True) ->
     """A cache from nothing."""
     target.unlink(missing_ok=True)
     descriptor = apt.ChebyshevDescriptor(*SETTINGS)
-    dataset = apt.AtpDataset(source)
-    apt.build_cache(
-        dataset,
-        descriptor,
-        target,
-        force_derivatives=derivatives,
-        num_threads=threads,
-        progress=False,
-    )
+    options = {"force_derivatives": derivatives, "num_threads": threads, "progress": False}
+    apt.build_cache(apt.AtpDataset(source), descriptor, target, **options)
 
 
 def write_source(path: Path, n_structures: int) -> None:
@@ -217,32 +208,23 @@ def report_memory(source: Path, target: Path, quick: bool) -> None:
             command = [sys.executable, __file__, "--build", str(source), str(target)]
             command += ["--derivatives"] * derivatives
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            peaks.append(f"{n:,}: {int(done.stdout) / 1e3:.0f} MB")
+            peaks.append(f"{n:,}: {int(done.stdout) / 1e6:.0f} MB")
             target.unlink()
         what = "features and derivatives" if derivatives else "features"
         print(f"  peak memory of a build, mapped files included, {what}: {', '.join(peaks)}")
 
 
-def peak_kilobytes() -> int:
-    """Of this process; ``getrusage`` would count the one that started it too."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--structures", type=int, default=2000)
-    parser.add_argument("--quick", action="store_true", help="does it run?")
     parser.add_argument("--no-memory", action="store_true", help="omit the peaks")
     parser.add_argument("--build", nargs=2, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--derivatives", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.build:
         build(*options.build, threads=2, derivatives=options.derivatives)
-        print(peak_kilobytes())
+        print(peak_bytes())
         return
     n, rounds = (96, 1) if options.quick else (options.structures, options.rounds)
     print(f"load {os.getloadavg()[0]:.1f}; {n} periodic molecules of 16 atoms")

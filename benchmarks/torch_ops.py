@@ -14,12 +14,9 @@ take turns in one process.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
-import re
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,9 +24,10 @@ import ase.neighborlist
 import numpy as np
 import torch
 import vesin
+from edge_peers import make_atp
 from results import Result, note
 from torch._dynamo.testing import CompileCounterWithBackend
-from turns import take_turns
+from turns import best, parser_of, peak_bytes, take_turns
 
 import atompack_torch as apt
 
@@ -46,17 +44,13 @@ BATCH = 64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="small data, one round")
-    quick = parser.parse_args().quick
+    quick = parser_of(__doc__).parse_args().quick
     report_neighbors(5_000 if quick else 50_000, 1 if quick else 5)
     report_sizes((1_000, 10_000) if quick else (10_000, 100_000, 1_000_000))
     report_training(3 if quick else 40)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "molecules.atp"
-        write_molecules(path, 640 if quick else 12_800)
+        make_atp(path, 640 if quick else 12_800, volume=20.0)
         for neighbors in (None, apt.NeighborList(CUTOFF)):
             report_resident(path, neighbors, 1 if quick else 7)
     report_padding(200 if quick else 4_800)
@@ -124,23 +118,10 @@ def measure_size(n: int) -> tuple[float, int, int]:
     torch.set_num_threads(1)
     positions, cell = (torch.from_numpy(array) for array in structure(n))
     apt.neighbor_list(positions[:100], cell, cutoff=CUTOFF)  # loads
-    before = peak_memory()
-    seconds = []
-    for turn in range(3):
-        start = time.perf_counter()
-        found = apt.neighbor_list(positions, cell, cutoff=CUTOFF)
-        seconds.append(time.perf_counter() - start)
-        if turn == 0:
-            grown = peak_memory() - before
-            result = sum(tensor.nbytes for tensor in found)
-        del found
-    return min(seconds), grown, result
-
-
-def peak_memory() -> int:
-    """Returns the most bytes this process has had; ``ru_maxrss`` counts those of its parent too."""
-    (kilobytes,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
-    return 1024 * int(kilobytes)
+    before = peak_bytes()
+    result = sum(tensor.nbytes for tensor in apt.neighbor_list(positions, cell, cutoff=CUTOFF))
+    grown = peak_bytes() - before
+    return best(lambda: apt.neighbor_list(positions, cell, cutoff=CUTOFF), 3), grown, result
 
 
 def on_threads(count: int, body: Callable[[], int]) -> Callable[[], int]:
@@ -196,25 +177,6 @@ def batch_of(descriptor: apt.ChebyshevDescriptor, seed: int) -> apt.MoleculeBatc
         positions = rng.random((n, 3)) * np.diag(cell)
         molecules.append(apt.Molecule(positions, rng.choice([22, 8], n), cell=cell))
     return descriptor.compute(apt.collate(molecules), derivatives=True)
-
-
-def write_molecules(path: Path, count: int) -> None:
-    """Periodic molecules of 10 to 60 atoms with energy and forces."""
-    rng = np.random.default_rng(0)
-    with apt.AtpWriter(path) as writer:
-        for _ in range(count):
-            n = int(rng.integers(10, 61))
-            cell = np.eye(3) * (20.0 * n) ** (1 / 3)
-            writer.write(
-                apt.Molecule(
-                    positions=(rng.random((n, 3)) @ cell).astype(np.float32),
-                    atomic_numbers=rng.integers(1, 80, n),
-                    energy=float(rng.normal()),
-                    forces=rng.normal(size=(n, 3)).astype(np.float32),
-                    cell=cell,
-                    pbc=np.ones(3, bool),
-                )
-            )
 
 
 def report_resident(path: Path, neighbors: apt.NeighborList | None, rounds: int) -> None:

@@ -1,10 +1,13 @@
-"""Taking turns, so that whatever else the machine does meets all sides alike."""
+"""What benchmarks share: options, and turns, in which other work of the machine meets all alike."""
 
 from __future__ import annotations
 
+import argparse
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 Name = TypeVar("Name")
@@ -26,3 +29,23 @@ def take_turns(sides: Mapping[Name, Callable[[], object]], rounds: int) -> dict[
             side()
             seconds[name].append(time.perf_counter() - start)
     return {name: Spent(statistics.median(times), min(times)) for name, times in seconds.items()}
+
+
+def best(call: Callable[[], object], rounds: int) -> float:
+    """Seconds of the quickest of several calls."""
+    return take_turns({"": call}, rounds)[""].best
+
+
+def peak_bytes() -> int:
+    """The most memory this process has had; ``ru_maxrss`` counts that of its parent too."""
+    (kilobytes,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return 1024 * int(kilobytes)
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """A parser that prints the description as it stands, and knows ``--quick``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="check that it runs, on small data")
+    return parser

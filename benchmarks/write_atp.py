@@ -1,6 +1,6 @@
 """How fast are ``.atp`` files written, next to atompack-db?
 
-    python benchmarks/write_atp.py [--quick] [--json] [--rounds N] [--molecules N] [--folder DIR]
+    python benchmarks/write_atp.py [--quick] [--rounds N] [--molecules N] [--folder DIR]
 
 Both sides make a file out of the same arrays in memory and commit it, in turn, each in a separate
 process; the file of the round before is removed outside the timing. The figure that counts is the
@@ -11,7 +11,6 @@ atompack Molecules there), they are made beforehand on both sides.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import tempfile
 import time
@@ -174,38 +173,24 @@ def compare(folder: Path, options: argparse.Namespace) -> Iterator[tuple[bench.R
     """Measure case by case; with each row comes the ratio of the file sizes, ours to theirs."""
     for case in CASES:
         bench.progress(case.title)
-        times: dict[str, list[float]] = {"ours": [], "theirs": []}
+        speeds: dict[str, list[float]] = {"ours": [], "theirs": []}
         sizes = {}
         with ExitStack() as stack:
             processes: dict[str, ProcessPoolExecutor] = {}
-            for side in times:
+            for side in speeds:
                 task = Task(side, case.form, case.codec, options.molecules, folder / f"{side}.atp")
                 processes[side] = stack.enter_context(own_process())
                 processes[side].submit(_prepare, task).result()
             for _ in range(options.rounds):
                 for side, process in processes.items():
                     seconds, sizes[side] = process.submit(_run).result()
-                    times[side].append(seconds)
-        (row,) = noted(".atp, write", [_row(case, times, sizes, options.molecules)])
+                    speeds[side].append(options.molecules / seconds)
+        mine, other = (
+            Standing.of(name, speeds[side], speeds["ours"], sizes[side] / options.molecules / 1e6)
+            for side, name in (("ours", "ours"), ("theirs", "atompack-db"))
+        )
+        (row,) = noted(".atp, write", [bench.Row(case.title, mine, other)])
         yield row, sizes["ours"] / sizes["theirs"]
-
-
-def _row(
-    case: Case, times: dict[str, list[float]], sizes: dict[str, int], molecules: int
-) -> bench.Row:
-    ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
-
-    def standing(side: str, name: str, of: list[float]) -> Standing:
-        speed = molecules / statistics.median(times[side])
-        megabytes = sizes[side] / molecules / 1e6
-        return Standing(name, statistics.median(of), min(of), max(of), speed, speed * megabytes)
-
-    same = [1.0] * len(ratios)
-    return bench.Row(
-        case.title,
-        standing("ours", "ours", same),
-        standing("theirs", "atompack-db", ratios),
-    )
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:

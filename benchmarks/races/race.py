@@ -68,6 +68,13 @@ class Standing:
     molecules_per_s: float
     mb_per_s: float  # of tensors delivered
 
+    @classmethod
+    def of(cls, name: str, speeds: Sequence[float], first: Sequence[float], mb: float) -> Standing:
+        """Sum up all rounds, in molecules/s of ``mb`` each, relative to the first contestant."""
+        ratios = [a / b for a, b in zip(first, speeds, strict=True)]
+        speed = statistics.median(speeds)
+        return cls(name, statistics.median(ratios), min(ratios), max(ratios), speed, speed * mb)
+
 
 class _Runner:
     """The contestant of this process."""
@@ -164,11 +171,8 @@ class Racer:
 
     def standing(self, first: Racer) -> Standing:
         """Sum up all rounds, relative to the first contestant."""
-        ratios = [a / b for a, b in zip(first.speeds, self.speeds, strict=True)]
-        speed = statistics.median(self.speeds)
         megabytes = self._bytes / self._molecules / 1e6
-        median = statistics.median(ratios)
-        return Standing(self.name, median, min(ratios), max(ratios), speed, speed * megabytes)
+        return Standing.of(self.name, self.speeds, first.speeds, megabytes)
 
 
 def race(entries: Sequence[Entry], rounds: int, seconds: float) -> list[Standing]:

@@ -88,17 +88,9 @@ def torch_batch(flat: Mapping[str, Any], indices: list[int]) -> dict[str, Any]:
         "n_atoms": n_atoms,
         "index": np.array(indices),
     }
-    batch: dict[str, Any] = {key: torch.from_numpy(array) for key, array in arrays.items()}
-    for key, value in flat.items():
-        if isinstance(value, dict):  # custom properties of one scope
-            batch.update({k: _tensor(v) for k, v in value.items()})
-        elif key not in batch:
-            batch[key] = _tensor(value)
-    return batch
-
-
-def _tensor(value: Any) -> Any:
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+    batch = {key: torch.from_numpy(array) for key, array in arrays.items()}
+    rest = {key: torch.from_numpy(array) for key, array in flat.items() if key not in arrays}
+    return batch | rest
 
 
 class AtompackDb(Dataset[Any]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -105,6 +106,24 @@ def waiting_share(
     times = times_of_steps(batches, step)[0 if begins else 1 :]
     waits = sum(waited for waited, _ in times)
     return waits / max(waits + sum(worked for _, worked in times), 1e-9)
+
+
+def step_of(optimizer: Any, loss_of: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Returns a training step, which takes a batch and lowers its loss."""
+
+    def step(batch: Any) -> None:
+        loss = loss_of(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def in_folder(measure: Callable[[Path], object]) -> None:
+    """Measures with a folder, which is removed at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder))
 
 
 def report_waiting(trainer: str, loader: str, share: float) -> None:

@@ -61,17 +61,13 @@ def main() -> None:
                 "fitting_net": {"neuron": [32, 32], "seed": 1},
             }
         )
-        optimizer = torch.optim.Adam(model.parameters())
 
-        def step(batch: dict[str, Any]) -> None:
+        def loss_of(batch: dict[str, Any]) -> Any:
             inputs = {name: batch[name] for name in ("coord", "atype", "box")}
-            _, value, _ = loss(
-                inputs, model, batch, natoms=batch["atype"].shape[1], learning_rate=1e-3
-            )
-            optimizer.zero_grad()
-            value.backward()
-            optimizer.step()
+            natoms = batch["atype"].shape[1]
+            return loss(inputs, model, batch, natoms=natoms, learning_rate=1e-3)[1]
 
+        step = common.step_of(torch.optim.Adam(model.parameters()), loss_of)
         few = list(range(16))
         for name, batches in (("npy systems", frames), ("ours", ours)):
             some: Iterable[Any] = (batch for _, batch in zip(few, batches, strict=False))

@@ -5,24 +5,14 @@ Ours are made from files, with edges searched in every epoch, and from memory wi
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ase.db
 import torch
-from common import (
-    BATCH,
-    CUTOFF,
-    N_ATOMS,
-    compare,
-    report_waiting,
-    structures,
-    waiting_share,
-    write_atp,
-)
+import common
 from fairchem.core.components.common.dataloader_builder import get_dataloader
 from fairchem.core.datasets.mt_concat_dataset import create_concat_dataset
 from fairchem.core.datasets.samplers.max_atom_distributed_sampler import (
@@ -45,13 +35,8 @@ COUNT = 256
 OURS = "atompack_torch.trainers.fairchem.Dataset"
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder))
-
-
 def measure(folder: Path) -> None:
-    made = structures(COUNT)
+    made = common.structures(COUNT)
     write(folder, made)
     for edges in (True, False):
         ours = {
@@ -61,13 +46,13 @@ def measure(folder: Path) -> None:
         }
         name = f"AseDBDataset and collater, {'with' if edges else 'without'} edges"
         stock = stock_loader(folder / f"stock{edges}.aselmdb", edges)
-        compare("fairchem", {name: stock}, ours, COUNT)
-    share = waiting_share(our_loader(folder / "made.atp", True), Step())
-    report_waiting("fairchem", "atompack_torch.trainers.fairchem.Loader", share)
+        common.compare("fairchem", {name: stock}, ours, COUNT)
+    share = common.waiting_share(our_loader(folder / "made.atp", True), training_step())
+    common.report_waiting("fairchem", "atompack_torch.trainers.fairchem.Loader", share)
 
 
 def write(folder: Path, made: Iterable[Any]) -> None:
-    write_atp(folder / "made.atp", made)
+    common.write_atp(folder / "made.atp", made)
     for name in ("stockTrue", "stockFalse", "ours"):  # LMDB opens a file only once
         with ase.db.connect(folder / f"{name}.aselmdb", type="aselmdb") as database:
             for number, atoms in enumerate(made):
@@ -78,14 +63,14 @@ def data_set(path: Path, kind: str, edges: bool) -> Any:
     config = {
         "format": kind,
         "splits": {"train": {"src": str(path)}},
-        "a2g_args": {"r_edges": edges, "radius": CUTOFF, "max_neigh": 300},
+        "a2g_args": {"r_edges": edges, "radius": common.CUTOFF, "max_neigh": 300},
         "transforms": {"common_transform": {"dataset_name": "mine"}},
     }
     sampling = {"sampling": {"type": "temperature", "temperature": 1.0}}
     return create_concat_dataset(OmegaConf.create({"mine": config}), sampling)
 
 
-sampler = partial(MaxAtomDistributedBatchSampler, max_atoms=BATCH * N_ATOMS, seed=0)
+sampler = partial(MaxAtomDistributedBatchSampler, max_atoms=common.BATCH * common.N_ATOMS, seed=0)
 
 
 def stock_loader(path: Path, edges: bool) -> Any:
@@ -108,29 +93,22 @@ TASKS = [
 ]
 
 
-class Step:
+def training_step() -> Callable[[Any], None]:
     """Training step of a small model."""
-
-    def __init__(self) -> None:
-        backbone = {
-            "model": "fairchem.core.models.uma.escn_md.eSCNMDBackbone",
-            **dict.fromkeys(("sphere_channels", "edge_channels", "hidden_channels"), 16),
-            "num_distance_basis": 16,
-            "num_layers": 1,
-            "cutoff": CUTOFF,
-            "direct_forces": False,
-            "dataset_mapping": {"mine": "mine"},
-        }
-        heads = {"efs": {"module": "fairchem.core.models.uma.escn_md.MLP_EFS_Head"}}
-        self._model = HydraModel(backbone, heads, otf_graph=False, pass_through_head_outputs=True)
-        self._optimizer = torch.optim.AdamW(self._model.parameters())
-
-    def __call__(self, data: Any) -> None:
-        loss = sum(compute_loss(TASKS, self._model(data), data).values())
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
+    backbone = {
+        "model": "fairchem.core.models.uma.escn_md.eSCNMDBackbone",
+        **dict.fromkeys(("sphere_channels", "edge_channels", "hidden_channels"), 16),
+        "num_distance_basis": 16,
+        "num_layers": 1,
+        "cutoff": common.CUTOFF,
+        "direct_forces": False,
+        "dataset_mapping": {"mine": "mine"},
+    }
+    heads = {"efs": {"module": "fairchem.core.models.uma.escn_md.MLP_EFS_Head"}}
+    model = HydraModel(backbone, heads, otf_graph=False, pass_through_head_outputs=True)
+    optimizer = torch.optim.AdamW(model.parameters())
+    return common.step_of(optimizer, lambda data: sum(compute_loss(TASKS, model(data), data).values()))
 
 
 if __name__ == "__main__":
-    main()
+    common.in_folder(measure)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ase.io
 import torch
-from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
+import common
 from matgl.ext.ase import Atoms2Graph
 from matgl.graph.data import collate_fn_pes
 from matgl.models import TensorNet
@@ -21,18 +21,13 @@ COUNT = 512
 ELEMENTS = ("Al", "Cu")
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder))
-
-
 def measure(folder: Path) -> None:
-    made = structures(COUNT)
+    made = common.structures(COUNT)
     ase.io.write(folder / "made.extxyz", made)
-    path = write_atp(folder / "made.atp", made)
+    path = common.write_atp(folder / "made.atp", made)
     in_memory = MGLDatasetLoader.from_extxyz(
         folder / "made.extxyz",
-        cutoff=CUTOFF,
+        cutoff=common.CUTOFF,
         element_types=ELEMENTS,
         save_cache=False,
         root=str(folder / "cache"),
@@ -42,12 +37,12 @@ def measure(folder: Path) -> None:
         "Atoms2Graph for each batch and DataLoader": Converted(made, in_memory.labels),
     }
     loaders = {
-        name: DataLoader(dataset, batch_size=BATCH, collate_fn=collate_fn_pes)
+        name: DataLoader(dataset, batch_size=common.BATCH, collate_fn=collate_fn_pes)
         for name, dataset in stock.items()
     }
-    compare("matgl", loaders, our_loader(path, shuffle=False), COUNT)
-    share = waiting_share(our_loader(path), Step())
-    report_waiting("matgl", "atompack_torch.trainers.matgl.loader", share)
+    common.compare("matgl", loaders, our_loader(path, shuffle=False), COUNT)
+    share = common.waiting_share(our_loader(path), training_step())
+    common.report_waiting("matgl", "atompack_torch.trainers.matgl.loader", share)
 
 
 class Converted(Dataset[Any]):
@@ -55,7 +50,7 @@ class Converted(Dataset[Any]):
 
     def __init__(self, made: list[Any], labels: dict[str, list[Any]]) -> None:
         self.made, self.labels = made, labels
-        self.converter = Atoms2Graph(ELEMENTS, CUTOFF)
+        self.converter = Atoms2Graph(ELEMENTS, common.CUTOFF)
 
     def __len__(self) -> int:
         return len(self.made)
@@ -67,24 +62,17 @@ class Converted(Dataset[Any]):
 
 
 def our_loader(path: Path, **options: Any) -> Any:
-    return matgl.loader(path, ELEMENTS, CUTOFF, batch_size=BATCH, **options)
+    return matgl.loader(path, ELEMENTS, common.CUTOFF, batch_size=common.BATCH, **options)
 
 
-class Step:
+def training_step() -> Callable[[Any], None]:
     """A training step of a small model."""
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        model = TensorNet(ELEMENTS, units=16, nblocks=1, cutoff=CUTOFF, is_intensive=False)
-        self.module = PotentialLightningModule(model, stress_weight=0.1)
-        self.optimizer = torch.optim.Adam(self.module.parameters())
-
-    def __call__(self, batch: Any) -> None:
-        results, _ = self.module.step(batch)
-        self.optimizer.zero_grad()
-        results["Total_Loss"].backward()
-        self.optimizer.step()
+    torch.manual_seed(0)
+    model = TensorNet(ELEMENTS, units=16, nblocks=1, cutoff=common.CUTOFF, is_intensive=False)
+    module = PotentialLightningModule(model, stress_weight=0.1)
+    optimizer = torch.optim.Adam(module.parameters())
+    return common.step_of(optimizer, lambda batch: module.step(batch)[0]["Total_Loss"])
 
 
 if __name__ == "__main__":
-    main()
+    common.in_folder(measure)

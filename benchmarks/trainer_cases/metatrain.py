@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,31 +50,27 @@ SMALL = {
 }
 
 
-class Step:
-    """Training step of a small PET."""
+def small_model() -> tuple[Any, Callable[[Any], None]]:
+    """A small PET, and its training step."""
+    hypers = get_default_hypers("pet")["model"] | SMALL
+    info = get_energy_target_info(
+        "energy", {"unit": "eV"}, add_position_gradients=True, add_strain_gradients=True
+    )
+    infos = {"energy": info}
+    data = DatasetInfo(length_unit="angstrom", atomic_types=[13, 29], targets=infos)
+    model = PET(hypers, data).to(torch.float64)
 
-    def __init__(self) -> None:
-        hypers = get_default_hypers("pet")["model"] | SMALL
-        info = get_energy_target_info(
-            "energy", {"unit": "eV"}, add_position_gradients=True, add_strain_gradients=True
-        )
-        self._targets = {"energy": info}
-        data = DatasetInfo(length_unit="angstrom", atomic_types=[13, 29], targets=self._targets)
-        self._model = PET(hypers, data).to(torch.float64)
-        self._optimizer = torch.optim.Adam(self._model.parameters())
-        self.lists = self._model.requested_neighbor_lists()
-
-    def __call__(self, batch: Any) -> None:
+    def loss_of(batch: Any) -> torch.Tensor:
         systems, targets = batch
-        predicted = evaluate_model(self._model, systems, self._targets, is_training=True)
+        predicted = evaluate_model(model, systems, infos, is_training=True)
         found, wanted = predicted["energy"].block(), targets["energy"].block()
         loss = (found.values - wanted.values).square().mean()
         for name in ("positions", "strain"):
             error = found.gradient(name).values - wanted.gradient(name).values
             loss = loss + error.square().mean()
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
+        return loss
+
+    return model, common.step_of(torch.optim.Adam(model.parameters()), loss_of)
 
 
 def main() -> None:
@@ -93,10 +90,11 @@ def main() -> None:
             ours = loader(path, common.BATCH, lists, **options)
             what = "memory maps, neighbor lists" if lists else "memory maps, no lists"
             common.compare("metatrain", {what: own}, ours, N)
-        step = Step()
+        model, step = small_model()
+        lists = model.requested_neighbor_lists()
         few = apt.open(path).subset(range(8 * common.BATCH))
         for _ in range(2):  # the first is not counted
-            batches = loader(few, common.BATCH, step.lists, stress=True, num_threads=1)
+            batches = loader(few, common.BATCH, lists, stress=True, num_threads=1)
             share = common.waiting_share(batches, step)
         common.report_waiting("metatrain", "ours, a small PET", share)
 

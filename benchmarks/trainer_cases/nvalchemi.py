@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ase
 import torch
 from ase.neighborlist import neighbor_list
-from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
+import common
 from nvalchemi.data import (
     AtomicData,
     AtomicDataZarrReader,
@@ -29,56 +29,47 @@ STORED = 256  # of these, compared with nvalchemi's store, whose epochs take lon
 WIDTHS = (64, 512)  # of the demo model: of its default size, and one whose steps take longer
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder))
-
-
 def measure(folder: Path) -> None:
-    made = structures(COUNT)
-    path = write_atp(folder / "made.atp", made)
-    options: dict[str, Any] = {"batch_size": BATCH, "shuffle": False}
+    made = common.structures(COUNT)
+    path = common.write_atp(folder / "made.atp", made)
+    options: dict[str, Any] = {"batch_size": common.BATCH, "shuffle": False}
     for edges in (True, False):
         store = folder / f"made{edges}.zarr"
         few = [data_of(atoms, edges) for atoms in made[:STORED]]
         AtomicDataZarrWriter(str(store)).write(few)
         own = DataLoader(Dataset(AtomicDataZarrReader(str(store)), device="cpu"), **options)
         same = apt.AtpDataset(path).subset(range(STORED))
-        ours = loader(same, cutoff=CUTOFF if edges else None, **options)
+        ours = loader(same, cutoff=common.CUTOFF if edges else None, **options)
         name = "Zarr store, edges stored; ours computed" if edges else "Zarr store, no edges"
-        compare("nvalchemi", {name: own}, ours, STORED)
+        common.compare("nvalchemi", {name: own}, ours, STORED)
     for width in WIDTHS:
-        step = Step(width)
+        step = training_step(width)
         for _ in range(2):  # the first is not counted
             start = time.perf_counter()
-            whole = waiting_share(loader(path, **options), step)
-            seconds_of_step = (time.perf_counter() - start) * BATCH / COUNT
-        steady = waiting_share(loader(path, **options), step, begins=False)
+            whole = common.waiting_share(loader(path, **options), step)
+            seconds_of_step = (time.perf_counter() - start) * common.BATCH / COUNT
+        steady = common.waiting_share(loader(path, **options), step, begins=False)
         name = f"demo model of width {width}, {1000 * seconds_of_step:.1f} ms"
-        report_waiting("nvalchemi", f"{name}, whole epoch", whole)
-        report_waiting("nvalchemi", f"{name}, after its first batch", steady)
+        common.report_waiting("nvalchemi", f"{name}, whole epoch", whole)
+        common.report_waiting("nvalchemi", f"{name}, after its first batch", steady)
 
 
-class Step:
+def training_step(width: int) -> Callable[[Any], None]:
     """Training step of nvalchemi's demo model, which takes no edges."""
+    net = DemoModelWrapper(DemoModel(hidden_dim=width))
 
-    def __init__(self, width: int) -> None:
-        self._net = DemoModelWrapper(DemoModel(hidden_dim=width))
-        self._optimizer = torch.optim.Adam(self._net.parameters())
-
-    def __call__(self, batch: Any) -> None:
-        predicted = self._net(batch)
+    def loss_of(batch: Any) -> torch.Tensor:
+        predicted = net(batch)
         loss = (predicted["energy"] - batch.energy).square().mean()
-        loss = loss + (predicted["forces"] - batch.forces).square().mean()
-        self._optimizer.zero_grad()
-        loss.backward()
-        self._optimizer.step()
+        return loss + (predicted["forces"] - batch.forces).square().mean()
+
+    return common.step_of(torch.optim.Adam(net.parameters()), loss_of)
 
 
 def data_of(atoms: ase.Atoms, edges: bool) -> AtomicData:
     fields: dict[str, Any] = {}
     if edges:
-        i, j, shifts = neighbor_list("ijS", atoms, CUTOFF)
+        i, j, shifts = neighbor_list("ijS", atoms, common.CUTOFF)
         fields["neighbor_list"] = torch.tensor([i, j]).T.contiguous()
         fields["neighbor_list_shifts"] = torch.tensor(shifts, dtype=torch.float32)
     return AtomicData(
@@ -95,4 +86,4 @@ def data_of(atoms: ase.Atoms, edges: bool) -> AtomicData:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main()
+    common.in_folder(measure)

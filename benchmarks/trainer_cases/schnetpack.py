@@ -68,12 +68,7 @@ def main() -> None:
         common.compare("SchNetPack", {"its ASE database": own}, loader, N)
         trained = task()
         optimizer = trained.configure_optimizers()
-
-        def step(batch: Any) -> None:
-            optimizer.zero_grad()
-            trained.training_step(batch, 0).backward()
-            optimizer.step()
-
+        step = common.step_of(optimizer, lambda batch: trained.training_step(batch, 0))
         common.report_waiting("SchNetPack", "ours", common.waiting_share(loader, step))
 
 

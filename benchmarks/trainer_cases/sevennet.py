@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import ase.io
 import torch
-from common import BATCH, CUTOFF, compare, report_waiting, structures, waiting_share, write_atp
+import common
 from sevenn import _const, _keys
 from sevenn.model_build import build_E3_equivariant_model
 from sevenn.train.atoms_dataset import SevenNetAtomsDataset
@@ -24,7 +23,7 @@ CONFIG: dict[str, Any] = {
     **_const.DEFAULT_E3_EQUIVARIANT_MODEL_CONFIG,
     **_const.DEFAULT_TRAINING_CONFIG,
     **chemical_species_preprocess(["Al", "Cu"]),
-    _keys.CUTOFF: CUTOFF,
+    _keys.CUTOFF: common.CUTOFF,
     _keys.NODE_FEATURE_MULTIPLICITY: 16,
     _keys.RADIAL_BASIS: {"radial_basis_name": "bessel", "bessel_basis_num": 8},
     _keys.CUTOFF_FUNCTION: {"cutoff_function_name": "poly_cut", "poly_cut_p_value": 6},
@@ -36,42 +35,30 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder))
-
-
 def measure(folder: Path) -> None:
-    made = structures(COUNT)
+    made = common.structures(COUNT)
     ase.io.write(folder / "made.extxyz", made)
-    path = write_atp(folder / "made.atp", made)
+    path = common.write_atp(folder / "made.atp", made)
     files = str(folder / "made.extxyz")
     stock = {
         "SevenNetGraphDataset in memory and PyG's DataLoader": SevenNetGraphDataset(
-            CUTOFF, str(folder), files
+            common.CUTOFF, str(folder), files
         ),
-        "SevenNetAtomsDataset and PyG's DataLoader": SevenNetAtomsDataset(CUTOFF, files),
+        "SevenNetAtomsDataset and PyG's DataLoader": SevenNetAtomsDataset(common.CUTOFF, files),
     }
-    loaders = {name: DataLoader(dataset, batch_size=BATCH) for name, dataset in stock.items()}
-    compare("sevennet", loaders, our_loader(path, shuffle=False), COUNT)
-    share = waiting_share(our_loader(path), Step())
-    report_waiting("sevennet", "atompack_torch.trainers.sevennet.loader", share)
+    loaders = {name: DataLoader(dataset, batch_size=common.BATCH) for name, dataset in stock.items()}
+    common.compare("sevennet", loaders, our_loader(path, shuffle=False), COUNT)
+    torch.manual_seed(0)
+    trainer = Trainer.from_config(build_E3_equivariant_model(dict(CONFIG)), dict(CONFIG))
+    share = common.waiting_share(
+        our_loader(path), lambda batch: trainer.run_one_epoch([batch], is_train=True)
+    )
+    common.report_waiting("sevennet", "atompack_torch.trainers.sevennet.loader", share)
 
 
 def our_loader(path: Path, **options: Any) -> Any:
-    return sevennet.loader(path, CONFIG[_keys.TYPE_MAP], CUTOFF, batch_size=BATCH, **options)
-
-
-class Step:
-    """A training step of a small model."""
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.trainer = Trainer.from_config(build_E3_equivariant_model(dict(CONFIG)), dict(CONFIG))
-
-    def __call__(self, batch: Any) -> None:
-        self.trainer.run_one_epoch([batch], is_train=True)
+    return sevennet.loader(path, CONFIG[_keys.TYPE_MAP], common.CUTOFF, batch_size=common.BATCH, **options)
 
 
 if __name__ == "__main__":
-    main()
+    common.in_folder(measure)

@@ -62,12 +62,7 @@ def main() -> None:
         common.compare("TorchMD-Net", stock, ours, N)
         trained = task()
         optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-3)
-
-        def step(batch: Any) -> None:
-            optimizer.zero_grad()
-            trained.training_step(batch, 0).backward()
-            optimizer.step()
-
+        step = common.step_of(optimizer, lambda batch: trained.training_step(batch, 0))
         few = loader(
             apt.open(path).subset(range(16 * common.BATCH)),
             batch_size=common.BATCH,
