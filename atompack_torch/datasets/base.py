@@ -21,10 +21,7 @@ from atompack_torch.datasets.augment import warn_of_fields
 from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher, NativePrefetcher
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.columns import Column, read_column, to_pandas
-from atompack_torch.datasets.computed_features import (
-    FeatureComputer,
-    plan_features,
-)
+from atompack_torch.datasets.computed_features import FeatureComputer, plan_features
 from atompack_torch.datasets.digest import samples_of
 from atompack_torch.datasets.diversity import farthest_points, mean_features
 from atompack_torch.datasets.dropping import warn_of_batch

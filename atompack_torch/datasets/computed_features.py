@@ -219,10 +219,11 @@ def plan_features(
     if request.augment is not None:
         _check_augmented(request, stored, options)
     named = request.fields or ()
-    descriptor = options.descriptor or stored.descriptor
     keeps = options.keep != "none"
     is_given = options.descriptor is not None
-    is_same = stored.descriptor is not None and _same(descriptor, stored.descriptor)
+    known = stored.descriptor
+    descriptor = options.descriptor or known
+    is_same = known is not None and known.compat_sha256 == (descriptor or known).compat_sha256
     usable = is_same or not is_given
     reads_features = stored.features and usable
     # Rows of edges and triplets cannot be completed one by one.
@@ -323,10 +324,6 @@ def _keep_stored(
     kept = replace(request, fields=fields, dtype=dtype, exclude=exclude)
     options = replace(options, descriptor=options.descriptor if completes else None)
     return kept, FeatureComputer(options, request.dtype, is_stored=True)
-
-
-def _same(one: ChebyshevDescriptor | None, other: ChebyshevDescriptor) -> bool:
-    return one is not None and one.compat_sha256 == other.compat_sha256
 
 
 def _stored_request(request: Request, computer: FeatureComputer) -> Request:

@@ -59,5 +59,4 @@ def flags_of(subset: ForceSubset, candidates: Tensor, n_molecules: int, epoch: i
     n_chosen = int(subset.fraction * len(candidates) + 0.5)
     flags = torch.zeros(n_molecules, dtype=torch.uint8)
     flags[candidates[order[:n_chosen]]] = 1
-    numbers: list[int] = flags.tolist()
-    return numbers
+    return flags.tolist()

@@ -36,45 +36,28 @@ def transformed(transform: Callable[[MoleculeBatch], Any] | None, batch: Molecul
     is_layout = isinstance(transform, LayoutTransform)
     if transform is None or is_layout or "edge_index" not in contents_of(batch).fields:
         return apply_transform(transform, batch)
-    searched = _SearchedGeometry(batch)
+    fields = contents_of(batch).fields
+    searched = fields["edge_index"]
+    names = ("positions", "cell", "pbc")
+    before = {name: value for name in names if torch.is_tensor(value := fields.get(name))}
+    versions = {name: _version_of(value) for name, value in before.items()}
     made = apply_transform(transform, batch)
-    searched.check(made)
+    edges = _found(made, "edge_index")
+    if edges is not None and edges is not searched:
+        return made  # padded, joined, or searched again
+    for name, tensor in before.items():
+        now = _found(made, name)
+        if now is None or now is tensor:
+            has_changed = _version_of(tensor) != versions[name]
+        else:
+            has_changed = not torch.equal(tensor.to(now.device, now.dtype), now)  # not a cast
+        if has_changed:
+            raise FieldError(
+                f"transform: expected {name} as they were when the edges were searched, got "
+                "others: open the dataset without neighbors=, and add the edges at the end of "
+                f"the transform by apt.neighbor_list (field {name!r})"
+            )
     return made
-
-
-class _SearchedGeometry:
-    """The tensors of a batch of which its edges were made.
-
-    Args:
-        batch: a batch with edges.
-    """
-
-    def __init__(self, batch: MoleculeBatch) -> None:
-        fields = contents_of(batch).fields
-        self._edges = fields["edge_index"]
-        names = ("positions", "cell", "pbc")
-        self._tensors = {
-            name: value for name in names if torch.is_tensor(value := fields.get(name))
-        }
-        self._versions = {name: _version_of(value) for name, value in self._tensors.items()}
-
-    def check(self, made: object) -> None:
-        """Raises a FieldError if a result of a transform has these edges and another geometry."""
-        edges = _found(made, "edge_index")
-        if edges is not None and edges is not self._edges:
-            return  # padded, joined, or searched again
-        for name, before in self._tensors.items():
-            now = _found(made, name)
-            if now is None or now is before:
-                has_changed = _version_of(before) != self._versions[name]
-            else:
-                has_changed = not torch.equal(before.to(now.device, now.dtype), now)  # not a cast
-            if has_changed:
-                raise FieldError(
-                    f"transform: expected {name} as they were when the edges were searched, got "
-                    "others: open the dataset without neighbors=, and add the edges at the end of "
-                    f"the transform by apt.neighbor_list (field {name!r})"
-                )
 
 
 def _found(made: object, name: str) -> Tensor | None:

@@ -63,23 +63,17 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
             has an atom index out of range.
     """
     rows = _rows_of(batch, dE_dfeatures)
-    forces: Tensor = _contract(dE_dfeatures, batch.ptr, rows)
+    try:
+        if is_differentiated():
+            forces = contract_in_transforms(dE_dfeatures, batch.ptr, *rows)
+        else:
+            forces = torch.ops.atompack_torch.contract_forces(dE_dfeatures, batch.ptr, *rows)
+    except ValueError as error:
+        raise FieldError(str(error)) from None
     if "radial_center_idx" not in contents_of(batch).mask_rows:
         return forces
     is_known = batch.mask("radial_center_idx")[batch.batch]
     return forces.where(is_known.unsqueeze(1), float("nan"))
-
-
-def _contract(weights: Tensor, ptr: Tensor, rows: Rows) -> Tensor:
-    operator = torch.ops.atompack_torch.contract_forces
-    if torch.compiler.is_compiling():
-        return operator(weights, ptr, *rows)  # type: ignore[no-any-return]
-    try:
-        if is_differentiated():
-            return contract_in_transforms(weights, ptr, *rows)
-        return operator(weights, ptr, *rows)  # type: ignore[no-any-return]
-    except ValueError as error:
-        raise FieldError(str(error)) from None
 
 
 def _rows_of(batch: MoleculeBatch, weights: Tensor) -> Rows:
