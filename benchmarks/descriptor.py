@@ -96,7 +96,7 @@ def report_features(batch: apt.MoleculeBatch, rounds: int, threads: tuple[int, i
         for what, rows in (("features", False), ("features and derivatives", True))
     }
     for name, seconds in take_turns(sides, rounds).items():
-        median, best = (each / len(batch) * 1e6 for each in seconds)
+        median, best = (each / len(batch) * 1e6 for each in seconds[:2])
         print(f"  {name:36} {median:7.1f} us a molecule, best {best:7.1f}")
         note(Result("descriptor", name, median, "µs a molecule"))
 
@@ -146,7 +146,7 @@ def report_forces(
     for n in dict.fromkeys(threads):
         pair = {"ours": on_threads(n, ours), "index_add": on_threads(n, theirs)}
         seconds = take_turns(pair, rounds)
-        median, best = (each / len(batch) * 1e6 for each in seconds["ours"])
+        median, best = (each / len(batch) * 1e6 for each in seconds["ours"][:2])
         ratios = [b / a for a, b in zip(seconds["ours"], seconds["index_add"], strict=True)]
         print(
             f"  forces and their gradient, {dtype}, {counted(n)}: {median:.1f} us a molecule, "

@@ -88,23 +88,14 @@ def pyg_in_memory(folder: Path, count: int) -> Side:
     from torch_geometric.data import Data, InMemoryDataset
     from torch_geometric.loader import DataLoader
 
-    def data(plain: Plain) -> Data:
-        arrays = {key: torch.as_tensor(plain[key]) for key in ("forces", "cell", "pbc")}
-        return Data(
-            pos=torch.from_numpy(plain["positions"]),
-            z=torch.from_numpy(plain["atomic_numbers"]),
-            energy=torch.tensor([plain["energy"]], dtype=torch.float64),
-            **arrays,
-        )
-
     def find(molecule: Data) -> Data:
-        plain = {"positions": molecule.pos.numpy(), "cell": molecule.cell.numpy()}
+        plain = {"positions": molecule.pos.numpy(), "cell": molecule.cell[0].numpy()}
         index, shift = search(plain)
         molecule.edge_index, molecule.edge_shift = torch.from_numpy(index), torch.from_numpy(shift)
         return molecule
 
     path = str(folder / "molecules.pyg")
-    InMemoryDataset.save([data(plain) for plain in structures(count)], path)
+    InMemoryDataset.save([peers.pyg_data(plain) for plain in structures(count)], path)
     dataset = InMemoryDataset(None, transform=find)
     dataset.load(path)
     names = {"positions": "pos", "atomic_numbers": "z"}

@@ -14,11 +14,9 @@ time, which other work on the machine disturbs less. Memory is the peak of a fre
 
 from __future__ import annotations
 
+import io
 import itertools
-import json
-import statistics
 import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -29,76 +27,61 @@ import ase
 import ase.io
 import numpy as np
 import torch
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase_db_backends.aselmdb import LMDBDatabase
 from convert import peak_memory
-from turns import parser_of
+from turns import parser_of, take_turns
 
 import atompack_torch as apt
 from atompack_torch.conversion import convert
 
 BATCH = 64
-DISTINCT = 300  # structures, repeated
+DISTINCT = 250  # structures, repeated
 
 
-def structure(rng: np.random.Generator, n: int) -> dict[str, Any]:
-    return {
-        "numbers": rng.integers(1, 80, n),
-        "positions": rng.uniform(0, 10, (n, 3)),
-        "cell": rng.normal(size=(3, 3)) + 10 * np.eye(3),
-        "energy": float(rng.normal()),
-        "forces": rng.normal(size=(n, 3)),
-        "stress": rng.normal(size=6),
-    }
+def distinct(n: int) -> list[ase.Atoms]:
+    """Structures of n atoms with results."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(DISTINCT):
+        atoms = ase.Atoms(rng.integers(1, 80, n), rng.uniform(0, 10, (n, 3)), pbc=True)
+        atoms.cell[:] = rng.normal(size=(3, 3)) + 10 * np.eye(3)
+        results = {"forces": rng.normal(size=(n, 3)), "stress": rng.normal(size=6)}
+        atoms.calc = SinglePointCalculator(atoms, energy=float(rng.normal()), **results)
+        atoms.info["config_type"] = "bulk"
+        made.append(atoms)
+    return made
+
+
+def n_repeats(count: int) -> int:
+    return -(-count // DISTINCT)
 
 
 def write_xyz(path: Path, count: int, n: int) -> None:
-    rng = np.random.default_rng(0)
-    symbols = np.array(ase.data.chemical_symbols)
-    frames = []
-    for _ in range(DISTINCT):
-        made = structure(rng, n)
-        cell = " ".join(f"{value:.10f}" for value in made["cell"].ravel())
-        stress = " ".join(f"{value:.12f}" for value in made["cell"].ravel())
-        head = (
-            f'Lattice="{cell}" Properties=species:S:1:pos:R:3:forces:R:3 '
-            f'energy={made["energy"]:.12f} stress="{stress}" config_type=bulk pbc="T T T"'
-        )
-        rows = np.hstack([made["positions"], made["forces"]])
-        lines = [
-            f"{symbol:2} " + " ".join(f"{value:15.8f}" for value in row)
-            for symbol, row in zip(symbols[made["numbers"]], rows, strict=True)
-        ]
-        frames.append("\n".join([str(n), head, *lines]) + "\n")
+    text = io.StringIO()
+    ase.io.write(text, distinct(n), format="extxyz")
     with path.open("w") as file:
-        for first in range(0, count, DISTINCT):
-            file.write("".join(frames[: count - first]))
-
-
-def as_json(values: Any) -> dict[str, Any]:
-    array = np.asarray(values)
-    return {"__ndarray__": [list(array.shape), str(array.dtype), array.ravel().tolist()]}
+        for _ in range(n_repeats(count)):
+            file.write(text.getvalue())
 
 
 def write_database(path: Path, count: int, n: int) -> None:
     import lmdb
 
-    rng = np.random.default_rng(0)
-    rows = []
-    for i in range(DISTINCT):
-        row: dict[str, Any] = {
-            key: as_json(value) if isinstance(value, np.ndarray) else value
-            for key, value in structure(rng, n).items()
-        }
-        row |= {"pbc": as_json([True] * 3), "unique_id": "0" * 32, "ctime": 26.9, "mtime": 26.9}
-        row |= {"calculator": "unknown", "calculator_parameters": {}, "key_value_pairs": {}}
-        row["data"] = {"charge": 0, "spin": 1, "origin": "some/path", "sid": i}
-        rows.append(zlib.compress(json.dumps(row).encode()))
+    first = path.with_name("first.aselmdb")
+    with LMDBDatabase(first) as database:
+        for number, atoms in enumerate(distinct(n)):
+            data = {"charge": 0, "spin": 1, "origin": "some/path", "sid": number}
+            database.write(atoms, data=data)
+    with lmdb.open(str(first), subdir=False, readonly=True, lock=False) as source:
+        with source.begin() as rows:
+            values = n_repeats(count) * [rows.get(b"%d" % (i + 1)) for i in range(DISTINCT)]
+    first.unlink()
     environment = lmdb.open(str(path), subdir=False, map_size=1 << 36, lock=False, meminit=False)
-    with environment.begin(write=True) as transaction:
-        for i in range(count):
-            transaction.put(b"%d" % (i + 1), rows[i % DISTINCT])
-        transaction.put(b"nextid", zlib.compress(b"%d" % (count + 1)))
-    environment.close()
+    with environment, environment.begin(write=True) as transaction:
+        for i, value in enumerate(values):
+            transaction.put(b"%d" % (i + 1), value)
+        transaction.put(b"nextid", zlib.compress(b"%d" % (len(values) + 1)))
 
 
 def stacked(structures: Iterable[ase.Atoms]) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -120,8 +103,8 @@ def batched(structures: Iterable[ase.Atoms]) -> Iterator[list[ase.Atoms]]:
 class Rate(NamedTuple):
     """Structures or bytes a second."""
 
-    best: float
     median: float
+    best: float
     of_processor: float
 
     def __str__(self) -> str:
@@ -131,25 +114,13 @@ class Rate(NamedTuple):
         )
 
 
-def spent(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds, and seconds of processor time of all threads."""
-    start, used = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - start, time.process_time() - used
-
-
 def rates(rounds: int, *sides: tuple[int, Callable[[], object]]) -> list[Rate]:
     """Rates of several sides, each a count and its work, which take turns."""
-    seconds: list[list[tuple[float, float]]] = [[] for _ in sides]
-    for _ in range(rounds):
-        for taken, (_, work) in zip(seconds, sides, strict=True):
-            taken.append(spent(work))
-    found = []
-    for taken, (count, _) in zip(seconds, sides, strict=True):
-        wall, processor = zip(*taken, strict=True)
-        times = (min(wall), statistics.median(wall), min(processor))
-        found.append(Rate(*(count / seconds for seconds in times)))
-    return found
+    spent = take_turns({number: work for number, (_, work) in enumerate(sides)}, rounds)
+    return [
+        Rate(*(count / seconds for seconds in spent[number]))
+        for number, (count, _) in enumerate(sides)
+    ]
 
 
 def ratios(ours: Rate, theirs: Rate) -> str:
@@ -228,28 +199,24 @@ def write_parquet(path: Path, count: int, n: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rng = np.random.default_rng(0)
-    symbols = np.array(ase.data.chemical_symbols)
-    rows = []
-    for i in range(DISTINCT):
-        made = structure(rng, n)
-        rows.append(
-            {
-                "immutable_id": f"agm{i:09}",
-                "lattice_vectors": made["cell"].tolist(),
-                "cartesian_site_positions": made["positions"].tolist(),
-                "species_at_sites": symbols[made["numbers"]].tolist(),
-                "energy": made["energy"],
-                "forces": made["forces"].tolist(),
-                "stress_tensor": np.eye(3).tolist(),
-                "functional": "pbe",
-                "band_gap_direct": float(rng.normal()),
-            }
-        )
+    rows = [
+        {
+            "immutable_id": f"agm{i:09}",
+            "lattice_vectors": atoms.cell.tolist(),
+            "cartesian_site_positions": atoms.positions.tolist(),
+            "species_at_sites": atoms.get_chemical_symbols(),
+            "energy": atoms.calc.results["energy"],
+            "forces": atoms.calc.results["forces"].tolist(),
+            "stress_tensor": np.eye(3).tolist(),
+            "functional": "pbe",
+            "band_gap_direct": 0.5,
+        }
+        for i, atoms in enumerate(distinct(n))
+    ]
     table = pa.Table.from_pylist(rows)
     with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
-        for first in range(0, count, 50 * DISTINCT):
-            n_tables = min(50, -(-(count - first) // DISTINCT))
+        for first in range(0, n_repeats(count), 50):
+            n_tables = min(50, n_repeats(count) - first)
             writer.write_table(pa.concat_tables([table] * n_tables))
 
 
@@ -291,7 +258,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--count", type=int, default=200_000, help="structures in a file")
     given = parser.parse_args()
-    count, n_ase = (1200, 128) if given.quick else (given.count, 2000)
+    count, n_ase = (1000, DISTINCT) if given.quick else (given.count, 2000)
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         if "xyz" in given.cases:

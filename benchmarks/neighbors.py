@@ -95,7 +95,7 @@ def report(kind: str, n_edges: int, n_molecules: int, spent: dict[str, Spent]) -
     base = spent[PEER].median
     load = os.getloadavg()[0]
     print(f"{kind}: {n_edges / n_molecules:.0f} edges a molecule; load of the machine {load:.1f}")
-    for name, (median, shortest) in spent.items():
+    for name, (median, shortest, _) in spent.items():
         each, rate = median / n_molecules * 1e6, n_edges / median / 1e6
         print(
             f"  {name:18} {base / median:5.2f}x  {each:7.1f} us a molecule  {rate:6.1f} M edges/s"

@@ -170,22 +170,29 @@ class FlatH5(Peer):
 PYG_NAMES = {"pos": "positions", "z": "atomic_numbers", "number": "index"}
 
 
+def pyg_data(plain: dict[str, Any], **more: torch.Tensor) -> Any:
+    """Make a Data object of a molecule."""
+    from torch_geometric.data import Data
+
+    return Data(
+        pos=torch.from_numpy(plain["positions"]),
+        z=torch.from_numpy(plain["atomic_numbers"]).long(),
+        forces=torch.from_numpy(plain["forces"]),
+        energy=torch.tensor([plain["energy"]], dtype=torch.float64),
+        cell=torch.from_numpy(plain["cell"])[None],
+        **more,
+    )
+
+
 def make_pyg(path: Path, count: int) -> None:
     """Save a list of Data objects the way InMemoryDataset keeps it."""
-    from torch_geometric.data import Data, InMemoryDataset
+    from torch_geometric.data import InMemoryDataset
 
-    molecules = [
-        Data(
-            pos=torch.from_numpy(plain["positions"]),
-            z=torch.from_numpy(plain["atomic_numbers"]).long(),
-            forces=torch.from_numpy(plain["forces"]),
-            energy=torch.tensor([plain["energy"]], dtype=torch.float64),
-            cell=torch.from_numpy(plain["cell"])[None],
-            n_atoms=torch.tensor([len(plain["atomic_numbers"])]),
-            number=torch.tensor([i]),  # collating shifts what is called an index
-        )
-        for i, plain in enumerate(structures(count))
-    ]
+    molecules = []
+    for i, plain in enumerate(structures(count)):
+        n_atoms = torch.tensor([len(plain["atomic_numbers"])])
+        number = torch.tensor([i])  # collating shifts what is called an index
+        molecules.append(pyg_data(plain, n_atoms=n_atoms, number=number))
     InMemoryDataset.save(molecules, str(path))
 
 

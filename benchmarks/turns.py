@@ -18,17 +18,22 @@ class Spent(NamedTuple):
 
     median: float
     best: float
+    processor: float  # the best, of processor time of all threads
 
 
 def take_turns(sides: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, Spent]:
     """What each side takes."""
-    seconds: dict[Name, list[float]] = {name: [] for name in sides}
+    seconds: dict[Name, list[tuple[float, float]]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             side()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: Spent(statistics.median(times), min(times)) for name, times in seconds.items()}
+            seconds[name].append((time.perf_counter() - start, time.process_time() - used))
+    spent = {}
+    for name, times in seconds.items():
+        wall, processor = zip(*times, strict=True)
+        spent[name] = Spent(statistics.median(wall), min(wall), min(processor))
+    return spent
 
 
 def best(call: Callable[[], object], rounds: int) -> float:
