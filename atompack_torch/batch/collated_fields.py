@@ -227,16 +227,13 @@ class CollatedFields(FieldMapping[Value]):
         found = None if name.startswith("__") else self._find(name)
         if found is None:
             for level, mask in MASKS.items():
-                if name == mask:
-                    return self._all_rows(level)
+                if name == mask:  # of a batch without padding
+                    rows = {"molecule": "n_atoms", "atom": "atomic_numbers", "edge": "edge_index"}
+                    like = self._fields[self._resolve_name(rows[level])]
+                    n_rows = like.shape[-1]  # type: ignore[union-attr]
+                    return torch.ones(n_rows, dtype=torch.bool, device=self.ptr.device)
             raise AttributeError(str(unknown_field(name, "batch", self._fields)))
         return self._fields[found]
-
-    def _all_rows(self, level: Level) -> Tensor:
-        """Returns the mask of a batch without padding."""
-        names = {"molecule": "n_atoms", "atom": "atomic_numbers", "edge": "edge_index"}
-        n_rows = self._fields[self._resolve_name(names[level])].shape[-1]  # type: ignore[union-attr]
-        return torch.ones(n_rows, dtype=torch.bool, device=self.ptr.device)
 
     def level(self, name: str) -> Level:
         """Returns the level of a field: ``"molecule"``, ``"atom"``, ``"edge"`` or ``"triplet"``.

@@ -696,19 +696,17 @@ def collate(items: MoleculeBatch | Sequence[Molecule | MoleculeBatch]) -> Molecu
 
 
 def _join(items: Sequence[Molecule | MoleculeBatch]) -> MoleculeBatch:
-    parts = [_undamaged_batch(item) if isinstance(item, Molecule) else item for item in items]
-    for part in parts:
-        if not isinstance(part, MoleculeBatch):
-            kind = type(part).__name__
+    parts = []
+    for item in items:
+        if isinstance(item, Molecule):
+            row_of(item)  # raises for damaged values
+        elif not isinstance(item, MoleculeBatch):
+            kind = type(item).__name__
             raise TypeError(f"items: expected Molecule or MoleculeBatch, got {kind}")
+        parts.append(batch_of_one(item) if isinstance(item, Molecule) else item)
     if not parts:
         raise ValueError("items: expected at least one molecule or batch, got none")
     return MoleculeBatch(*joining.join(parts))
-
-
-def _undamaged_batch(molecule: Molecule) -> MoleculeBatch:
-    row_of(molecule)
-    return batch_of_one(molecule)
 
 
 def molecule_at(batch: MoleculeBatch, row: int, faults: Mapping[str, str]) -> Molecule:

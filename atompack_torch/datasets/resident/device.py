@@ -311,7 +311,9 @@ class DeviceFields:
         Returns:
             Name → tensor; and the masks (fields, B).
         """
-        on_device = self._to_device(molecules)
+        is_cuda = self.device.type == "cuda"
+        on_host = molecules.pin_memory() if is_cuda else molecules
+        on_device = on_host.to(self.device, non_blocking=is_cuda)
         selected = {group: rows.select(molecules, on_device) for group, rows in self._rows.items()}
         atoms = selected["atom"]
         made = {
@@ -338,8 +340,3 @@ class DeviceFields:
             ends = i.index_select(0, j), neighbors.index_select(0, j), neighbors.index_select(0, k)
             made["triplet_index"] = torch.stack(ends)
         return made, self._masks.index_select(1, on_device)
-
-    def _to_device(self, molecules: Tensor) -> Tensor:
-        if self.device.type != "cuda":
-            return molecules.to(self.device)
-        return molecules.pin_memory().to(self.device, non_blocking=True)

@@ -91,8 +91,14 @@ class GroupBy:
         return self._of_list(values, first)
 
     def _code(self, values: Array) -> Array:
-        """Returns the groups of numbers, uint64."""
-        return _of_numbers(values)
+        """Returns the groups of numbers, uint64, the same for 1 and 1.0."""
+        if values.dtype.kind != "f":
+            return values.astype(np.int64).view(np.uint64)
+        exact = values.astype(np.float64)
+        is_whole = (np.abs(exact) < _EXACT) & (exact == np.floor(exact))
+        found = exact.view(np.uint64).copy()
+        found[is_whole] = exact[is_whole].astype(np.int64).view(np.uint64)
+        return found
 
     def _of_list(self, values: Iterable[Any], first: int) -> Array:
         found = np.empty(len([*values]), np.uint64)
@@ -144,14 +150,3 @@ class Strata(GroupBy):
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
-
-
-def _of_numbers(values: Array) -> Array:
-    """Returns 64-bit numbers, the same for 1 and 1.0."""
-    if values.dtype.kind != "f":
-        return values.astype(np.int64).view(np.uint64)
-    exact = values.astype(np.float64)
-    is_whole = (np.abs(exact) < _EXACT) & (exact == np.floor(exact))
-    found = exact.view(np.uint64).copy()
-    found[is_whole] = exact[is_whole].astype(np.int64).view(np.uint64)
-    return found
