@@ -73,9 +73,9 @@ def write_database(path: Path, count: int, n: int) -> None:
         for number, atoms in enumerate(distinct(n)):
             data = {"charge": 0, "spin": 1, "origin": "some/path", "sid": number}
             database.write(atoms, data=data)
-    with lmdb.open(str(first), subdir=False, readonly=True, lock=False) as source:
-        with source.begin() as rows:
-            values = n_repeats(count) * [rows.get(b"%d" % (i + 1)) for i in range(DISTINCT)]
+    source = lmdb.open(str(first), subdir=False, readonly=True, lock=False)
+    with source, source.begin() as rows:
+        values = n_repeats(count) * [rows.get(b"%d" % (i + 1)) for i in range(DISTINCT)]
     first.unlink()
     environment = lmdb.open(str(path), subdir=False, map_size=1 << 36, lock=False, meminit=False)
     with environment, environment.begin(write=True) as transaction:

@@ -193,9 +193,7 @@ def measure(side: str, arguments: argparse.Namespace) -> float:
     command = [sys.executable, __file__, "--side", side, "--file", str(arguments.file)]
     command += ["--batches", str(arguments.batches), "--program", str(arguments.program)]
     with limited_memory(arguments.limit) as enter:
-        done = subprocess.run(
-            command, preexec_fn=enter, check=True, capture_output=True, text=True
-        )
+        done = subprocess.run(command, preexec_fn=enter, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])
 
 

@@ -32,9 +32,7 @@ PEER = "vesin one by one"
 def in_batch(path: Path, cutoff: float, threads: int) -> Callable[[list[int]], int]:
     """Ours."""
     neighbors = apt.NeighborList(cutoff)
-    dataset = apt.AtpDataset(
-        path, exclude=["forces"], neighbors=neighbors, num_threads=threads
-    )
+    dataset = apt.AtpDataset(path, exclude=["forces"], neighbors=neighbors, num_threads=threads)
     return lambda indices: int(dataset.batch(indices).edge_index.shape[1])
 
 

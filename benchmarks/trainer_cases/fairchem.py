@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import ase.db
-import torch
 import common
+import torch
 from fairchem.core.components.common.dataloader_builder import get_dataloader
 from fairchem.core.datasets.mt_concat_dataset import create_concat_dataset
 from fairchem.core.datasets.samplers.max_atom_distributed_sampler import (
@@ -107,7 +107,9 @@ def training_step() -> Callable[[Any], None]:
     heads = {"efs": {"module": "fairchem.core.models.uma.escn_md.MLP_EFS_Head"}}
     model = HydraModel(backbone, heads, otf_graph=False, pass_through_head_outputs=True)
     optimizer = torch.optim.AdamW(model.parameters())
-    return common.step_of(optimizer, lambda data: sum(compute_loss(TASKS, model(data), data).values()))
+    return common.step_of(
+        optimizer, lambda data: sum(compute_loss(TASKS, model(data), data).values())
+    )
 
 
 if __name__ == "__main__":

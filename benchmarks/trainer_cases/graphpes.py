@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 import common
+import torch
 from graph_pes.data.datasets import ASEToGraphsConverter
 from graph_pes.data.loader import GraphDataLoader
 from graph_pes.models import SchNet
@@ -26,7 +26,9 @@ def measure(folder: Path) -> None:
     loaders = {name: GraphDataLoader(some, batch_size=common.BATCH) for name, some in stock.items()}
     ours = graphpes.loader(path, common.CUTOFF, batch_size=common.BATCH, shuffle=False)
     common.compare("graph-pes", loaders, ours, COUNT)
-    share = common.waiting_share(graphpes.loader(path, common.CUTOFF, batch_size=common.BATCH), training_step())
+    share = common.waiting_share(
+        graphpes.loader(path, common.CUTOFF, batch_size=common.BATCH), training_step()
+    )
     common.report_waiting("graph-pes", "atompack_torch.trainers.graphpes.loader", share)
 
 

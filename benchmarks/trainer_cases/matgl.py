@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import ase.io
-import torch
 import common
+import torch
 from matgl.ext.ase import Atoms2Graph
 from matgl.graph.data import collate_fn_pes
 from matgl.models import TensorNet

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import ase
+import common
 import torch
 from ase.neighborlist import neighbor_list
-import common
 from nvalchemi.data import (
     AtomicData,
     AtomicDataZarrReader,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import ase.io
-import torch
 import common
+import torch
 from sevenn import _const, _keys
 from sevenn.model_build import build_E3_equivariant_model
 from sevenn.train.atoms_dataset import SevenNetAtomsDataset
@@ -46,7 +46,9 @@ def measure(folder: Path) -> None:
         ),
         "SevenNetAtomsDataset and PyG's DataLoader": SevenNetAtomsDataset(common.CUTOFF, files),
     }
-    loaders = {name: DataLoader(dataset, batch_size=common.BATCH) for name, dataset in stock.items()}
+    loaders = {
+        name: DataLoader(dataset, batch_size=common.BATCH) for name, dataset in stock.items()
+    }
     common.compare("sevennet", loaders, our_loader(path, shuffle=False), COUNT)
     torch.manual_seed(0)
     trainer = Trainer.from_config(build_E3_equivariant_model(dict(CONFIG)), dict(CONFIG))
@@ -57,7 +59,9 @@ def measure(folder: Path) -> None:
 
 
 def our_loader(path: Path, **options: Any) -> Any:
-    return sevennet.loader(path, CONFIG[_keys.TYPE_MAP], common.CUTOFF, batch_size=common.BATCH, **options)
+    return sevennet.loader(
+        path, CONFIG[_keys.TYPE_MAP], common.CUTOFF, batch_size=common.BATCH, **options
+    )
 
 
 if __name__ == "__main__":

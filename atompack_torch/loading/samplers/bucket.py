@@ -184,9 +184,7 @@ class BucketBatchSampler(PlannedSampler):
     @property
     def padding(self) -> dict[str, float]:
         """The share of an epoch's atoms and, where they are known, edges that is padding."""
-        slots = {
-            "atoms": sum(b.n_batches * (b.atoms + N_DUMMY_ATOMS) for b in self._dealt)
-        }
+        slots = {"atoms": sum(b.n_batches * (b.atoms + N_DUMMY_ATOMS) for b in self._dealt)}
         if self._sizes.edges is not None:
             slots["edges"] = sum(b.n_batches * b.edges for b in self._dealt)
         return {
@@ -260,10 +258,12 @@ class Sizes(NamedTuple):
     edges: Integers | None
 
     def at(self, molecules: Integers) -> Sizes:
+        """Returns the sizes of some of the molecules."""
         return Sizes(self.atoms[molecules], None if self.edges is None else self.edges[molecules])
 
     @property
     def sorted_by(self) -> Integers:
+        """Edges, or atoms where edges are not known."""
         return self.atoms if self.edges is None else self.edges
 
 
