@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,16 +22,7 @@ import edge_peers
 import peers
 import races as bench
 import torch
-from races.race import (
-    Build,
-    Contestant,
-    Entry,
-    Setting,
-    Standing,
-    in_own_process,
-    race,
-    touch,
-)
+from races.race import Build, Contestant, Entry, Setting, Standing, in_own_process, race, touch
 from races.readers import atompack_db, fingerprint, make_atp, ours
 from results import noted
 
@@ -75,15 +65,7 @@ CASES = (
     Case("2 threads, none", "none", two_threads, ours, "DataLoader, 2 workers", workers=2),
     Case("2 threads, none", "none", two_threads, ours, "DataLoader, no workers"),
     Case("1 thread, none", "none", one_thread, atompack_db, "atompack-db, DataLoader"),
-    Case(
-        "2 workers, none",
-        "none",
-        ours,
-        atompack_db,
-        "atompack-db, 2 workers",
-        workers=2,
-        both=True,
-    ),
+    Case("2 workers, none", "none", ours, atompack_db, "atompack-db, 2 workers", 2, True),
     Case("2 threads, none", "none", two_threads, peers.memcpy, "memcpy in a DataLoader"),
     Case("2 threads, zstd", "zstd", two_threads, one_thread, "1 thread"),
     Case("2 threads, zstd", "zstd", two_threads, atompack_db, "atompack-db, DataLoader"),
@@ -158,20 +140,18 @@ def compare_without_edges(folder: Path, options: argparse.Namespace) -> Iterator
     yield from compare(paths, options)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--edges", action="store_true", help="batches with edges alone")
-
-
-def main() -> int:
+def main() -> None:
     """Run everything and print it."""
-    options = bench.script_options(__doc__, add_options)
+    options = bench.script_options(
+        __doc__,
+        lambda parser: parser.add_argument("--edges", action="store_true", help="with edges alone"),
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plain = () if options.edges else compare_without_edges(folder, options)
         rows = noted(".atp, load", chain(plain, compare_with_edges(folder, options)), REFERENCES)
         bench.print_rows(rows)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,7 +113,7 @@ def print_costs(result: dict[str, Any]) -> None:
         print(f"worker, kB after each of 10 epochs, {title}: {' '.join(map(str, sizes))}")
 
 
-def main() -> int:
+def main() -> None:
     """Run everything and print it."""
     options = bench.script_options(__doc__)
     with tempfile.TemporaryDirectory() as name:
@@ -126,8 +125,7 @@ def main() -> int:
         peers_found = compare_peers(folder, paths["none"], options)
         bench.print_rows(noted(".atp, read", peers_found, references=[FLOOR]))
         print_costs(measure_costs(folder, paths["none"], options))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,6 @@ atompack Molecules there), they are made beforehand on both sides.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -76,53 +75,44 @@ def ours(task: Task) -> Write:
     """Make the call that is timed."""
     import atompack_torch as apt
 
-    level = LZ4_LEVEL if task.codec == "lz4" else 3
-
-    def opened(path: Path) -> apt.AtpWriter:
-        return apt.AtpWriter(path, codec=task.codec, level=level)  # type: ignore[arg-type]
-
+    codec: Any = task.codec
+    level = LZ4_LEVEL if codec == "lz4" else 3
+    batch, arrays = None, {}
     if task.form == "molecules":
-        batch = apt.MoleculeBatch.from_molecules(
-            [apt.Molecule(**plain) for plain in structures(task.molecules)]
-        )
+        batch = apt.collate([apt.Molecule(**plain) for plain in structures(task.molecules)])
+    else:
+        arrays = stacked(task.molecules, task.form == "custom")
 
-        def write_batch(path: Path) -> None:
-            with opened(path) as writer:
+    def write(path: Path) -> None:
+        with apt.AtpWriter(path, codec=codec, level=level) as writer:
+            if batch is None:
+                writer.write_arrays(**arrays)
+            else:
                 writer.write(batch)
 
-        return write_batch
-    arrays = stacked(task.molecules, task.form == "custom")
-
-    def write_arrays(path: Path) -> None:
-        with opened(path) as writer:
-            writer.write_arrays(**arrays)
-
-    return write_arrays
+    return write
 
 
 def theirs(task: Task) -> Write:
     """Make the call that is timed."""
     import atompack
 
+    molecules, arrays = None, {}
     if task.form == "molecules":
         molecules = [atompack.Molecule.from_arrays(**plain) for plain in structures(task.molecules)]
+    else:
+        arrays = stacked(task.molecules, task.form == "custom")
+    leading = [arrays.pop(name) for name in ("positions", "atomic_numbers") if name in arrays]
 
-        def add_molecules(path: Path) -> None:
-            database = atompack.Database(str(path), compression=task.codec, level=3)
-            database.add_molecules(molecules)
-            database.flush()
-
-        return add_molecules
-    arrays = stacked(task.molecules, task.form == "custom")
-    numbers = arrays.pop("atomic_numbers")
-    positions = arrays.pop("positions")
-
-    def add_arrays(path: Path) -> None:
+    def add(path: Path) -> None:
         database = atompack.Database(str(path), compression=task.codec, level=3)
-        database.add_arrays_batch(positions, numbers, **arrays)
+        if molecules is None:
+            database.add_arrays_batch(*leading, **arrays)
+        else:
+            database.add_molecules(molecules)
         database.flush()
 
-    return add_arrays
+    return add
 
 
 _call: Write | None = None
@@ -148,37 +138,28 @@ def _run() -> tuple[float, int]:
     return seconds, size
 
 
-@dataclass(frozen=True)
-class Case:
-    """One line of the table."""
-
-    title: str
-    form: str
-    codec: str
-
-
-CASES = (
-    Case("stacked builtins, none", "arrays", "none"),
-    Case("stacked builtins, zstd 3", "arrays", "zstd"),
-    Case(f"stacked builtins, lz4 (ours level {LZ4_LEVEL})", "arrays", "lz4"),
-    Case("ten custom properties, none", "custom", "none"),
-    Case("ten custom properties, zstd 3", "custom", "zstd"),
-    Case("molecules of 10 to 60 atoms, none", "molecules", "none"),
-    Case("molecules of 10 to 60 atoms, zstd 3", "molecules", "zstd"),
-    Case(f"molecules of 10 to 60 atoms, lz4 (ours level {LZ4_LEVEL})", "molecules", "lz4"),
+CASES = (  # title, form and codec
+    ("stacked builtins, none", "arrays", "none"),
+    ("stacked builtins, zstd 3", "arrays", "zstd"),
+    (f"stacked builtins, lz4 (ours level {LZ4_LEVEL})", "arrays", "lz4"),
+    ("ten custom properties, none", "custom", "none"),
+    ("ten custom properties, zstd 3", "custom", "zstd"),
+    ("molecules of 10 to 60 atoms, none", "molecules", "none"),
+    ("molecules of 10 to 60 atoms, zstd 3", "molecules", "zstd"),
+    (f"molecules of 10 to 60 atoms, lz4 (ours level {LZ4_LEVEL})", "molecules", "lz4"),
 )
 
 
 def compare(folder: Path, options: argparse.Namespace) -> Iterator[tuple[bench.Row, float]]:
     """Measure case by case; with each row comes the ratio of the file sizes, ours to theirs."""
-    for case in CASES:
-        bench.progress(case.title)
+    for title, form, codec in CASES:
+        bench.progress(title)
         speeds: dict[str, list[float]] = {"ours": [], "theirs": []}
         sizes = {}
         with ExitStack() as stack:
             processes: dict[str, ProcessPoolExecutor] = {}
             for side in speeds:
-                task = Task(side, case.form, case.codec, options.molecules, folder / f"{side}.atp")
+                task = Task(side, form, codec, options.molecules, folder / f"{side}.atp")
                 processes[side] = stack.enter_context(own_process())
                 processes[side].submit(_prepare, task).result()
             for _ in range(options.rounds):
@@ -189,24 +170,21 @@ def compare(folder: Path, options: argparse.Namespace) -> Iterator[tuple[bench.R
             Standing.of(name, speeds[side], speeds["ours"], sizes[side] / options.molecules / 1e6)
             for side, name in (("ours", "ours"), ("theirs", "atompack-db"))
         )
-        (row,) = noted(".atp, write", [bench.Row(case.title, mine, other)])
+        (row,) = noted(".atp, write", [bench.Row(title, mine, other)])
         yield row, sizes["ours"] / sizes["theirs"]
 
 
-def add_folder(parser: argparse.ArgumentParser) -> None:
-    """Add the option of this benchmark alone."""
-    parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
-
-
-def main() -> int:
+def main() -> None:
     """Run everything and print it."""
-    options = bench.script_options(__doc__, add_folder)
+    options = bench.script_options(
+        __doc__,
+        lambda parser: parser.add_argument("--folder", type=Path, help="where to write"),
+    )
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         print(f"{bench.HEADER}, size of our file to theirs")
         for row, size in compare(Path(name), options):
             print(f"{row.text()}, {size:.3f}", flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
