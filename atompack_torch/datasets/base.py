@@ -18,13 +18,17 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices, check_several, is_batch
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch, molecule_at
 from atompack_torch.datasets.augment import warn_of_fields
-from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher, NativePrefetcher
+from atompack_torch.datasets.batches import (
+    BatchDataset,
+    BatchPrefetcher,
+    NativePrefetcher,
+    warn_of_batch,
+)
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.columns import Column, read_column, to_pandas
 from atompack_torch.datasets.computed_features import FeatureComputer, plan_features
 from atompack_torch.datasets.digest import samples_of
 from atompack_torch.datasets.diversity import farthest_points, mean_features
-from atompack_torch.datasets.dropping import warn_of_batch
 from atompack_torch.datasets.duplicates import duplicate_pairs
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.features import Features, Stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -13,14 +14,14 @@ import numpy as np
 import torch
 import torch.distributed
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from atompack_torch._core import Batcher, Prefetcher, resolve_indices
 from atompack_torch.batch.indices import Indices, check_several
+from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets import transport as transport  # registers how batches cross processes
 from atompack_torch.datasets.collated import as_items
 from atompack_torch.datasets.digest import digest_of, samples_of
-from atompack_torch.datasets.dropping import n_dropped
 from atompack_torch.datasets.html import dataset_html
 from atompack_torch.datasets.selection.blocks import Array, Block, deal, deal_strata, sizes_of
 from atompack_torch.datasets.selection.expressions import Expression
@@ -32,6 +33,7 @@ from atompack_torch.options import checked_integer, redact_path
 from atompack_torch.random_order import shuffled
 
 _AT_ONCE = 1024  # items in which another is looked for
+_HINT = "filter('has(LABEL)') selects those that have a label beforehand"
 
 Item = TypeVar("Item", covariant=True)
 Batch = TypeVar("Batch", covariant=True)
@@ -520,3 +522,53 @@ def apply_transform(transform: Callable[[Any], Any] | None, batch: Made) -> Made
             "in place has to return it too"
         )
     return made
+
+
+def n_dropped(indices: Indices, batch: Any) -> int:
+    """Returns the number of items that were asked for and are not in a batch.
+
+    Args:
+        indices: indices of the items, or a mask.
+        batch: the batch, before any ``transform``.
+
+    Returns:
+        The number; 0 if the batch is not one of molecules.
+    """
+    if not isinstance(batch, MoleculeBatch):
+        return 0
+    numbers = np.asarray(indices.cpu() if isinstance(indices, Tensor) else indices)
+    n = int(numbers.sum()) if numbers.dtype == bool else numbers.size
+    return n - len(batch)
+
+
+def warn_of_batch(indices: Indices, batch: Any) -> bool:
+    """Warns of items that a single batch lacks, in one worker of a ``DataLoader`` at most.
+
+    Args:
+        indices: indices of the items, or a mask.
+        batch: the batch, before any ``transform``.
+
+    Returns:
+        True if any was omitted; later batches need no warning.
+    """
+    n = n_dropped(indices, batch)
+    worker = get_worker_info()
+    if n and (worker is None or worker.id == 0):
+        warnings.warn(
+            f"missing='drop': dropped {n:,} of {n + len(batch):,} molecules of a batch, which "
+            f"lack a label; later batches may drop more without a warning; {_HINT}",
+            stacklevel=5,
+        )
+    return n > 0
+
+
+def warn_of_pass(n: int) -> None:
+    """Warns of the items that a whole pass of a ``Loader`` dropped.
+
+    Args:
+        n: number of items omitted.
+    """
+    warnings.warn(
+        f"missing='drop': dropped {n:,} molecules in this pass, which lack a label; {_HINT}",
+        stacklevel=4,
+    )

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.batches import Batch, BatchDataset, n_ranks
-from atompack_torch.datasets.dropping import warn_of_pass
+from atompack_torch.datasets.batches import Batch, BatchDataset, n_ranks, warn_of_pass
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.loading.accelerate import enter_accelerate
 from atompack_torch.loading.batch_iterator import BatchIterator, OwnOrder, chunks

@@ -17,7 +17,7 @@ from atompack_torch.batch.storage import Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES
 from atompack_torch.ops.features import Structures, features_by_torch
-from atompack_torch.ops.transforms import is_differentiated
+from atompack_torch.ops.library import is_differentiated
 from atompack_torch.options import check_choice, checked_integer, checked_number, utf8
 
 _MIN_CUTOFF = 1e-3  # minimum cutoff of the neighbor search

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from atompack_torch.batch.exact_values import check_values
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES
-from atompack_torch.ops import library as library  # registers the operator
-from atompack_torch.ops.transforms import contract_in_transforms, is_differentiated
+from atompack_torch.ops.library import is_differentiated  # registers the operator, too
 
 
 class Rows(NamedTuple):
@@ -30,6 +29,50 @@ class Rows(NamedTuple):
     grads_j: Tensor
     grads_k: Tensor
     angular_spin: Tensor | None
+
+
+class _Contraction(torch.autograd.Function):
+    """The contraction or its transpose: linear in the first argument."""
+
+    @staticmethod
+    def forward(first: Tensor, transposed: bool, *rows: Tensor | None) -> Tensor:
+        name = "contract_forces_transposed" if transposed else "contract_forces"
+        made: Tensor = getattr(torch.ops.atompack_torch, name)(first, *rows)
+        return made
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.transposed, *rows = inputs
+        ctx.save_for_backward(*rows)
+        ctx.save_for_forward(*rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        rows = ctx.saved_tensors
+        made = _Contraction.apply(grad, not ctx.transposed, *rows)  # type: ignore[no-untyped-call]
+        return made, None, *(None,) * len(rows)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        made: Tensor = _Contraction.apply(  # type: ignore[no-untyped-call]
+            tangent, ctx.transposed, *ctx.saved_tensors
+        )
+        return made
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, ...], first: Tensor, transposed: bool, *rows: Tensor | None
+    ) -> tuple[Tensor, int]:
+        dim = in_dims[0]
+        if dim is None or any(each is not None for each in in_dims[1:]):
+            raise NotImplementedError(
+                "vmap: contract_forces takes a batch dimension of its first argument"
+            )
+        parts = [
+            _Contraction.apply(one, transposed, *rows)  # type: ignore[no-untyped-call]
+            for one in first.unbind(dim)
+        ]
+        return torch.stack(parts), 0
 
 
 def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # noqa: N803
@@ -63,9 +106,12 @@ def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # no
             has an atom index out of range.
     """
     rows = _rows_of(batch, dE_dfeatures)
+    forces: Tensor
     try:
         if is_differentiated():
-            forces = contract_in_transforms(dE_dfeatures, batch.ptr, *rows)
+            forces = _Contraction.apply(  # type: ignore[no-untyped-call]
+                dE_dfeatures, False, batch.ptr, *rows
+            )
         else:
             forces = torch.ops.atompack_torch.contract_forces(dE_dfeatures, batch.ptr, *rows)
     except ValueError as error:

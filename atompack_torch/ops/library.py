@@ -15,7 +15,7 @@ from torch import Tensor
 
 from atompack_torch._core import native_folder
 
-__all__ = ["library_path"]
+__all__ = ["is_differentiated", "library_path"]
 
 _CONTRACTIONS = ("contract_forces", "contract_forces_transposed")
 
@@ -26,6 +26,21 @@ def library_path() -> Path:
 
 
 torch.ops.load_library(library_path())  # type: ignore[no-untyped-call]
+
+
+def is_differentiated() -> bool:
+    """Returns True inside ``torch.func.grad``, ``vjp``, ``jvp`` and forward mode.
+
+    The former refuse operators with a registered derivative, and forward mode takes their results
+    for constants, without an error: functions of this package go another way there.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    kinds = torch._C._functorch.TransformType
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return any(each.key() in (kinds.Grad, kinds.Jvp) for each in stack)
 
 
 def _keep_rows(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.errors import FieldError
-from atompack_torch.ops import library as library  # loads the operators
-from atompack_torch.ops.transforms import is_differentiated
+from atompack_torch.ops.library import is_differentiated  # loads the operators, too
 
 _MARGIN = 1 + 1e-6  # of the cutoff that the kernels get
 _FIRST_CAPACITY = 64  # neighbors of an atom

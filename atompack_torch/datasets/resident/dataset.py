@@ -23,8 +23,7 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks
-from atompack_torch.datasets.dropping import warn_of_batch
+from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks, warn_of_batch
 from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
 from atompack_torch.datasets.request import Request, declared_fields

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 import warnings
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from atompack_torch.loading.samplers._steps import BatchShare
-from atompack_torch.loading.samplers._windows import Limits, Plan, Windows
+from atompack_torch.loading.samplers._dealing import deal
+from atompack_torch.loading.samplers._windows import Batches, Limits, Plan, Windows, concatenate
 from atompack_torch.loading.samplers.elastic import (
     BatchSampler,
     ElasticSampler,
@@ -166,3 +170,188 @@ def _costs(n_atoms: Any, costs: Any) -> np.ndarray[Any, Any]:
             f"costs: expected one for each of {n_molecules(n_atoms)} molecules, got {len(of_each)}"
         )
     return of_each
+
+
+class BatchShare:
+    """Batches of some ranks from a place in the epoch to its end.
+
+    Each step takes the next batches of the sequence, one for each rank. If the last batches are
+    fewer than the ranks, they are dropped, padded with the first batches of the epoch, or split.
+    In the latter case the remaining molecules are divided again, in order, so that the last steps
+    are full. A place is therefore a batch and the number of its molecules that have been used.
+    """
+
+    def __init__(
+        self, plan: Plan, start: Place, ranks: range, n_ranks: int, drop_last: bool, pad: bool
+    ) -> None:
+        self._plan = plan
+        self._start = start
+        self._ranks = ranks
+        self._n_ranks = n_ranks
+        self._drop_last = drop_last
+        self._pad = pad
+        self._window_starts = [start["window_position"]]  # the first batch of each window so far
+        self._n_whole_steps = 0  # each a batch for each rank
+        self._recut: list[tuple[int, int]] = []  # places after steps that were divided again
+
+    def chunks(self) -> Iterator[list[list[int]]]:
+        """Yields the batches of these ranks, as lists of molecules."""
+        kept: list[Batches] = []  # not dealt yet, as they may have to be split
+        for window in range(self._start["window"], self._plan.windows.n):
+            kept.append(self._plan_window(window))
+            if sum(part.spare for part in kept) < self._n_ranks and self._splits:
+                continue
+            batches = concatenate(kept)
+            n_steps = self._n_safe_steps(batches)
+            yield self._whole_steps(batches, n_steps)
+            kept = [batches.drop_first(n_steps * self._n_ranks)]
+        yield from self._last_steps(concatenate(kept))
+
+    @property
+    def _splits(self) -> bool:
+        return self._n_ranks > 1 and not self._drop_last and not self._pad
+
+    def _plan_window(self, window: int) -> Batches:
+        batches = self._plan.batches(window)
+        first = self._window_starts[-1]
+        self._window_starts.append(first + len(batches))
+        if window > self._start["window"]:
+            return batches
+        skipped, offset = self._start["position"] - first, self._start["offset"]
+        if not 0 <= skipped < len(batches) or offset >= np.diff(batches.ptr)[skipped]:
+            raise ValueError(f"state: no batch {self._start['position']} in window {window}")
+        return batches.drop_first(skipped, offset)
+
+    def _n_safe_steps(self, batches: Batches) -> int:
+        """Returns the number of steps that stay as they are, whatever follows these batches.
+
+        The molecules after them suffice for one more batch per rank.
+        """
+        if not self._splits:
+            return len(batches) // self._n_ranks
+        borders = np.arange(0, len(batches) + 1, self._n_ranks)
+        spare_behind = batches.spare - (batches.ptr[borders] - borders)
+        return max(int(np.count_nonzero(spare_behind >= self._n_ranks)) - 1, 0)
+
+    def _whole_steps(self, batches: Batches, n_steps: int) -> list[list[int]]:
+        self._n_whole_steps += n_steps
+        n_batches = n_steps * self._n_ranks
+        if len(self._ranks) == self._n_ranks:
+            return batches.lists(range(n_batches))
+        return batches.lists(range(self._ranks.start, n_batches, self._n_ranks))
+
+    def _last_steps(self, batches: Batches) -> Iterator[list[list[int]]]:
+        n_steps, n_over = divmod(len(batches), self._n_ranks)
+        if n_over == 0 or self._drop_last:
+            yield self._whole_steps(batches, n_steps)
+        elif self._pad:
+            yield self._whole_steps(batches, n_steps)
+            rest = batches.drop_first(n_steps * self._n_ranks)
+            self._recut.append((self._end(), 0))
+            yield [self._pad_batch(rest, rank) for rank in self._ranks]
+        else:
+            n_recut = self._n_recut_steps(batches, n_steps + 1)
+            n_whole = n_steps + 1 - n_recut
+            yield self._whole_steps(batches, n_whole)
+            yield self._recut_steps(batches.drop_first(n_whole * self._n_ranks), n_recut)
+
+    def _pad_batch(self, rest: Batches, rank: int) -> list[int]:
+        """Returns the batch of a rank in the last step, padded with the first batches."""
+        wanted = rank
+        if wanted < len(rest):
+            return rest.lists(range(wanted, wanted + 1))[0]
+        wanted -= len(rest)
+        for window in cycle(range(self._plan.windows.n)):
+            batches = self._plan.batches(window)
+            if wanted < len(batches):
+                return batches.lists(range(wanted, wanted + 1))[0]
+            wanted -= len(batches)
+        raise AssertionError("an epoch with a last batch has a first one")
+
+    def _n_recut_steps(self, batches: Batches, n_steps: int) -> int:
+        """Returns the number of last steps to divide again, so that all are full."""
+        steps = np.arange(1, n_steps + 1)
+        n_molecules = len(batches.molecules) - batches.ptr[(n_steps - steps) * self._n_ranks]
+        enough = np.flatnonzero(n_molecules >= steps * self._n_ranks)
+        if not len(enough):
+            raise ValueError(
+                f"the last {len(batches.molecules)} molecules, {len(batches)} batches, cannot be "
+                f"split evenly among {self._n_ranks} ranks: use pad=True or drop_last=True"
+            )
+        return int(steps[enough[0]])
+
+    def _recut_steps(self, batches: Batches, n_steps: int) -> list[list[int]]:
+        """Divides from the end: all steps but the first have one molecule per rank."""
+        end = len(batches.molecules)
+        steps: list[tuple[int, int]] = []
+        for step in reversed(range(n_steps)):
+            first = min(int(batches.ptr[step * self._n_ranks]), end - self._n_ranks)
+            steps.insert(0, (first, end))
+            end = first
+        base = self._window_starts[-1] - len(batches)
+        pieces: list[list[int]] = []
+        for first, end in steps:
+            batch = bisect_right(batches.ptr, end) - 1
+            self._recut.append((base + batch, end - int(batches.ptr[batch])))
+            pieces += self._pieces(batches, first, end)
+        return pieces
+
+    def _pieces(self, batches: Batches, first: int, end: int) -> list[list[int]]:
+        """Returns the parts of these ranks of the molecules of one step."""
+        molecules = batches.molecules[first:end]
+        if len(molecules) == self._n_ranks:  # in order, as by a pass that is resumed here
+            return [[int(molecules[rank])] for rank in self._ranks]
+        costs, limits = self._plan.windows.costs_of(molecules), self._plan.windows.limits
+        pieces = deal(costs, self._n_ranks, limits.most)
+        spent = np.bincount(pieces, costs)
+        if np.any((spent > limits.budget) & (np.bincount(pieces) > 1)):
+            ptr = np.unique(np.clip(batches.ptr, first, end)) - first
+            pieces = _split(costs, ptr, self._n_ranks, limits.most)
+        return [molecules[pieces == rank].tolist() for rank in self._ranks]
+
+    def place_after(self, n_items: int) -> Place:
+        """Returns the place after a number of batches of every rank; repeats partial steps."""
+        n_items //= len(self._ranks)
+        if n_items <= self._n_whole_steps:
+            if n_items == 0:
+                return dict(self._start)
+            return self._place(self._start["position"] + n_items * self._n_ranks, 0)
+        return self._place(*self._recut[min(n_items - self._n_whole_steps, len(self._recut)) - 1])
+
+    def end(self) -> Place:
+        """Returns the place after the last batch."""
+        return self._place(self._end(), 0)
+
+    def _end(self) -> int:
+        return self._window_starts[-1]
+
+    def _place(self, position: int, offset: int) -> Place:
+        window = bisect_right(self._window_starts, position) - 1
+        return {
+            "position": position,
+            "offset": offset,
+            "window": self._start["window"] + window,
+            "window_position": self._window_starts[window],
+        }
+
+
+def _split(costs: np.ndarray, ptr: Integers, n_pieces: int, most: int) -> Integers:
+    """Splits batches into pieces, the most expensive first; no piece spans two batches."""
+    counts = [1] * (len(ptr) - 1)
+    costliest = [
+        (-float(costs[ptr[i] : ptr[i + 1]].sum()), i)
+        for i in range(len(counts))
+        if ptr[i + 1] - ptr[i] > 1
+    ]
+    heapq.heapify(costliest)
+    for _ in range(n_pieces - len(counts)):
+        share, i = heapq.heappop(costliest)
+        counts[i] += 1
+        if ptr[i + 1] - ptr[i] > counts[i]:
+            heapq.heappush(costliest, (share * (counts[i] - 1) / counts[i], i))
+    pieces, first = np.empty(len(costs), np.int64), 0
+    for i, count in enumerate(counts):
+        batch = slice(ptr[i], ptr[i + 1])
+        pieces[batch] = first + deal(costs[batch], count, most)
+        first += count
+    return pieces
