@@ -12,7 +12,7 @@ from atompack_torch.batch.exact_values import check_values
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVATIVES
-from atompack_torch.ops.library import is_differentiated  # registers the operator, too
+from atompack_torch.ops.library import is_differentiated, over_batch  # registers it, too
 
 
 class Rows(NamedTuple):
@@ -60,19 +60,8 @@ class _Contraction(torch.autograd.Function):
         return made
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], first: Tensor, transposed: bool, *rows: Tensor | None
-    ) -> tuple[Tensor, int]:
-        dim = in_dims[0]
-        if dim is None or any(each is not None for each in in_dims[1:]):
-            raise NotImplementedError(
-                "vmap: contract_forces takes a batch dimension of its first argument"
-            )
-        parts = [
-            _Contraction.apply(one, transposed, *rows)  # type: ignore[no-untyped-call]
-            for one in first.unbind(dim)
-        ]
-        return torch.stack(parts), 0
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
+        return over_batch(_Contraction.apply, info.batch_size, in_dims, inputs)
 
 
 def contract_forces(batch: MoleculeBatch, dE_dfeatures: Tensor) -> Tensor:  # noqa: N803

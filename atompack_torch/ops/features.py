@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from atompack_torch.ops import library as library  # loads the operators
 from atompack_torch.ops import neighbors as neighbors  # registers a kernel for CUDA devices
+from atompack_torch.ops.library import register_loop  # loads the operators, too
 
 __all__ = ["Structures", "features_by_torch"]
 
@@ -203,31 +203,13 @@ def _backward_of_changes(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]
     return of_directions, *_gradients(ctx, given, 1, slope, directions)
 
 
-def _register_loop(name: str) -> None:
-    """Registers ``vmap`` as a loop: none of these operators shares neighbors between molecules."""
-
-    def over(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
-        operator = getattr(_OPERATORS, name)
-
-        def item(value: Any, dim: Any, k: int) -> Any:
-            return value.select(dim, k) if isinstance(dim, int) else value
-
-        made = [
-            operator(*(item(value, dim, k) for value, dim in zip(inputs, in_dims, strict=True)))
-            for k in range(info.batch_size)
-        ]
-        return torch.stack(made), 0
-
-    torch.library.register_vmap(f"atompack_torch::{name}", over)
-
-
 for _name, _backward in (
     ("chebyshev_features", _backward_of_features),
     ("chebyshev_gradient", _backward_of_gradient),
     ("chebyshev_changes", _backward_of_changes),
 ):
     torch.library.register_autograd(f"atompack_torch::{_name}", _backward, setup_context=_keep)
-    _register_loop(_name)
+    register_loop(_name)
 
 
 def _features_on_cuda(*given: Any) -> Tensor:

@@ -7,6 +7,7 @@ load ``library_path()`` before a model that was exported with them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from atompack_torch._core import native_folder
 
-__all__ = ["is_differentiated", "library_path"]
+__all__ = ["is_differentiated", "library_path", "over_batch", "register_loop"]
 
 _CONTRACTIONS = ("contract_forces", "contract_forces_transposed")
 
@@ -56,15 +57,30 @@ def _register_linear(name: str, transposed: str) -> None:
         return operator(grad, *rows), *(None,) * len(rows)
 
     torch.library.register_autograd(f"atompack_torch::{name}", backward, setup_context=_keep_rows)
+    register_loop(name)
 
-    def over(
-        info: Any, in_dims: tuple[int | None, ...], first: Tensor, *rows: Tensor | None
-    ) -> Any:
-        dim = in_dims[0]
-        if dim is None or any(each is not None for each in in_dims[1:]):
-            raise NotImplementedError(f"vmap: {name} takes a batch dimension of its first argument")
+
+def over_batch(
+    call: Callable[..., Tensor], n: int, in_dims: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Tensor, int]:
+    """Calls a function for each of n items along the batch dimensions, as ``vmap`` asks."""
+
+    def item(value: Any, dim: Any, k: int) -> Any:
+        return value.select(dim, k) if isinstance(dim, int) else value
+
+    made = [
+        call(*(item(value, dim, k) for value, dim in zip(inputs, in_dims, strict=True)))
+        for k in range(n)
+    ]
+    return torch.stack(made), 0
+
+
+def register_loop(name: str) -> None:
+    """Registers ``vmap`` of an operator as a loop: molecules share no neighbors."""
+
+    def over(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Tensor, int]:
         operator = getattr(torch.ops.atompack_torch, name)
-        return torch.stack([operator(one, *rows) for one in first.unbind(dim)]), 0
+        return over_batch(operator, info.batch_size, in_dims, inputs)
 
     torch.library.register_vmap(f"atompack_torch::{name}", over)
 
