@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +73,13 @@ def open_atompack(path: Path) -> Any:
     return atompack.Database.open(str(path))
 
 
-@dataclass(frozen=True)
-class Opening:
-    """Cost of opening a file, in a process that has opened and read a small one before."""
+def opening(open_file: Open, large: Path, small: Path) -> dict[str, float]:
+    """Cost of opening the large file, in a process that has opened and read a small one before.
 
-    open_ms: float
-    open_mb: float  # growth of resident memory
-    molecule_ms: float  # opening, and reading a molecule from the middle
-    molecule_mb: float  # growth over both, with what the kernel maps of the page cache unasked
-    molecule_anonymous_mb: float  # of it not backed by the file
-
-
-def opening(open_file: Open, large: Path, small: Path) -> Opening:
-    """Open the large file and read one molecule of it."""
+    Milliseconds and the growth of resident memory in MB of opening alone, and of opening and
+    reading a molecule from the middle, with what the kernel maps of the page cache unasked;
+    ``anonymous`` is the part that the file does not back.
+    """
     held = open_file(small)  # until the end, so that no freed memory hides the growth
     energy = held[0].energy
     sizes = [resident_kb()]
@@ -103,4 +96,10 @@ def opening(open_file: Open, large: Path, small: Path) -> Opening:
         raise AssertionError(f"expected the energy -1.25, got {energy}")
     resident = [(size["resident"] - sizes[0]["resident"]) / 1e3 for size in sizes]
     anonymous = (sizes[2]["anonymous"] - sizes[0]["anonymous"]) / 1e3
-    return Opening(1e3 * open_s, resident[1], 1e3 * molecule_s, resident[2], anonymous)
+    return {
+        "open_ms": 1e3 * open_s,
+        "open_mb": resident[1],
+        "molecule_ms": 1e3 * molecule_s,
+        "molecule_mb": resident[2],
+        "molecule_anonymous_mb": anonymous,
+    }

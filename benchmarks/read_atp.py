@@ -93,8 +93,7 @@ def measure_costs(folder: Path, atp: Path, options: argparse.Namespace) -> dict[
 def median_opening(open_file: costs.Open, large: Path, small: Path) -> dict[str, float]:
     """Open in fresh processes; the median of each figure."""
     runs = [in_own_process(costs.opening, open_file, large, small) for _ in range(REPEATS)]
-    names = [field.name for field in dataclasses.fields(costs.Opening)]
-    return {name: statistics.median(getattr(run, name) for run in runs) for name in names}
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
 def print_costs(result: dict[str, Any]) -> None:

@@ -163,18 +163,13 @@ def _needed(ctx: Any, first_input: int) -> list[int]:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    is_tensor = [isinstance(value, Tensor) for value in inputs]
-    ctx.save_for_backward(*(value for value in inputs if isinstance(value, Tensor)))
-    ctx.others = [
-        None if tensor else value for tensor, value in zip(is_tensor, inputs, strict=True)
-    ]
-    ctx.is_tensor = is_tensor
+    ctx.save_for_backward(*(value if isinstance(value, Tensor) else None for value in inputs))
+    ctx.others = [None if isinstance(value, Tensor) else value for value in inputs]
 
 
 def _kept(ctx: Any) -> list[Any]:
-    tensors = iter(ctx.saved_tensors)
-    pairs = zip(ctx.is_tensor, ctx.others, strict=True)
-    return [next(tensors) if tensor else value for tensor, value in pairs]
+    pairs = zip(ctx.saved_tensors, ctx.others, strict=True)
+    return [other if tensor is None else tensor for tensor, other in pairs]
 
 
 def _backward_of_features(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
