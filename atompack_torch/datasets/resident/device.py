@@ -1,19 +1,14 @@
-"""Gathering of batches on a device, with edges."""
+"""Gathering of batches on a device."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch._native import BatchRequest, MoleculeSource
 from atompack_torch.batch.collated_fields import contents_of, first_targets
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.neighbors import NeighborList, edge_batches, rows_by_molecule
-from atompack_torch.datasets.request import Request
-from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_INDICES,
@@ -26,132 +21,8 @@ from atompack_torch.fields import (
     centers_of,
 )
 
-_LARGEST_SHIFT = 127  # of int8
-
 # dtype and shape of a tensor.
 Form = tuple[torch.dtype, tuple[int, ...]]
-
-
-class EdgeCounts(NamedTuple):
-    """Rows and types of the edges of n molecules.
-
-    Attributes:
-        edges: (n,) int64 edges of each molecule.
-        triplets: (n,) int64 triplets of each molecule.
-        shift: int8, or float32 if a shift is larger.
-        floating: dtype of the vectors, that of ``positions``.
-    """
-
-    edges: Tensor
-    triplets: Tensor
-    shift: torch.dtype
-    floating: torch.dtype
-
-    def rows(self, neighbors: NeighborList) -> dict[str, Form]:
-        """Returns dtype and shape of a row of each field of ``DeviceFields``."""
-        forms: dict[str, Form] = {
-            "edge_index": (torch.int32, (2,)),
-            "edge_shift": (self.shift, (3,)),
-            "edge_vector": (self.floating, (3,)),
-            "triplet_edges": (torch.int32, (2,)),
-        }
-        return {name: form for name, form in forms.items() if name in neighbors.fields}
-
-    def forms(self, neighbors: NeighborList) -> dict[str, Form]:
-        """Returns dtype and shape of each tensor, as ``PrecomputedEdges`` accepts them.
-
-        Args:
-            neighbors: options of the search.
-
-        Returns:
-            Name → dtype and shape.
-        """
-        n_edges, n_triplets = int(self.edges.sum()), int(self.triplets.sum())
-        forms: dict[str, Form] = {
-            "edge_ptr": (torch.int64, (len(self.edges) + 1,)),
-            "index": (torch.int32, (2, n_edges)),
-            "shift": (self.shift, (n_edges, 3)),
-        }
-        if neighbors.vectors:
-            forms["vector"] = (self.floating, (n_edges, 3))
-        if neighbors.triplets is not False:
-            forms["triplet_ptr"] = (torch.int64, (len(self.edges) + 1,))
-            forms["triplet_edges"] = (torch.int32, (2, n_triplets))
-        return forms
-
-
-class EdgeReader:
-    """Batches that consist of molecules and edges only.
-
-    Args:
-        source: the molecules.
-        request: options of the dataset, with neighbors.
-        path: path of the dataset, for errors.
-        numbers: of the molecules in the source.
-        n_atoms: (n,) atoms of each of them.
-    """
-
-    def __init__(
-        self, source: MoleculeSource, request: Request, path: Any, numbers: Tensor, n_atoms: Tensor
-    ) -> None:
-        assert request.neighbors is not None
-        self.neighbors = request.neighbors
-        self.request: BatchRequest = request.of_edges().native(source, path)
-        self._n = len(numbers)
-        self._molecules = (source, self.request, self.neighbors.fields, numbers, n_atoms)
-
-    def count(self, report: OnProgress) -> EdgeCounts:
-        """Searches the neighbors of all molecules and counts them.
-
-        Args:
-            report: called with the number of further molecules that are done.
-
-        Returns:
-            The counts.
-
-        Raises:
-            FieldError: the search fails for a molecule.
-        """
-        edges, triplets = (np.zeros(self._n, np.int64) for _ in range(2))
-        largest, floating = 0.0, torch.float32
-        for part, made in edge_batches(*self._molecules, report):
-            edges[part] = rows_by_molecule(made, "edge_index")
-            if self.neighbors.triplets is not False:
-                triplets[part] = rows_by_molecule(made, "triplet_index")
-            shift = made["edge_shift"]
-            floating = shift.dtype
-            if shift.numel():
-                largest = max(largest, float(shift.abs().max()))
-        kind = torch.int8 if largest <= _LARGEST_SHIFT else torch.float32
-        return EdgeCounts(torch.from_numpy(edges), torch.from_numpy(triplets), kind, floating)
-
-    def fill(self, counts: EdgeCounts, into: dict[str, Tensor], report: OnProgress) -> None:
-        """Searches again, and stores what is found.
-
-        Args:
-            counts: result of ``count``.
-            into: tensors of the forms that the counts give.
-            report: called with the number of further molecules that are done.
-
-        Raises:
-            FieldError: the molecules have changed since they were counted.
-        """
-        for name, rows in (("edge_ptr", counts.edges), ("triplet_ptr", counts.triplets)):
-            if name in into:
-                into[name][0] = 0
-                torch.cumsum(rows, 0, out=into[name][1:])
-        starts = into["edge_ptr"].numpy()
-        for part, made in edge_batches(*self._molecules, report):
-            first, last = int(starts[part.start]), int(starts[part.stop])
-            atoms = np.repeat(made["ptr"].numpy()[:-1], counts.edges.numpy()[part])
-            into["index"].numpy()[:, first:last] = made["edge_index"].numpy() - atoms
-            into["shift"][first:last] = made["edge_shift"]
-            if "vector" in into:
-                into["vector"][first:last] = made["edge_vector"]
-            if "triplet_edges" in into:
-                begin, end = into["triplet_ptr"][[part.start, part.stop]].tolist()
-                own = np.repeat(starts[part] - first, counts.triplets.numpy()[part])
-                into["triplet_edges"].numpy()[:, begin:end] = made["triplet_edges"].numpy() - own
 
 
 class Rows(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +18,9 @@ from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.batch.storage import Place
 from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.neighbors import edge_batches, rows_by_molecule
 from atompack_torch.datasets.request import Request
-from atompack_torch.datasets.resident.device import (
-    DeviceFields,
-    EdgeCounts,
-    EdgeReader,
-    Form,
-    group_of,
-)
+from atompack_torch.datasets.resident.device import DeviceFields, Form, group_of
 from atompack_torch.datasets.sweeping import OnProgress, runs
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTIN, GEOMETRY, NEIGHBOR_INFO, STRUCTURE_INFO, FieldSpec
@@ -92,6 +88,102 @@ def _container_bytes() -> int | None:
 _AT_ONCE = 4096  # molecules that are read between two reports
 _ATOMS_ON_DEVICE = 16_384  # tens of megabytes of edges
 _ALIGNMENT = 64
+_LARGEST_SHIFT = 127  # of int8
+
+
+class EdgeCounts(NamedTuple):
+    """Rows and types of the edges of n molecules.
+
+    Attributes:
+        fields: those that the neighbor search adds to a batch.
+        edges: (n,) int64 edges of each molecule.
+        triplets: (n,) int64 triplets of each molecule.
+        shift: int8, or float32 if a shift is larger.
+        floating: dtype of the vectors, that of ``positions``.
+    """
+
+    fields: tuple[str, ...]
+    edges: Tensor
+    triplets: Tensor
+    shift: torch.dtype
+    floating: torch.dtype
+
+    def rows(self) -> dict[str, Form]:
+        """Returns dtype and shape of a row of each field of ``DeviceFields``."""
+        forms: dict[str, Form] = {
+            "edge_index": (torch.int32, (2,)),
+            "edge_shift": (self.shift, (3,)),
+            "edge_vector": (self.floating, (3,)),
+            "triplet_edges": (torch.int32, (2,)),
+        }
+        return {name: form for name, form in forms.items() if name in self.fields}
+
+    def forms(self) -> dict[str, Form]:
+        """Returns dtype and shape of each tensor, by its name for ``PrecomputedEdges``."""
+        n_edges, n_triplets = int(self.edges.sum()), int(self.triplets.sum())
+        forms: dict[str, Form] = {
+            "edge_ptr": (torch.int64, (len(self.edges) + 1,)),
+            "index": (torch.int32, (2, n_edges)),
+            "shift": (self.shift, (n_edges, 3)),
+        }
+        if "edge_vector" in self.fields:
+            forms["vector"] = (self.floating, (n_edges, 3))
+        if "triplet_edges" in self.fields:
+            forms["triplet_ptr"] = (torch.int64, (len(self.edges) + 1,))
+            forms["triplet_edges"] = (torch.int32, (2, n_triplets))
+        return forms
+
+
+Edges = Iterator[tuple[slice, dict[str, Tensor]]]
+
+
+def _find_edges(
+    source: MoleculeSource,
+    request: Request,
+    path: Any,
+    numbers: Tensor,
+    n_atoms: Tensor,
+    report: OnProgress,
+) -> Edges:
+    """Searches the neighbors of molecules, in batches that consist of edges only."""
+    assert request.neighbors is not None
+    native = request.of_edges().native(source, path)
+    return edge_batches(source, native, request.neighbors.fields, numbers, n_atoms, report)
+
+
+def _count_edges(found: Edges, n: int, fields: tuple[str, ...]) -> EdgeCounts:
+    edges, triplets = (np.zeros(n, np.int64) for _ in range(2))
+    largest, floating = 0.0, torch.float32
+    for part, made in found:
+        edges[part] = rows_by_molecule(made, "edge_index")
+        if "triplet_index" in fields:
+            triplets[part] = rows_by_molecule(made, "triplet_index")
+        shift = made["edge_shift"]
+        floating = shift.dtype
+        if shift.numel():
+            largest = max(largest, float(shift.abs().max()))
+    kind = torch.int8 if largest <= _LARGEST_SHIFT else torch.float32
+    return EdgeCounts(fields, torch.from_numpy(edges), torch.from_numpy(triplets), kind, floating)
+
+
+def _fill_edges(counts: EdgeCounts, into: dict[str, Tensor], found: Edges) -> None:
+    """Stores edges that are found again in tensors of the forms of the counts."""
+    for name, rows in (("edge_ptr", counts.edges), ("triplet_ptr", counts.triplets)):
+        if name in into:
+            into[name][0] = 0
+            torch.cumsum(rows, 0, out=into[name][1:])
+    starts = into["edge_ptr"].numpy()
+    for part, made in found:
+        first, last = int(starts[part.start]), int(starts[part.stop])
+        atoms = np.repeat(made["ptr"].numpy()[:-1], counts.edges.numpy()[part])
+        into["index"].numpy()[:, first:last] = made["edge_index"].numpy() - atoms
+        into["shift"][first:last] = made["edge_shift"]
+        if "vector" in into:
+            into["vector"][first:last] = made["edge_vector"]
+        if "triplet_edges" in into:
+            begin, end = into["triplet_ptr"][[part.start, part.stop]].tolist()
+            own = np.repeat(starts[part] - first, counts.triplets.numpy()[part])
+            into["triplet_edges"].numpy()[:, begin:end] = made["triplet_edges"].numpy() - own
 
 
 class ResidentBlock(NamedTuple):
@@ -175,8 +267,9 @@ def load_block(
         report(last - first)
     counts = None
     if request.neighbors is not None:
-        counts = EdgeReader(source, request, path, numbers, n_atoms).count(report)
-    places, n_bytes = _place_edges(builder.bytes(), request, counts)
+        found = _find_edges(source, request, path, numbers, n_atoms, report)
+        counts = _count_edges(found, n, request.neighbors.fields)
+    places, n_bytes = _place_edges(builder.bytes(), counts)
     check_memory(n_bytes, torch.device("cpu"), max_bytes)
     memory = torch.empty(n_bytes, dtype=torch.uint8)
     for first, last in parts or [(0, 0)]:
@@ -185,22 +278,18 @@ def load_block(
     held = builder.source(memory)
     block = ResidentBlock(memory, n, held.tables(), places)
     if counts is not None:
-        reader = EdgeReader(held, request, path, torch.arange(n), n_atoms)
-        reader.fill(counts, block.edge_tensors(), report)
+        found = _find_edges(held, request, path, torch.arange(n), n_atoms, report)
+        _fill_edges(counts, block.edge_tensors(), found)
     return block
 
 
-def _place_edges(
-    n_bytes: int, request: Request, counts: EdgeCounts | None
-) -> tuple[dict[str, Place], int]:
+def _place_edges(n_bytes: int, counts: EdgeCounts | None) -> tuple[dict[str, Place], int]:
     """Returns the offsets of the edges after ``n_bytes`` of records, and the size of the block."""
     places: dict[str, Place] = {}
     size = _aligned(n_bytes)
-    if counts is not None:
-        assert request.neighbors is not None
-        for name, (dtype, shape) in counts.forms(request.neighbors).items():
-            places[name] = (dtype, size, shape)
-            size = _aligned(size + dtype.itemsize * math.prod(shape))
+    for name, (dtype, shape) in ({} if counts is None else counts.forms()).items():
+        places[name] = (dtype, size, shape)
+        size = _aligned(size + dtype.itemsize * math.prod(shape))
     return places, size
 
 
@@ -274,12 +363,12 @@ def load_on_device(
     counted = {name: each for name, each in counted.items() if name in used}
     labels = list(forms)
     if request.neighbors is not None:
-        reader = EdgeReader(source, request, origin._path, numbers, counted["atom"])
-        found = reader.count(report)
-        forms |= found.rows(request.neighbors)
-        counted["edge_index"] = found.edges
+        found = _find_edges(source, request, origin._path, numbers, counted["atom"], report)
+        edges = _count_edges(found, len(numbers), request.neighbors.fields)
+        forms |= edges.rows()
+        counted["edge_index"] = edges.edges
         if "triplet_edges" in forms:
-            counted["triplet_index"] = found.triplets
+            counted["triplet_index"] = edges.triplets
 
     def fields_on(place: torch.device) -> DeviceFields:
         return DeviceFields(list(empty.keys()), infos, forms, counted, numbers, place)
