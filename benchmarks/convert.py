@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import races as bench
-from races.race import in_own_process
 from races.readers import structures
 from results import Result, note
+from turns import in_own_process
 
 TIMES = 10  # how much longer the longer file is
 

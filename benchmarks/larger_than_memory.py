@@ -22,12 +22,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from turns import parser_of
+from turns import in_own_process, parser_of
 
 ATOMS = 35  # 915 bytes a molecule
 BATCH = 64
@@ -159,12 +159,14 @@ def run_atompack_db(path: Path, n_batches: int) -> float:
     return rate_of(database.get_molecules(indices) for indices in order)
 
 
-def run_side(arguments: argparse.Namespace) -> float:
-    side, path, n = arguments.side, arguments.file, arguments.batches
+def run_side(side: str, arguments: argparse.Namespace, program: Path, group: Path) -> float:
+    """Records per second of a side, in a process that joins a cgroup first."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    path, n = arguments.file, arguments.batches
     if side == "by_hand":
         return run_by_hand(path, n)
     if side == "c_loop":
-        return run_c_loop(path, n, arguments.program)
+        return run_c_loop(path, n, program)
     drop_from_memory(path)
     if side == "atompack-db":
         return run_atompack_db(path, max(n // 100, WARM_UP + 16))
@@ -172,8 +174,8 @@ def run_side(arguments: argparse.Namespace) -> float:
 
 
 @contextmanager
-def limited_memory(limit: int) -> Iterator[Callable[[], object]]:
-    """Provides what puts a process into a cgroup with this memory, files included."""
+def limited_memory(limit: int) -> Iterator[Path]:
+    """Provides the folder of a cgroup with this memory, files included."""
     root = Path("/sys/fs/cgroup")
     folder = (root / "memory" if (root / "memory").is_dir() else root) / f"apt-{os.getpid()}"
     try:
@@ -183,18 +185,9 @@ def limited_memory(limit: int) -> Iterator[Callable[[], object]]:
     except OSError as error:
         raise SystemExit(f"no memory cgroup, which takes root: {error}") from None
     try:
-        yield lambda: (folder / "cgroup.procs").write_text(str(os.getpid()))
+        yield folder
     finally:
         folder.rmdir()
-
-
-def measure(side: str, arguments: argparse.Namespace) -> float:
-    """Run one side in a process with limited memory."""
-    command = [sys.executable, __file__, "--side", side, "--file", str(arguments.file)]
-    command += ["--batches", str(arguments.batches), "--program", str(arguments.program)]
-    with limited_memory(arguments.limit) as enter:
-        done = subprocess.run(command, preexec_fn=enter, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
 
 
 def build_loop() -> Path:
@@ -213,22 +206,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=LIMIT, help="bytes of memory a side has")
     parser.add_argument("--sides", nargs="+", default=SIDES)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.side:
-        print(run_side(arguments))
-        return
     if arguments.quick:
         arguments.batches, arguments.rounds = 500, 1
     arguments.file.parent.mkdir(parents=True, exist_ok=True)
     if not arguments.file.exists():
         make_file(arguments.file, arguments.megabytes)
-    arguments.program = build_loop()
+    program = build_loop()
     rates: dict[str, list[float]] = {side: [] for side in arguments.sides}
     for _ in range(arguments.rounds):
         for side, found in rates.items():
-            found.append(measure(side, arguments))
+            with limited_memory(arguments.limit) as group:
+                found.append(in_own_process(run_side, side, arguments, program, group))
             print(f"{side:15} {found[-1]:10,.0f} records/s", flush=True)
     print(json.dumps({name: statistics.median(found) for name, found in rates.items()}))
 

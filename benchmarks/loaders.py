@@ -22,9 +22,10 @@ import edge_peers
 import peers
 import races as bench
 import torch
-from races.race import Build, Contestant, Entry, Setting, Standing, in_own_process, race, touch
+from races.race import Build, Contestant, Entry, Setting, Standing, race, touch
 from races.readers import atompack_db, fingerprint, make_atp, ours
 from results import noted
+from turns import in_own_process
 
 from atompack_torch import AtpDataset, Loader
 

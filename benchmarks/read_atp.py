@@ -20,9 +20,10 @@ from typing import Any
 import costs
 import peers
 import races as bench
-from races.race import Entry, Setting, in_own_process, race
+from races.race import Entry, Setting, race
 from races.readers import atompack_db, fingerprint, make_atp, ours
 from results import noted
+from turns import in_own_process
 
 LARGE = 1_000_000  # molecules
 FLOOR = "memcpy"

@@ -19,21 +19,18 @@ processor time of a record, memory at a quarter and at the end, and the server's
 from __future__ import annotations
 
 import argparse
-import json
 import resource
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from larger_than_memory import BATCH, make_file, record_ranges
 from latency_server import LatencyServer
-from turns import parser_of
+from turns import in_own_process, parser_of
 
 WARM_UP = 64  # batches before the clock starts
 SIDES = ("cold", "filling", "cached", "ranges", "obstore", "obstores", "fsspec")
@@ -149,10 +146,6 @@ def run_obstore(arguments: argparse.Namespace, n_threads: int = 1) -> Result:
     return run_by_ranges(arguments, opened, n_threads)
 
 
-def run_obstores(arguments: argparse.Namespace) -> Result:
-    return run_obstore(arguments, 64)
-
-
 def run_fsspec(arguments: argparse.Namespace) -> Result:
     import fsspec
 
@@ -166,24 +159,22 @@ def run_fsspec(arguments: argparse.Namespace) -> Result:
 RUN = {
     "ranges": run_ranges,
     "obstore": run_obstore,
-    "obstores": run_obstores,
+    "obstores": partial(run_obstore, n_threads=64),
     "fsspec": run_fsspec,
 }
 
 
 def run_side(side: str, arguments: argparse.Namespace) -> None:
     n = arguments.batches if side not in SLOW else max(arguments.batches // 10, 2 * WARM_UP)
-    cache = tempfile.mkdtemp(dir=arguments.file.parent)
-    try:
-        with LatencyServer(arguments.file.parent, arguments.latency_ms) as server:
-            command = [sys.executable, __file__, "--side", side, "--file", str(arguments.file)]
-            command += ["--batches", str(n), "--cache", cache]
-            command += ["--url", f"{server.url}/{arguments.file.name}"]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            served = server.stop()
-    finally:
-        shutil.rmtree(cache)
-    found = Result(*json.loads(done.stdout.splitlines()[-1]))
+    with (
+        tempfile.TemporaryDirectory(dir=arguments.file.parent) as cache,
+        LatencyServer(arguments.file.parent, arguments.latency_ms) as server,
+    ):
+        own = {"side": side, "batches": n, "cache": cache}
+        own["url"] = f"{server.url}/{arguments.file.name}"
+        given = argparse.Namespace(**vars(arguments) | own)
+        found = in_own_process(RUN.get(side, run_dataset), given)
+        served = server.stop()
     print(
         f"{side:10} {found.rate:10,.0f} records/s, first batch {found.first:5.2f} s, "
         f"{found.processor:4.0f} us a record, memory {found.early_memory >> 20} and "
@@ -200,13 +191,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=int, default=30)
     parser.add_argument("--batches", type=int, default=4000, help="batches a side reads")
     parser.add_argument("--sides", nargs="+", default=SIDES)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--url", help=argparse.SUPPRESS)
-    parser.add_argument("--cache", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.side:
-        print(json.dumps(RUN.get(arguments.side, run_dataset)(arguments)))
-        return
     if arguments.quick:
         arguments.batches, arguments.megabytes = 500, 200
         arguments.file = arguments.file.with_name("remote-quick.atp")

@@ -13,8 +13,6 @@ their names; atlas-python has to list folders, and says so.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from latency_server import LatencyServer
+from turns import in_own_process
 
 VARIABLES = ("temperature", "salinity", "pressure")
 LEVELS = 200
@@ -76,28 +75,12 @@ READERS: dict[str, Callable[[str, Sequence[str]], float]] = {
 }
 
 
-def measure_here(side: str, place: str, case: str, warm_up: str) -> None:
-    """Prints seconds and checksum, after reading another store so that all is loaded."""
+def read_once(side: str, place: str, case: str, warm_up: str) -> tuple[float, float]:
+    """Returns seconds and checksum, after reading another store so that all is loaded."""
     READERS[side](warm_up, VARIABLES)
     start = time.perf_counter()
     checksum = READERS[side](place, CASES[case])
-    print(json.dumps([time.perf_counter() - start, checksum]))
-
-
-def measure(side: str, place: str, case: str, warm_up: str, rounds: int) -> tuple[float, float]:
-    """Returns the best time in seconds, and the checksum.
-
-    Raises:
-        RuntimeError: the side cannot read the store; the message says why.
-    """
-    found: list[tuple[float, float]] = []
-    for _ in range(rounds):
-        command = [sys.executable, __file__, "--here", side, place, case, warm_up]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr.strip().splitlines()[-1])
-        found.append(tuple(json.loads(done.stdout)))
-    return min(found)
+    return time.perf_counter() - start, checksum
 
 
 def main() -> None:
@@ -105,11 +88,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=int, default=30)
     parser.add_argument("--profiles", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--here", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.here:
-        measure_here(*options.here)
-        return
     with tempfile.TemporaryDirectory() as folder:
         make_store(Path(folder, "store"), options.profiles)
         make_store(Path(folder, "small"), 2)
@@ -118,14 +97,14 @@ def main() -> None:
             for case in CASES:
                 for side in SIDES:
                     title = f"{case}, {side}"
+                    places = (f"{folder}/store", case, f"{folder}/small")
+                    urls = (f"{server.url}/store", case, f"{near.url}/small")
                     try:
-                        local = measure(
-                            side, f"{folder}/store", case, f"{folder}/small", options.rounds
+                        local, remote = (
+                            min(in_own_process(read_once, side, *of) for _ in range(options.rounds))
+                            for of in (places, urls)
                         )
-                        remote = measure(
-                            side, f"{server.url}/store", case, f"{near.url}/small", options.rounds
-                        )
-                    except RuntimeError as error:
+                    except Exception as error:  # the side cannot read the store
                         print(f"{title:30} {str(error)[:120]}")
                         continue
                     if local[1] != remote[1]:

@@ -9,18 +9,16 @@ sizes aside. Resuming is timed in a fresh process, from loading the state to the
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from results import Result, note
-from turns import parser_of, peak_bytes
+from turns import in_own_process, parser_of, peak_bytes
 
 from atompack_torch import (
     AtomBudgetBatchSampler,
@@ -31,8 +29,6 @@ from atompack_torch import (
 BUDGET = 8192
 RANKS = 8
 
-T = TypeVar("T")
-
 
 def sizes_of(molecules: int) -> np.ndarray[Any, np.dtype[np.int32]]:
     """Draw numbers of atoms: a Pareto distribution, cut off."""
@@ -42,12 +38,6 @@ def sizes_of(molecules: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         part = sizes[first : first + (1 << 20)]
         part[:] = np.clip(8 * (1 - rng.random(len(part))) ** (-1 / 1.2), 5, 500)
     return sizes
-
-
-def in_fresh_process(function: Callable[..., T], *arguments: Any) -> T:
-    """Call it in a process that did nothing before."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
 
 
 def reset_peak() -> int:
@@ -134,14 +124,14 @@ def main() -> None:
     n = 1_000_000 if options.quick else options.molecules
     warnings.simplefilter("ignore")
 
-    planned = in_fresh_process(plan, n)
+    planned = in_own_process(plan, n)
     print(f"{n:,} molecules of 5 to 500 atoms, batches of {BUDGET} atoms, {RANKS} ranks")
     print(f"  planning an epoch (len)      {planned['counting']:7.2f} s")
     print(f"  going through it, one rank   {planned['iterating']:7.2f} s")
     print(f"  memory                       {planned['bytes']:7.2f} bytes a molecule")
     print(f"  first batch of an epoch      {planned['first']:7.3f} s")
-    state = in_fresh_process(place, n, 0.5)
-    print(f"  resuming in the middle       {in_fresh_process(resume, n, state):7.3f} s")
+    state = in_own_process(place, n, 0.5)
+    print(f"  resuming in the middle       {in_own_process(resume, n, state):7.3f} s")
 
     few = min(n, 1_000_000)
     print(f"largest by mean cost of a step, {RANKS} ranks, {few:,} molecules")

@@ -11,12 +11,9 @@ their gradient are those of ``descriptor.py``. Sides take turns in one process; 
 
 from __future__ import annotations
 
-import argparse
 import functools
 import itertools
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +23,7 @@ import numpy as np
 import torch
 from descriptor import SETTINGS, counted, report_forces, structures
 from results import Result, note
-from turns import parser_of, peak_bytes, take_turns
+from turns import in_own_process, parser_of, peak_bytes, take_turns
 
 import atompack_torch as apt
 from atompack_torch.fields import ATOM_INDICES, DERIVATIVES
@@ -198,6 +195,11 @@ def check(ours: apt.TorchCacheDataset, theirs: ByH5py, entries: list[int]) -> No
         assert torch.equal(batch[name], expected), name
 
 
+def peak_of_build(source: Path, target: Path, derivatives: bool) -> int:
+    build(source, target, 2, derivatives)
+    return peak_bytes()
+
+
 def report_memory(source: Path, target: Path, quick: bool) -> None:
     """Peaks of processes that build, for one size and for several times as much."""
     for derivatives, sizes in ((True, (2_000, 10_000)), (False, (20_000, 100_000))):
@@ -205,10 +207,8 @@ def report_memory(source: Path, target: Path, quick: bool) -> None:
         peaks = []
         for n in sizes:
             write_source(source, n)
-            command = [sys.executable, __file__, "--build", str(source), str(target)]
-            command += ["--derivatives"] * derivatives
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            peaks.append(f"{n:,}: {int(done.stdout) / 1e6:.0f} MB")
+            peak = in_own_process(peak_of_build, source, target, derivatives)
+            peaks.append(f"{n:,}: {peak / 1e6:.0f} MB")
             target.unlink()
         what = "features and derivatives" if derivatives else "features"
         print(f"  peak memory of a build, mapped files included, {what}: {', '.join(peaks)}")
@@ -219,13 +219,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--structures", type=int, default=2000)
     parser.add_argument("--no-memory", action="store_true", help="omit the peaks")
-    parser.add_argument("--build", nargs=2, type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--derivatives", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.build:
-        build(*options.build, threads=2, derivatives=options.derivatives)
-        print(peak_bytes())
-        return
     n, rounds = (96, 1) if options.quick else (options.structures, options.rounds)
     print(f"load {os.getloadavg()[0]:.1f}; {n} periodic molecules of 16 atoms")
     with tempfile.TemporaryDirectory() as folder:

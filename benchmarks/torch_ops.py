@@ -14,7 +14,6 @@ take turns in one process.
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import tempfile
 from collections.abc import Callable
@@ -27,7 +26,7 @@ import vesin
 from edge_peers import make_atp
 from results import Result, note
 from torch._dynamo.testing import CompileCounterWithBackend
-from turns import best, parser_of, peak_bytes, take_turns
+from turns import best, in_own_process, parser_of, peak_bytes, take_turns
 
 import atompack_torch as apt
 
@@ -104,8 +103,7 @@ def report_neighbors(n: int, rounds: int) -> None:
 def report_sizes(sizes: tuple[int, ...]) -> None:
     print("one thread, by the size of the structure")
     for n in sizes:
-        with multiprocessing.get_context("spawn").Pool(1) as process:
-            seconds, grown, result = process.apply(measure_size, (n,))
+        seconds, grown, result = in_own_process(measure_size, n)
         print(
             f"  {n:>9,} atoms: {1e6 * seconds / n:5.2f} µs an atom; a process grows by "
             f"{grown / 1e6:,.0f} MB, {grown / result:.2f}x its result"

@@ -7,10 +7,13 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 Name = TypeVar("Name")
+Found = TypeVar("Found")
 
 
 class Spent(NamedTuple):
@@ -39,6 +42,17 @@ def take_turns(sides: Mapping[Name, Callable[[], object]], rounds: int) -> dict[
 def best(call: Callable[[], object], rounds: int) -> float:
     """Seconds of the quickest of several calls."""
     return take_turns({"": call}, rounds)[""].best
+
+
+def own_process() -> ProcessPoolExecutor:
+    """An executor with one fresh interpreter, which runs its tasks in order."""
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def in_own_process(function: Callable[..., Found], *args: Any) -> Found:
+    """Call a function in a fresh interpreter."""
+    with own_process() as process:
+        return process.submit(function, *args).result()
 
 
 def peak_bytes() -> int:

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 import races as bench
-from races.race import Standing, own_process
+from races.race import Standing
 from races.readers import ELEMENTS, structures
 from results import noted
+from turns import own_process
 
 LZ4_LEVEL = 3  # of ours; atompack-db's is 12
 ATOMS = 35  # of every molecule in a stacked write

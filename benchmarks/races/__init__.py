@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from races.race import Entry, Setting, Standing, in_own_process, race
+from turns import in_own_process
+
+from races.race import Entry, Setting, Standing, race
 from races.readers import atompack_db, fingerprint, ours
 
 

@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
-
-T = TypeVar("T")
+from turns import own_process
 
 
 @dataclass(frozen=True)
@@ -140,17 +138,6 @@ def _open(entry: Entry) -> int:
 def _run(epochs: int) -> float:
     assert _runner is not None
     return _runner.run(epochs)
-
-
-def own_process() -> ProcessPoolExecutor:
-    """Create an executor with one fresh interpreter, which runs its tasks in order."""
-    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-
-
-def in_own_process(function: Callable[..., T], *args: Any) -> T:
-    """Call a function in a fresh interpreter."""
-    with own_process() as process:
-        return process.submit(function, *args).result()
 
 
 class Racer:
