@@ -19,10 +19,7 @@ through ``DataLoader(num_workers=0)``. Writing ends when the library says that a
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +28,9 @@ import lz4.block
 import numpy as np
 import zstandard
 from atlas_cases import DURABLE, WIDE, Case, Scale, cases
+from atlas_sides import measured
 from results import Result, note
-from turns import best
+from turns import best, in_own_process
 
 BLOCK_BYTES = 8 << 20
 PEERS = {"atlas": "atlas-python", "zarr": "Zarr", "netcdf": "NetCDF"}
@@ -42,15 +40,13 @@ LIMITS = {
     "none": "bare copy into fresh memory",
     **{codec: f"bare decoder of {codec}, 1 thread" for codec in ("zstd", "lz4")},
 }
-SIDES = Path(__file__).with_name("atlas_sides.py")
 
 
 class Runner:
     """Runs measurements of one case in separate processes."""
 
-    def __init__(self, case: Case, folder: Path, rounds: int, scale: Scale) -> None:
-        self.case, self.folder = case, folder
-        self.rounds, self.scale = rounds, scale
+    def __init__(self, case: Case, folder: Path, rounds: int) -> None:
+        self.case, self.folder, self.rounds = case, folder, rounds
 
     def run(self, side: str, measure: str) -> list[float]:
         """Seconds."""
@@ -61,13 +57,8 @@ class Runner:
         written_by = "atlas" if library == "ours" and not reads_own else library
         if measure == "write":
             written_by = side
-        arguments = [side, self.case.name, self.folder / written_by, measure, self.rounds]
-        command = [sys.executable, SIDES, *map(str, arguments), self.scale]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{side}, {self.case.name}, {measure}: {done.stderr[-2000:]}")
-        times: list[float] = json.loads(done.stdout)
-        return times
+        place = self.folder / written_by
+        return in_own_process(measured, side, self.case, place, measure, self.rounds)
 
     def best(self, library: str, measure: str) -> list[float]:
         """First and best repeat (or the only number), of the quickest way a library has."""
@@ -135,13 +126,13 @@ def report(what: str, spent: Sequence[float], share: str = "") -> None:
         note(Result("ATLAS store", what, 1e3 * ours, "ms", peer, 1e3 * theirs))
 
 
-def measure_case(runner: Runner, rounds: int) -> None:
+def measure_case(runner: Runner) -> None:
     case = runner.case
     sides = ("ours", *(MORE_PEERS if case.is_of_original else PEERS))
     ours, *peers = (runner.run(side, "write")[0] for side in sides)
     report(f"{case.name}: write", [ours, *peers])
     report(f"{case.name}: write, durable", [runner.run(DURABLE, "write")[0], *peers])
-    bare = bare_seconds(case, rounds)
+    bare = bare_seconds(case, runner.rounds)
     for measure in ("quarter", "full"):
         both = [runner.best(side, measure) for side in sides]
         for number, when in enumerate(("first", "again")):
@@ -185,7 +176,7 @@ def main() -> None:
         if arguments.cases and case.name not in arguments.cases:
             continue
         with tempfile.TemporaryDirectory(prefix="atlas-benchmark-") as folder:
-            measure_case(Runner(case, Path(folder), arguments.rounds, scale), arguments.rounds)
+            measure_case(Runner(case, Path(folder), arguments.rounds))
 
 
 if __name__ == "__main__":

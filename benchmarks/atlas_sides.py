@@ -1,20 +1,16 @@
-"""One measurement of ``atlas.py`` in a separate process; prints seconds as JSON.
-
-python benchmarks/atlas_sides.py SIDE CASE PATH MEASURE ROUNDS SCALE
-"""
+"""One measurement of ``atlas.py``."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from atlas_cases import WRITERS, Case, Scale, cases, timed
+from atlas_cases import WRITERS, Case, timed
 
 Bounds = tuple[Sequence[int] | None, Sequence[int] | None]
 BATCH, N_BATCHES = 64, 50
@@ -302,27 +298,20 @@ MODULES = {"netcdf": "netCDF4", "ours": "atompack_torch", "wide": "atompack_torc
 MODULES["zarr-each"] = "zarr"
 
 
-def main() -> None:
-    side, name, path, measure, rounds, scale = sys.argv[1:]
-    (case,) = (c for c in cases(cast("Scale", scale)) if c.name == name)
+def measured(side: str, case: Case, path: Path, measure: str, rounds: int) -> list[float]:
+    """Seconds of one measurement, in a process of its own."""
     library = side.split()[0]
     sys.path.remove(str(Path(__file__).resolve().parent))  # has an atlas.py that is not a library
     module = importlib.import_module(MODULES.get(library, library))  # not measured
     if library in ("ours", "wide"):
         module.AtlasStore  # noqa: B018  # imported when it is first used
     if measure == "write":
-        times = [timed(WRITERS[side], case, Path(path))]
-    elif measure == "open":
-        times = [seconds(lambda: SIDES[side](case, Path(path)))]
-    elif measure == "batches":
-        times = measure_batches(side, case, Path(path), int(rounds))
-    elif measure == "single":
-        times = measure_single(side, case, Path(path), int(rounds))
-    else:
-        of_all = measure_xarray if measure.startswith("xarray") else measure_scan
-        times = of_all(measure, side, case, Path(path), int(rounds))
-    print(json.dumps(times))
-
-
-if __name__ == "__main__":
-    main()
+        return [timed(WRITERS[side], case, path)]
+    if measure == "open":
+        return [seconds(lambda: SIDES[side](case, path))]
+    if measure == "batches":
+        return measure_batches(side, case, path, rounds)
+    if measure == "single":
+        return measure_single(side, case, path, rounds)
+    of_all = measure_xarray if measure.startswith("xarray") else measure_scan
+    return of_all(measure, side, case, path, rounds)
