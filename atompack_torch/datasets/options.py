@@ -56,13 +56,7 @@ class DatasetOptions:
     num_threads: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("missing", self.missing, ("nan", "error", "drop"))
-        check_threads(self.num_threads)
-        if self.transform is not None and not callable(self.transform):
-            kind = type(self.transform).__name__
-            raise TypeError(f"transform: expected a callable, got {kind}")
-        if self.dtype is not None:
-            _check_dtype(self.dtype)
+        _check_common(self)
 
 
 @dataclass(frozen=True)
@@ -156,12 +150,7 @@ class MoleculeOptions:
         return cls(path, **options)
 
     def __post_init__(self) -> None:
-        DatasetOptions(
-            dtype=self.dtype,
-            missing=self.missing,
-            transform=self.transform,
-            num_threads=self.num_threads,
-        )
+        _check_common(self)
         check_choice("access", self.access, get_args(Access))
         check_flags(nan_is_missing=self.nan_is_missing)
         given: object = self.neighbors
@@ -179,6 +168,16 @@ class MoleculeOptions:
     def samples_forces(self) -> bool:
         """True if some molecules lose their forces."""
         return self.force_subset is not None and self.force_subset.fraction < 1
+
+
+def _check_common(options: DatasetOptions | MoleculeOptions) -> None:
+    check_choice("missing", options.missing, ("nan", "error", "drop"))
+    check_threads(options.num_threads)
+    if options.transform is not None and not callable(options.transform):
+        kind = type(options.transform).__name__
+        raise TypeError(f"transform: expected a callable, got {kind}")
+    if options.dtype is not None:
+        _check_dtype(options.dtype)
 
 
 def _check_dtype(dtype: DTypes) -> None:

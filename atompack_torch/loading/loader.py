@@ -437,21 +437,15 @@ class Loader(Generic[Batch]):
         )
 
     def __repr__(self) -> str:
-        shown: dict[str, Any] = {}
+        names = ["batch_size", "shuffle", "seed", "drop_last"]
         if self.batch_sampler is not None:
-            shown["batch_sampler"] = _short(self.batch_sampler)
-        else:
-            shown["batch_size"] = self.batch_size
-            if self._has_own_order:
-                shown |= {"shuffle": self.shuffle, "seed": self.seed}
-            else:
-                shown["sampler"] = _short(self.sampler)
-            shown["drop_last"] = self.drop_last
-        shown |= {"num_threads": self.num_threads, "prefetch": self.prefetch}
-        shown |= {"pin_memory": self.pin_memory, "device": self.device, "epoch": self._epoch}
+            names = ["batch_sampler"]
+        elif not self._has_own_order:
+            names = ["batch_size", "sampler", "drop_last"]
+        names += ["num_threads", "prefetch", "pin_memory", "device", "epoch"]
         if self.neighbors is not None:
-            shown["neighbors"] = self.neighbors
-        options = ", ".join(f"{name}={value}" for name, value in shown.items())
+            names.append("neighbors")
+        options = ", ".join(f"{name}={_short(getattr(self, name))}" for name in names)
         return f"Loader({self.dataset!r}, {options})"
 
 
@@ -460,9 +454,9 @@ _SHARE_STORED = "sampler=DistributedMoleculeSampler(dataset, shuffle=False)"
 _OPTIONS = [name for name in inspect.signature(Loader).parameters if name != "others"]
 
 
-def _short(sampler: Any) -> str:
-    """Returns the repr of a sampler, shortened if it is a list."""
-    return reprlib.repr(sampler) if isinstance(sampler, (list, tuple)) else repr(sampler)
+def _short(value: Any) -> str:
+    """Returns an option as text, shortened if it is a list."""
+    return reprlib.repr(value) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _takes_consumed(sampler: Any) -> bool:
