@@ -142,7 +142,7 @@ def compare(name: str, left: Value, right: Value) -> Truth:
     if isinstance(left, Elements) or isinstance(right, Elements):
         return _compare_elements(name, left, right)
     if isinstance(left, Text) and isinstance(right, Text):
-        return _compare_texts(_COMPARE[name], left, right)
+        return _each(_COMPARE[name], left.data, right.data)
     if not (isinstance(left, Number) and isinstance(right, Number)):
         raise OperandError(f"expected operands of one kind, got {left.kind} and {right.kind}")
     a, b, ptr = _aligned(left, right)
@@ -257,13 +257,15 @@ def text_test(name: str, test: Callable[[str, str], bool], value: Value, other: 
         return _all_false(value)
     if not (isinstance(value, Text) and isinstance(other, Text) and other.data.ndim == 0):
         raise OperandError(f"{name}: expected a field of strings and a string")
-    constant = other.data.item()
-    return _each(value.data, lambda text: test(text, constant))
+    return _each(test, value.data, other.data)
 
 
-def _each(texts: Array, test: Callable[[str], bool]) -> Truth:
-    found = [text is not None and test(text) for text in texts.reshape(-1).tolist()]
-    return Truth(np.array(found, bool).reshape(texts.shape))
+def _each(test: Callable[..., Any], *texts: Array) -> Truth:
+    """Tests strings, or pairs of them; False where one is missing."""
+    aligned = np.broadcast_arrays(*texts)
+    rows = zip(*(each.reshape(-1).tolist() for each in aligned), strict=True)
+    found = [None not in row and bool(test(*row)) for row in rows]
+    return Truth(np.array(found, bool).reshape(aligned[0].shape))
 
 
 def _contains(item: Value, whole: Value, *, is_negated: bool) -> Truth:
@@ -273,7 +275,7 @@ def _contains(item: Value, whole: Value, *, is_negated: bool) -> Truth:
         return negated(found) if is_negated else found
     if isinstance(whole, Choices):
         if isinstance(item, Text):
-            return _each(item.data, lambda text: (text in whole.items) != is_negated)
+            return _each(lambda text: (text in whole.items) != is_negated, item.data)
         if isinstance(item, Number):
             numbers = [x for x in whole.items if not isinstance(x, str)]
             data = np.isin(item.data, np.array(numbers, np.float64)) != is_negated
@@ -281,8 +283,7 @@ def _contains(item: Value, whole: Value, *, is_negated: bool) -> Truth:
             return Truth(data & _for_rows(item.present, data, item.ptr), item.ptr)
         raise OperandError(f"expected a number or a string before in, got {item.kind}")
     if isinstance(whole, Text) and isinstance(item, Text) and item.data.ndim == 0:
-        part = item.data.item()
-        return _each(whole.data, lambda text: (part in text) != is_negated)
+        return _each(lambda text, part: (part in text) != is_negated, whole.data, item.data)
     raise OperandError(f"expected elements, a string or a set after in, got {whole.kind}")
 
 
@@ -325,13 +326,6 @@ def count_of(elements: Value, item: Value) -> Number:
     """Returns the number of atoms of one element."""
     assert isinstance(elements, Elements)
     return Number(elements.counts[:, _atomic_number(item)])
-
-
-def _compare_texts(test: Callable[[Any, Any], Any], left: Text, right: Text) -> Truth:
-    a, b = np.broadcast_arrays(left.data, right.data)
-    pairs = zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True)
-    found = [x is not None and y is not None and bool(test(x, y)) for x, y in pairs]
-    return Truth(np.array(found, bool).reshape(a.shape))
 
 
 def _aligned(left: Number | Truth, right: Number | Truth) -> tuple[Array, Array, Array | None]:
