@@ -247,7 +247,7 @@ class BatchShare:
         elif self._pad:
             yield self._whole_steps(batches, n_steps)
             rest = batches.drop_first(n_steps * self._n_ranks)
-            self._recut.append((self._end(), 0))
+            self._recut.append((self._window_starts[-1], 0))
             yield [self._pad_batch(rest, rank) for rank in self._ranks]
         else:
             n_recut = self._n_recut_steps(batches, n_steps + 1)
@@ -257,16 +257,12 @@ class BatchShare:
 
     def _pad_batch(self, rest: Batches, rank: int) -> list[int]:
         """Returns the batch of a rank in the last step, padded with the first batches."""
-        wanted = rank
-        if wanted < len(rest):
-            return rest.lists(range(wanted, wanted + 1))[0]
-        wanted -= len(rest)
-        for window in cycle(range(self._plan.windows.n)):
-            batches = self._plan.batches(window)
-            if wanted < len(batches):
-                return batches.lists(range(wanted, wanted + 1))[0]
+        batches, wanted = rest, rank
+        windows = cycle(range(self._plan.windows.n))
+        while wanted >= len(batches):
             wanted -= len(batches)
-        raise AssertionError("an epoch with a last batch has a first one")
+            batches = self._plan.batches(next(windows))
+        return batches.lists(range(wanted, wanted + 1))[0]
 
     def _n_recut_steps(self, batches: Batches, n_steps: int) -> int:
         """Returns the number of last steps to divide again, so that all are full."""
@@ -320,10 +316,7 @@ class BatchShare:
 
     def end(self) -> Place:
         """Returns the place after the last batch."""
-        return self._place(self._end(), 0)
-
-    def _end(self) -> int:
-        return self._window_starts[-1]
+        return self._place(self._window_starts[-1], 0)
 
     def _place(self, position: int, offset: int) -> Place:
         window = bisect_right(self._window_starts, position) - 1
