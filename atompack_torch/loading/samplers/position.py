@@ -14,6 +14,15 @@ VERSION = 1
 
 _DIGESTS = ("data", "costs", "n_atoms", "sizes", "blocks")  # settings that may be unknown
 
+_PHRASES = {
+    "order": "expected the order of {expected}, got that of {got}",
+    "weights": "expected the weights of this sampler, got others",
+    "molecules": "expected {expected} {item}s, got {got}",
+    "data": "expected the {item}s of this dataset in this order, got others",
+    "seed": "expected seed {expected}, got {got}",
+    "drawn": "expected the dataset at epoch {expected}, got that at epoch {got}",
+}
+
 
 def is_dataset(source: Any) -> bool:
     """Returns True for datasets of this package, which know their digest."""
@@ -101,22 +110,10 @@ def differences_of(before: Mapping[str, Any], now: Mapping[str, Any], dataset: A
         got = before.get(key)
         if got == expected or (key in _DIGESTS and None in (got, expected)):
             continue
-        if key == "order":
-            found[key] = f"expected the order of {expected}, got that of {got}"
-        elif key == "weights":
-            found[key] = "expected the weights of this sampler, got others"
-        elif key not in before:  # of a different kind of order
+        if key not in before and key not in ("order", "weights"):  # of a different kind of order
             continue
-        elif key == "molecules":
-            found[key] = f"expected {expected} {item}s, got {got}"
-        elif key == "data":
-            found[key] = f"expected the {item}s of this dataset in this order, got others"
-        elif key == "seed":
-            found[key] = f"expected seed {expected}, got {got}"
-        elif key == "drawn":
-            found[key] = f"expected the dataset at epoch {expected}, got that at epoch {got}"
-        else:
-            found[key] = f"expected {key}={expected!r}, got {got!r}"
+        phrase = _PHRASES.get(key, "expected {key}={expected!r}, got {got!r}")
+        found[key] = phrase.format(key=key, item=item, expected=expected, got=got)
     n = before.get("molecules", 0)
     is_shorter = "molecules" in found and is_dataset(dataset) and n < len(dataset)
     if is_shorter and before.get("data") == dataset.digest(n):

@@ -81,10 +81,7 @@ def is_skipping() -> bool:
 
 def is_overfitting() -> bool:
     """Returns True if Lightning's ``overfit_batches`` requires the same batches every epoch."""
-    if not any(name in sys.modules for name in _LOOPS):
-        return False
-    loops = _owners(lambda frame: _module(frame) in _LOOPS)
-    return any(loop.trainer.overfit_batches > 0 for loop in loops)
+    return any(loop.trainer.overfit_batches > 0 for loop in _loops())
 
 
 def epoch_of_trainer(epoch: int) -> int:
@@ -99,11 +96,16 @@ def epoch_of_trainer(epoch: int) -> int:
     Returns:
         Number of the epoch.
     """
-    if any(name in sys.modules for name in _LOOPS):
-        for loop in _owners(lambda frame: _module(frame) in _LOOPS):
-            if (progress := getattr(loop, "epoch_progress", None)) is not None:
-                return int(progress.current.processed)
+    for loop in _loops():
+        if (progress := getattr(loop, "epoch_progress", None)) is not None:
+            return int(progress.current.processed)
     return epoch
+
+
+def _loops() -> Iterator[Any]:
+    """Yields the loops of Lightning on the call stack."""
+    if any(name in sys.modules for name in _LOOPS):
+        yield from _owners(lambda frame: _module(frame) in _LOOPS)
 
 
 def _may_deal(frame: FrameType) -> bool:
