@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.datasets.sweeping import runs
+from atompack_torch.random_order import hashes as random_hashes
 
 if TYPE_CHECKING:
     from atompack_torch.batch.molecule_batch import MoleculeBatch
@@ -299,19 +300,14 @@ def geometry_hashes(numbers: Array, positions: Array, cell: Array, pbc: Array, p
     return hashes
 
 
+def _mixed(words: Array) -> Array:
+    """Scrambles 64-bit words, so that sums of them hardly ever agree by chance."""
+    return random_hashes(1, words)  # 0 would keep zeros
+
+
 def _bits(values: Array) -> Array:
     # float64 holds float32 exactly; adding 0.0 turns -0.0 into 0.0.
     return np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64)
-
-
-def _mixed(words: Array) -> Array:
-    """Scrambles 64-bit words, so that sums of them hardly ever agree by chance."""
-    with np.errstate(over="ignore"):
-        words = words + _MIX[0]
-        words = (words ^ (words >> np.uint64(30))) * _MIX[1]
-        words = (words ^ (words >> np.uint64(27))) * _MIX[2]
-        mixed: Array = words ^ (words >> np.uint64(31))
-    return mixed
 
 
 class Geometry(NamedTuple):

@@ -18,7 +18,7 @@ from atompack_torch.batch.indices import Indices
 from atompack_torch.datasets.batches import Batch, BatchPrefetcher
 from atompack_torch.loading.accelerate import leave_accelerate
 from atompack_torch.loading.transfer import SideStream, to_device
-from atompack_torch.random_order import shuffled
+from atompack_torch.random_order import mix, shuffled
 
 if TYPE_CHECKING:
     from atompack_torch.loading.loader import Loader
@@ -112,7 +112,7 @@ class OwnOrder(Sampler[int]):
             The next items, int64.
         """
         # A hash of both, so that epoch 1 of seed 0 differs from epoch 0 of seed 1.
-        order = shuffled(_mixed(self.seed, self.epoch), len(self))
+        order = shuffled(mix((self.seed - 1) * _SPREAD + self.epoch + 1) >> 1, len(self))
         size = step * -(-_AHEAD // step)
         for begin in range(first, len(self), size):
             yield torch.from_numpy(order.between(begin, min(begin + size, len(self))))
@@ -152,15 +152,7 @@ def chunks(
                 yield chunk
 
 
-def _mixed(seed: int, epoch: int) -> int:
-    """Hashes two numbers to one, by the finalizer of splitmix64."""
-    mask = (1 << 64) - 1
-    mix = (seed * 0x9E3779B97F4A7C15 + epoch + 1) & mask
-    mix = ((mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    mix = ((mix ^ (mix >> 27)) * 0x94D049BB133111EB) & mask
-    return (mix ^ (mix >> 31)) >> 1
-
-
+_SPREAD = 0x9E3779B97F4A7C15  # keeps the epochs of one seed apart from those of the next
 _AHEAD = 1 << 14  # items of an order that are computed ahead
 _N_ON_DEVICE = 2  # batches on a CUDA device next to those that were delivered
 
