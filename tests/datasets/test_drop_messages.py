@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import atompack_torch as apt
-from atompack_torch.datasets import dropping as _dropping
+from atompack_torch.datasets import batches as _batches
 
 N = 40
 
@@ -78,7 +78,7 @@ def test_one_worker_speaks_for_all(
     path: Path, seen: list[Any], worker: int, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = SimpleNamespace(id=worker)
-    monkeypatch.setattr(_dropping, "get_worker_info", lambda: info)
+    monkeypatch.setattr(_batches, "get_worker_info", lambda: info)
     apt.AtpDataset(path, missing="drop").batch(range(8))
     assert len(messages(seen)) == n
 

@@ -219,8 +219,8 @@ class ResidentBlock(NamedTuple):
         Returns:
             The edges.
         """
-        absent = dict.fromkeys(("vector", "triplet_ptr", "triplet_edges"))
-        return PrecomputedEdges(request=request, **absent | self.edge_tensors())
+        edges: dict[str, Any] = dict.fromkeys(("vector", "triplet_ptr", "triplet_edges"))
+        return PrecomputedEdges(request=request, **edges | self.edge_tensors())
 
 
 def load_block(

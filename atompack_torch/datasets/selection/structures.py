@@ -96,13 +96,12 @@ class Structures:
         return operations.elementwise(name, np.sqrt, thirds)
 
 
-def _value_of(field: Field, ptr: Array | None, n: int) -> operations.Number | operations.Text:
+def _value_of(field: Field, ptr: Array, n: int) -> operations.Number | operations.Text:
     """Returns numbers or strings; ``ptr``: index of the first atom of each molecule."""
     present = field.present(n)
     if isinstance(field.values, np.ndarray):
-        if not field.is_per_atom:
-            ptr = None if field.values.ndim == 1 else np.arange(n + 1)
-        return operations.Number(field.values, present, ptr)
+        rows = None if field.values.ndim == 1 else np.arange(n + 1)
+        return operations.Number(field.values, present, ptr if field.is_per_atom else rows)
     values = [value if has else None for value, has in zip(field.values, present, strict=True)]
     if all(value is None or isinstance(value, str) for value in values):
         texts = np.empty(n, object)

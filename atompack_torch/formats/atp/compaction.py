@@ -90,7 +90,7 @@ def _compact(
         ]
         numbers = _checked_order(options.order, sum(snapshot.n_molecules for snapshot in snapshots))
         with reporting(options.progress, 2 * len(numbers), "compacting") as report:
-            _copy(native, sources, numbers, report or (lambda _: None))
+            _copy(native, sources, numbers, report)
         native.close()
     except BaseException:
         if native.is_open:

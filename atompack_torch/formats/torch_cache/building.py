@@ -391,8 +391,7 @@ class BuildJob:
         """Appends the missing ones of these entries; entries already built survive any failure."""
         threads = threads_or_cores(self.options.num_threads)
         with reporting(self.options.progress, len(entries), "build_cache") as report:
-            tell = report or (lambda n: None)
-            tell(len(builder))
+            report(len(builder))
             try:
                 left = entries[len(builder) :]
                 chunks = _Chunks(self.dataset.n_atoms[left.start : left.stop], left.start)
@@ -401,7 +400,7 @@ class BuildJob:
                     for chunk, encoded in made:
                         chunks.record(len(chunk), encoded.n_bytes)
                         builder.append(encoded)
-                        tell(len(chunk))
+                        report(len(chunk))
             except OSError:
                 raise  # written data may be incomplete: keep the last checkpoint
             except BaseException:
