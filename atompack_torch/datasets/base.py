@@ -75,7 +75,12 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     first use in each process, and are not part of pickles.
     """
 
-    _of_this_process: ClassVar[tuple[str, ...]] = ("_native", "_table", "_structures", "_needs_process")
+    _of_this_process: ClassVar[tuple[str, ...]] = (
+        "_native",
+        "_table",
+        "_structures",
+        "_needs_process",
+    )
     _path: Any = None  # as given
     _request: Request
     _native: MoleculeBatcher | None = None

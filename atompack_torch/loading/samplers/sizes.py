@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from atompack_torch.batch.exact_values import host_array
-
 _CHUNK = 1 << 16  # numbers per step
 
 
@@ -94,10 +92,15 @@ def numbers(what: str, source: Any) -> NDArray[Any]:
 
     Raises:
         TypeError: the source does not consist of numbers.
-        ValueError: it is not one-dimensional, holds negative numbers, infinity or NaN, or is a
-            tensor that is not dense.
+        ValueError: it is not one-dimensional, or holds negative numbers, infinity or NaN.
     """
-    array = host_array(what, source) if isinstance(source, torch.Tensor) else np.asarray(source)
+    if isinstance(source, torch.Tensor):
+        is_dense = not source.is_nested and source.layout == torch.strided
+        if not is_dense or source.is_meta or source.is_quantized:
+            raise TypeError(f"{what}: expected a dense tensor with values, got another")
+        tensor = source.detach().cpu().resolve_neg()
+        source = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    array = np.asarray(source)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iuf":
