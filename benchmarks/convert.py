@@ -79,17 +79,18 @@ def theirs(source: Path, target: Path) -> float:
 def peak_memory(source: Path, target: Path) -> int:
     """Convert in a fresh interpreter; return its peak memory in bytes."""
     code = (
-        "import resource, sys; from atompack_torch.conversion import convert; "
+        "import sys; from turns import peak_bytes; from atompack_torch.conversion import convert; "
         "convert(*sys.argv[1:], progress=False, mode='w'); "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "print(peak_bytes())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(source), str(target)],
         capture_output=True,
         text=True,
         check=True,
+        cwd=Path(__file__).parent,  # which has turns.py
     )
-    return int(done.stdout.split()[-1]) * 1024
+    return int(done.stdout.split()[-1])
 
 
 def verify_speed(path: Path, rounds: int) -> float:
