@@ -144,7 +144,7 @@ def report(
         names = _distinct([_name_of(one) for one in datasets])
         with np.errstate(over="ignore", invalid="ignore"):  # absurd values give absurd sums
             found = tuple(
-                _collect(dataset, name, Collector(by, predicted), cutoff, step)
+                _collect(dataset, name, Collector(name, by, predicted), cutoff, step)
                 for dataset, name in zip(datasets, names, strict=True)
             )
             made = DatasetReport(page_of(found), found)
@@ -188,16 +188,14 @@ def _collect(
         collector.add(batch)
         if step is not None:
             step(len(part))
-    return collector.findings(name, search(dataset, cutoff))
+    return collector.findings(search(dataset, cutoff))
 
 
 def _parts(dataset: BatchDataset[Any, Any]) -> Iterator[range]:
-    """Yields ranges of molecules that fit into memory together."""
-    n = len(dataset)
-    if not isinstance(dataset, MoleculeDataset):
-        yield from (range(i, min(i + _EXAMPLES, n)) for i in range(0, n, _EXAMPLES))
-        return
-    yield from runs(dataset.n_atoms.numpy(), _ATOMS, _STRUCTURES)
+    """Returns ranges of molecules that fit into memory together."""
+    if isinstance(dataset, MoleculeDataset):
+        return runs(dataset.n_atoms.numpy(), _ATOMS, _STRUCTURES)
+    return runs(np.zeros(len(dataset)), _ATOMS, _EXAMPLES)
 
 
 def _name_of(dataset: BatchDataset[Any, Any]) -> str:
@@ -239,7 +237,7 @@ def _document(one: Findings) -> dict[str, Any]:
         "name": one.name,
         "n_structures": one.n_structures,
         "n_atoms": one.n_atoms,
-        "sizes": {str(size): count for size, count in one.sizes.items()},
+        "sizes": {str(size): count for size, count in sorted(one.sizes.items())},
         "elements": {
             symbol(z): {"n_atoms": count.n_atoms, "n_structures": count.n_molecules}
             for z, count in one.elements.items()
@@ -253,10 +251,9 @@ def _document(one: Findings) -> dict[str, Any]:
             for value, i, formula in one.worst_forces
         ],
         "n_cells": one.n_cells,
-        "periodicity": one.periodicity,
+        "periodicity": dict(one.periodicity.most_common()),
         "n_duplicates": one.duplicates.n_surplus,
-        "neighbors": near
-        and {
+        "neighbors": {
             "cutoff": near.cutoff,
             "n_structures": near.n_structures,
             "counts": {str(k): n for k, n in near.counts.items()},

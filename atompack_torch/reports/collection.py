@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +23,6 @@ from atompack_torch.errors import FieldError
 from atompack_torch.fields import DERIVED, STRUCTURE
 from atompack_torch.formats.text import formula
 from atompack_torch.reports.findings import (
-    LOG_EDGES,
     Array,
     Duplicates,
     Findings,
@@ -45,27 +43,23 @@ class Collector:
     """Sums up batches, in order, to the findings of a report.
 
     Args:
+        name: name of the dataset.
         by: as for ``Groups``.
         predicted: as for ``Groups``.
     """
 
-    def __init__(self, by: str | None = None, predicted: Mapping[str, str] | None = None) -> None:
-        self._groups = Groups(by, predicted or {})
-        self._n_structures = self._n_atoms = 0
-        self._sizes: Counter[int] = Counter()
+    def __init__(
+        self, name: str, by: str | None = None, predicted: Mapping[str, str] | None = None
+    ) -> None:
+        self._found = Findings(name, Groups(by, predicted or {}))
         self._atoms_of = np.zeros(N_ELEMENTS, np.int64)
         self._structures_of = np.zeros(N_ELEMENTS, np.int64)
         self._force_squares = np.zeros(N_ELEMENTS)
         self._force_atoms = np.zeros(N_ELEMENTS, np.int64)
-        self._labels: dict[str, Label] = {}
         self._fit = _EnergyFit()
         self._rows = ThinnedRows(_SAMPLE)
         self._hashes = HashSample(_HASHES)
-        self._norms = np.zeros(len(LOG_EDGES) - 1, np.int64)
-        self._n_zero = self._n_vectors = 0
         self._worst = Extremes(_WORST)
-        self._periodicity: Counter[str] = Counter()
-        self._n_cells = self._n_flat = self._n_left_handed = 0
 
     def add(self, batch: MoleculeBatch) -> None:
         """Adds the molecules of a batch.
@@ -76,18 +70,19 @@ class Collector:
         Raises:
             FieldError: an atomic number is not in 0 to 255, or as for ``Groups.add``.
         """
+        found = self._found
         n_atoms, numbers = batch.n_atoms.numpy(), batch.atomic_numbers.numpy()
         ptr, owner = batch.ptr.numpy(), batch.batch.numpy()
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < N_ELEMENTS:
             wrong = int(np.flatnonzero((numbers < 0) | (numbers >= N_ELEMENTS))[0])
             raise FieldError(
                 f"atomic_numbers: expected 0 to {N_ELEMENTS - 1}, got {numbers[wrong]} "
-                f"(molecule {self._n_structures + int(owner[wrong])}, field 'atomic_numbers')"
+                f"(molecule {found.n_structures + int(owner[wrong])}, field 'atomic_numbers')"
             )
-        places = np.arange(len(batch), dtype=np.int64) + self._n_structures
-        self._n_structures += len(batch)
-        self._n_atoms += len(numbers)
-        self._sizes.update(dict(zip(*(a.tolist() for a in _counts(n_atoms)), strict=True)))
+        places = np.arange(len(batch), dtype=np.int64) + found.n_structures
+        found.n_structures += len(batch)
+        found.n_atoms += len(numbers)
+        found.sizes.update(n_atoms.tolist())
         composition = np.bincount(
             owner * N_ELEMENTS + numbers, minlength=len(batch) * N_ELEMENTS
         ).reshape(-1, N_ELEMENTS)
@@ -104,7 +99,7 @@ class Collector:
         self._fit.add(composition, n_atoms, energy)
         self._add_forces(batch, numbers, owner, places, describe)
         volume = self._add_cells(batch)
-        self._groups.add(batch, energy, volume)
+        found.groups.add(batch, energy, volume)
         self._rows.add(
             places,
             {
@@ -120,11 +115,10 @@ class Collector:
         positions = batch.positions.numpy()
         self._hashes.add(places, geometry_hashes(numbers, positions, cell, pbc, ptr))
 
-    def findings(self, name: str, neighborhoods: Neighborhoods | None) -> Findings:
-        """Returns what was found.
+    def findings(self, neighborhoods: Neighborhoods) -> Findings:
+        """Returns what was found, after the last batch.
 
         Args:
-            name: name of the dataset.
             neighborhoods: neighbors, found separately.
 
         Returns:
@@ -133,35 +127,18 @@ class Collector:
         Raises:
             FieldError: a column of groups or predictions is in no batch.
         """
-        self._groups.check(name)
-        elements = {
-            int(z): ElementCount(
-                int(self._atoms_of[z]), int(self._structures_of[z]), self._force_rms(int(z))
-            )
-            for z in np.flatnonzero(self._atoms_of)
+        found = self._found
+        found.groups.check(found.name)
+        found.elements = {
+            z: ElementCount(int(self._atoms_of[z]), int(self._structures_of[z]), self._force_rms(z))
+            for z in np.flatnonzero(self._atoms_of).tolist()
         }
-        return Findings(
-            name=name,
-            n_structures=self._n_structures,
-            n_atoms=self._n_atoms,
-            sizes=dict(sorted(self._sizes.items())),
-            elements=elements,
-            labels=self._labels,
-            reference_energies=self._fit.solution(),
-            sample=self._rows.rows(),
-            stride=self._rows.stride,
-            force_norms=self._norms,
-            n_zero_forces=self._n_zero,
-            n_force_vectors=self._n_vectors,
-            worst_forces=self._worst.rows(),
-            periodicity=dict(self._periodicity.most_common()),
-            n_cells=self._n_cells,
-            n_flat_cells=self._n_flat,
-            n_left_handed=self._n_left_handed,
-            duplicates=Duplicates(*self._hashes.sorted(), self._hashes.share),
-            neighborhoods=neighborhoods,
-            groups=self._groups,
-        )
+        found.reference_energies = self._fit.solution()
+        found.sample, found.stride = self._rows.rows(), self._rows.stride
+        found.worst_forces = self._worst.rows()
+        found.duplicates = Duplicates(*self._hashes.sorted(), self._hashes.share)
+        found.neighborhoods = neighborhoods
+        return found
 
     def _force_rms(self, z: int) -> float | None:
         n = 3 * self._force_atoms[z]
@@ -169,19 +146,19 @@ class Collector:
 
     def _add_label(self, batch: MoleculeBatch, name: str, places: Array) -> None:
         value, mask = batch[name], batch.mask(name)
-        label = self._labels.get(name)
+        labels = self._found.labels
+        label = labels.get(name)
         if label is None:
-            label = self._labels[name] = Label(_dtype(value), batch.level(name), _shape(value))
+            label = labels[name] = Label(_dtype(value), batch.level(name), _shape(value))
         elif label.shape != (shape := _shape(value)):
             label.shape = "varies" if shape != "" else label.shape
         label.n_present += int(mask.sum())
         present = mask.numpy()
         if isinstance(value, Tensor):
-            rows = present if batch.level(name) == "molecule" else present[batch.batch.numpy()]
-            owner = np.flatnonzero(present) if batch.level(name) == "molecule" else None
-            if owner is None:
-                owner = batch.batch.numpy()[rows]
-            _add_values(label, value.numpy()[rows], places[owner])
+            is_of_molecules = batch.level(name) == "molecule"
+            owner = np.arange(len(batch)) if is_of_molecules else batch.batch.numpy()
+            rows = present[owner]
+            _add_values(label, value.numpy()[rows], places[owner[rows]])
         else:
             for i in np.flatnonzero(present):
                 if isinstance(value[i], Tensor):
@@ -201,9 +178,9 @@ class Collector:
             return
         norms = np.linalg.norm(forces.astype(np.float64), axis=1)
         there = batch.mask("forces").numpy()[owner] & np.isfinite(norms)
-        self._n_vectors += int(there.sum())
-        self._n_zero += int((norms[there] == 0).sum())
-        self._norms += log_histogram(norms[there])
+        self._found.n_force_vectors += int(there.sum())
+        self._found.n_zero_forces += int((norms[there] == 0).sum())
+        self._found.force_norms += log_histogram(norms[there])
         self._force_atoms += np.bincount(numbers[there], minlength=N_ELEMENTS)
         self._force_squares += np.bincount(
             numbers[there], weights=norms[there] ** 2, minlength=N_ELEMENTS
@@ -224,18 +201,17 @@ class Collector:
             signed = np.linalg.det(cell.astype(np.float64))
             n_atoms = batch.n_atoms.numpy()
             whole = there & (np.abs(signed) > 0) & np.isfinite(signed)
-            self._n_cells += int(there.sum())
-            self._n_left_handed += int((whole & (signed < 0)).sum())
-            self._n_flat += int((there & ~whole & periodic.any(1)).sum())
+            self._found.n_cells += int(there.sum())
+            self._found.n_left_handed += int((whole & (signed < 0)).sum())
+            self._found.n_flat_cells += int((there & ~whole & periodic.any(1)).sum())
             filled = whole & (n_atoms > 0)
             volume[filled] = np.abs(signed[filled]) / n_atoms[filled]
             periodic &= there[:, None]
         else:
             periodic[:] = False
-        for code, count in zip(*_counts(periodic @ np.array([4, 2, 1])), strict=True):
-            self._periodicity["".join("T" if code & bit else "F" for bit in (4, 2, 1))] += int(
-                count
-            )
+        flags, counts = np.unique(periodic, axis=0, return_counts=True)
+        for axes, count in zip(flags.tolist(), counts.tolist(), strict=True):
+            self._found.periodicity["".join("FT"[axis] for axis in axes)] += count
         return volume
 
 
@@ -244,7 +220,8 @@ class _EnergyFit:
 
     def __init__(self) -> None:
         self._guess: Array | None = None
-        self._sums = [_no_equations(), _no_equations()]
+        # Products of all columns, the counts of elements and the energy, summed over the molecules.
+        self._whole, self._per_atom = (np.zeros((N_ELEMENTS + 1,) * 2) for _ in range(2))
         self._n = 0
 
     def add(self, composition: Array, n_atoms: Array, energy: Array) -> None:
@@ -253,36 +230,31 @@ class _EnergyFit:
             return
         counts, energy = composition[there].astype(np.float64), energy[there]
         if self._guess is None:
-            self._guess = solve_normal(_equations(counts, energy))[0]
-        left = energy - counts @ self._guess
-        self._n += len(left)
-        per_atom = n_atoms[there].astype(np.float64)
-        for sums, more in zip(
-            self._sums,
-            (_equations(counts, left), _equations(counts / per_atom[:, None], left / per_atom)),
-            strict=True,
-        ):
-            for i in range(3):
-                sums[i] = sums[i] + more[i]
+            self._guess = solve_normal(_equations(_products(np.column_stack([counts, energy]))))[0]
+        rows = np.column_stack([counts, energy - counts @ self._guess])
+        self._n += len(rows)
+        self._whole += _products(rows)
+        self._per_atom += _products(rows / n_atoms[there, None])
 
     def solution(self) -> ReferenceEnergies | None:
         if self._guess is None:
             return None
-        whole, per_atom = ((s[0], s[1], float(s[2])) for s in self._sums)
+        whole, per_atom = _equations(self._whole), _equations(self._per_atom)
         return fit_reference_energies(whole, per_atom, self._n, self._guess)
 
 
-def _equations(counts: Array, energy: Array) -> tuple[Array, Array, float]:
-    present = np.flatnonzero(counts.any(0))
-    part = counts[:, present]
-    gram, right = np.zeros((N_ELEMENTS, N_ELEMENTS)), np.zeros(N_ELEMENTS)
-    gram[np.ix_(present, present)] = part.T @ part
-    right[present] = part.T @ energy
-    return gram, right, float(energy @ energy)
+def _products(rows: Array) -> Array:
+    """Returns the scalar products of all columns; most are zero."""
+    present = np.flatnonzero(rows.any(0))
+    part = rows[:, present]
+    products = np.zeros((rows.shape[1],) * 2)
+    products[np.ix_(present, present)] = part.T @ part
+    return products
 
 
-def _no_equations() -> list[Any]:
-    return [np.zeros((N_ELEMENTS, N_ELEMENTS)), np.zeros(N_ELEMENTS), 0.0]
+def _equations(products: Array) -> tuple[Array, Array, float]:
+    """Returns the normal equations of a fit of the last column by the others."""
+    return products[:-1, :-1], products[:-1, -1], float(products[-1, -1])
 
 
 def _add_values(label: Label, rows: Array, places: Array) -> None:
@@ -297,11 +269,6 @@ def _add_values(label: Label, rows: Array, places: Array) -> None:
         room = _FIRST - len(label.first_non_finite)
         label.first_non_finite += wrong[:room].tolist()
     label.spread.add(flat[finite])
-
-
-def _counts(values: Array) -> tuple[Array, Array]:
-    found = np.unique(values, return_counts=True)
-    return found[0], found[1]
 
 
 def _array(batch: MoleculeBatch, name: str) -> Array | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,10 @@ from atompack_torch.datasets.statistics import ElementCount, ReferenceEnergies
 from atompack_torch.reports.groups import Groups, SpreadSums
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+# Bins of logarithmic histograms: 12 per power of ten.
+LOG_LOW, LOG_HIGH, PER_DECADE = -9, 9, 12
+LOG_EDGES = np.linspace(LOG_LOW, LOG_HIGH, (LOG_HIGH - LOG_LOW) * PER_DECADE + 1)
 
 
 @dataclass
@@ -53,12 +58,12 @@ class Neighborhoods:
     """
 
     cutoff: float
-    n_structures: int = 0
-    counts: Mapping[int, int] = field(default_factory=dict)
-    nearest: Array = field(default_factory=lambda: np.zeros(0))
-    closest: Sequence[tuple[float, int, str]] = ()
-    hydrogen: float | None = None
-    fault: str | None = None
+    n_structures: int
+    counts: Mapping[int, int]
+    nearest: Array
+    closest: Sequence[tuple[float, int, str]]
+    hydrogen: float | None
+    fault: str | None
 
 
 @dataclass(frozen=True)
@@ -95,12 +100,13 @@ class Duplicates:
         return [self.numbers[first[i] : first[i] + counts[i]].tolist() for i in order]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Findings:
     """Everything that a report shows of one dataset; values are in the units of the file.
 
     Attributes:
         name: name of the dataset.
+        groups: what was found by group, errors of predictions, isolated atoms.
         n_structures: number of molecules.
         n_atoms: number of their atoms.
         sizes: number of atoms → number of molecules.
@@ -119,30 +125,29 @@ class Findings:
         n_flat_cells: periodic molecules whose cell has no volume.
         n_left_handed: molecules whose cell vectors are left-handed.
         duplicates: molecules with equal geometry.
-        neighborhoods: neighbors within a cutoff; None if they were not searched.
-        groups: what was found by group, errors of predictions, isolated atoms.
+        neighborhoods: neighbors within a cutoff.
     """
 
     name: str
-    n_structures: int
-    n_atoms: int
-    sizes: dict[int, int]
-    elements: dict[int, ElementCount]
-    labels: dict[str, Label]
-    reference_energies: ReferenceEnergies | None
-    sample: dict[str, Array]
-    stride: int
-    force_norms: Array
-    n_zero_forces: int
-    n_force_vectors: int
-    worst_forces: list[tuple[float, int, str]]
-    periodicity: dict[str, int]
-    n_cells: int
-    n_flat_cells: int
-    n_left_handed: int
-    duplicates: Duplicates
-    neighborhoods: Neighborhoods | None
     groups: Groups
+    n_structures: int = 0
+    n_atoms: int = 0
+    sizes: Counter[int] = field(default_factory=Counter)
+    elements: dict[int, ElementCount] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
+    reference_energies: ReferenceEnergies | None = None
+    sample: dict[str, Array] = field(default_factory=dict)
+    stride: int = 1
+    force_norms: Array = field(default_factory=lambda: np.zeros(len(LOG_EDGES) - 1, np.int64))
+    n_zero_forces: int = 0
+    n_force_vectors: int = 0
+    worst_forces: list[tuple[float, int, str]] = field(default_factory=list)
+    periodicity: Counter[str] = field(default_factory=Counter)
+    n_cells: int = 0
+    n_flat_cells: int = 0
+    n_left_handed: int = 0
+    duplicates: Duplicates = field(init=False)
+    neighborhoods: Neighborhoods = field(init=False)
 
     def energies(self) -> tuple[Array, Array, Array]:
         """Returns energies per atom of the sample, before and after reference energies.
@@ -164,11 +169,6 @@ class Findings:
                 references[z] = value
             left = (energy[there] - self.sample["composition"][there] @ references) / n_atoms[there]
         return self.sample["number"][there], raw, left
-
-
-# Bins of logarithmic histograms: 12 per power of ten.
-LOG_LOW, LOG_HIGH, PER_DECADE = -9, 9, 12
-LOG_EDGES = np.linspace(LOG_LOW, LOG_HIGH, (LOG_HIGH - LOG_LOW) * PER_DECADE + 1)
 
 
 def log_histogram(values: Array) -> Array:

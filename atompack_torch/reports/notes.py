@@ -51,7 +51,6 @@ def _unit_notes(found: Findings) -> Iterator[Note]:
         text = "The reference energies are close to all-electron energies of atoms in"
         yield Note(f"{text} {unit}.", unit != "eV")
     if (unit := length_unit(found)) is not None:
-        assert found.neighborhoods is not None
         distance = found.neighborhoods.hydrogen
         text = f"Hydrogen atoms have H, C, N, O or F at {distance:.3g} (median)"
         if unit != "Å":
@@ -87,7 +86,7 @@ def length_unit(found: Findings) -> str | None:
         The unit; None without such hydrogen, or in none.
     """
     near = found.neighborhoods
-    if near is None or near.hydrogen is None:
+    if near.hydrogen is None:
         return None
     for unit, scale in _LENGTH_UNITS.items():
         if 0.72 <= near.hydrogen / (scale * _HYDROGEN) <= 1.3:
@@ -142,8 +141,6 @@ def _geometry_notes(found: Findings) -> Iterator[Note]:
         about = "about " if found.duplicates.share > 1 else ""
         yield Note(f"Same geometry as an earlier molecule: {about}{molecules(surplus)}.", True)
     near = found.neighborhoods
-    if near is None:
-        return
     if near.fault is not None:
         yield Note(f"The neighbor search failed: {short(near.fault, 300)}", True)
     if near.closest and -near.closest[0][0] < _TOO_CLOSE and length_unit(found) in (None, "Å"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -27,7 +29,6 @@ from atompack_torch.reports.findings import (
     Array,
     Findings,
     Label,
-    Neighborhoods,
     shared_geometries,
 )
 from atompack_torch.reports.groups import NO_VALUE, SpreadSums
@@ -58,12 +59,12 @@ def of_integers(
     is_log = low > 0 and high / low > 200
     places = [np.array([*one], dtype=np.float64) for one in values]
     places = [np.log10(one) for one in places] if is_log else places
-    edges = _log_limits([one for one in places if len(one)]) if is_log else integer_bins(low, high)
-    series = [
-        _series(f, np.histogram(place, edges, weights=[*one.values()])[0])
-        for f, place, one in zip(found, places, values, strict=True)
+    edges = _log_bins(low, high) if is_log else integer_bins(low, high)
+    counts = [
+        np.histogram(place, edges, weights=[*one.values()])[0]
+        for place, one in zip(places, values, strict=True)
     ]
-    return histogram(edges, series, label=label, unit=unit, log_x=is_log)
+    return histogram(edges, _series(found, counts), label=label, unit=unit, log_x=is_log)
 
 
 def of_values(
@@ -89,8 +90,7 @@ def of_values(
     edges = bins_of(low, high)
     binned = [np.histogram(one, edges)[0] for one in values]
     n_outside = n - int(sum(one.sum() for one in binned))
-    series = [_series(f, counts) for f, counts in zip(found, binned, strict=True)]
-    return histogram(edges, series, label=label, unit=unit), n_outside
+    return histogram(edges, _series(found, binned), label=label, unit=unit), n_outside
 
 
 def of_logarithms(
@@ -113,7 +113,7 @@ def of_logarithms(
     first, last = int(used[0]), int(used[-1]) + 1
     if last - first < 6:
         first, last = max(first - 3, 0), min(last + 3, len(LOG_EDGES) - 1)
-    series = [_series(f, one[first:last]) for f, one in zip(found, counts, strict=True)]
+    series = _series(found, [one[first:last] for one in counts])
     edges = LOG_EDGES[first : last + 1].tolist()
     return histogram(edges, series, label=label, unit=unit, log_x=True)
 
@@ -126,8 +126,9 @@ def outliers(n: int) -> Markup:
     return tag("p", f"{n:,} {verb} beyond the axis.", class_="apt-soft")
 
 
-def _series(found: Findings, counts: Sequence[int] | Array) -> Series:
-    return Series(found.name, [int(count) for count in counts])
+def _series(found: Sequence[Findings], counts: Sequence[Array]) -> list[Series]:
+    named = zip(found, counts, strict=True)
+    return [Series(one.name, own.astype(np.int64).tolist()) for one, own in named]
 
 
 def _limits(values: Sequence[Array]) -> tuple[float, float]:
@@ -141,9 +142,8 @@ def _limits(values: Sequence[Array]) -> tuple[float, float]:
     return low, high
 
 
-def _log_limits(values: Sequence[Array]) -> list[float]:
-    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
-    edges: list[float] = np.linspace(low, high + 1e-9, 49).tolist()
+def _log_bins(low: int, high: int) -> list[float]:
+    edges: list[float] = np.linspace(np.log10(low), np.log10(high) + 1e-9, 49).tolist()
     return edges
 
 
@@ -163,11 +163,11 @@ def labels(found: Sequence[Findings]) -> Markup:
     head = ["label", *(_column(one, found) for one in found), "type of a row", "usual unit"]
     parts = [tag("h3", "Coverage"), table(head, rows)]
     for one in found:
-        title = "Values" if len(found) == 1 else f"Values of {one.name}"
         values = [_values(name, label) for name, label in one.labels.items() if label.spread.n]
         if values:
             columns = ["label", "min", "mean", "max", "RMS", "not finite"]
-            parts += [tag("h3", title), table(columns, values[:_MOST], numeric=range(1, 6))]
+            shown = table(columns, values[:_MOST], numeric=range(1, 6))
+            parts += [tag("h3", _titled("Values", one, found)), shown]
     if len(names) > _MOST:
         parts.append(tag("p", f"{len(names) - _MOST:,} more labels are not shown."))
     return join(parts)
@@ -219,14 +219,11 @@ def energies(found: Sequence[Findings]) -> Markup:
         with_usual_unit("energy per atom less reference energies", "energy"),
         "molecules",
     )
-    parts = [
-        tag(
-            "div",
-            tag("div", tag("h3", "As stored"), raw, outliers(n_raw)),
-            tag("div", tag("h3", "Less reference energies"), left, outliers(n_left)),
-            class_="pair",
-        )
-    ]
+    titled = (
+        tag("div", tag("h3", "As stored"), raw, outliers(n_raw)),
+        tag("div", tag("h3", "Less reference energies"), left, outliers(n_left)),
+    )
+    parts = [tag("div", *titled, class_="pair")]
     rows = []
     for one, (_, before, after) in zip(found, sampled, strict=True):
         for name, values in (("as stored", before), ("less reference energies", after)):
@@ -239,17 +236,17 @@ def energies(found: Sequence[Findings]) -> Markup:
     n = len(first)
     parts.append(table([*first, *head], rows, numeric=range(1 + n, 5 + n)))
     for one in found:
-        parts += _fit(one, len(found) > 1)
+        parts += _fit(one, _titled("Reference energies", one, found))
     return join(parts)
 
 
-def _fit(one: Findings, is_named: bool) -> list[Markup]:
+def _fit(one: Findings, title: str) -> list[Markup]:
     fit = one.reference_energies
     if fit is None:
         return []
     sampled = f", shown for every {one.stride:,}th molecule" if one.stride > 1 else ""
     lines = [
-        tag("h3", f"Reference energies of {one.name}" if is_named else "Reference energies"),
+        tag("h3", title),
         tag(
             "p",
             f"One energy per element, fitted to {fit.n_molecules:,} total energies by least "
@@ -284,15 +281,31 @@ def forces(found: Sequence[Findings]) -> Markup:
         if one.n_zero_forces
     ]
     parts += [tag("p", line) for line in zero]
+    worst = [one.worst_forces for one in found]
+    unit = with_usual_unit("longest force", "forces")
+    return join([*parts, _extremes(found, worst, "Longest forces", unit, 5)])
+
+
+def _extremes(
+    found: Sequence[Findings],
+    extremes: Sequence[Sequence[tuple[float, int, str]]],
+    title: str,
+    unit: str,
+    digits: int,
+) -> Markup:
+    """Returns tables of the molecules with extreme values: (value, number, formula)."""
     tables = []
-    for one in found:
-        rows = [(f"{i:,}", formula, number(value, 5)) for value, i, formula in one.worst_forces]
+    for one, listed in zip(found, extremes, strict=True):
+        rows = [(f"{i:,}", formula, number(value, digits)) for value, i, formula in listed]
         if rows:
-            title = f"Longest forces of {one.name}" if len(found) > 1 else "Longest forces"
-            head = ("molecule", "formula", with_usual_unit("longest force", "forces"))
-            tables.append(tag("div", tag("h3", title), table(head, rows, numeric=(0, 2))))
-    parts.append(tag("div", *tables, class_="pair"))
-    return join(parts)
+            shown = table(("molecule", "formula", unit), rows, numeric=(0, 2))
+            tables.append(tag("div", tag("h3", _titled(title, one, found)), shown))
+    return tag("div", *tables, class_="pair")
+
+
+def _titled(title: str, one: Findings, found: Sequence[Findings]) -> str:
+    """Returns a title that names the dataset, if there are two."""
+    return title if len(found) == 1 else f"{title} of {one.name}"
 
 
 _GROUPS, _IN_GROUP = 8, 8
@@ -336,17 +349,14 @@ def _isolated(one: Findings) -> Markup:
     if not listed:
         return Markup()
     n = one.groups.n_isolated
-    title = (
-        f"Isolated atoms ({n:,})"
-        if n == len(listed)
-        else f"Isolated atoms ({len(listed):,} of {n:,})"
-    )
+    shown = "" if n == len(listed) else f"{len(listed):,} of "
     rows = [
         (symbol(z), f"{i:,}", number(energy, 7))
         for i, z, energy in sorted(listed, key=lambda atom: atom[1])
     ]
     head = ("element", "molecule", with_usual_unit("energy", "energy"))
-    return join([tag("h3", title), table(head, rows, numeric=(1, 2))])
+    title = tag("h3", f"Isolated atoms ({shown}{n:,})")
+    return join([title, table(head, rows, numeric=(1, 2))])
 
 
 _SHOWN_GROUPS = 50
@@ -436,7 +446,7 @@ def cells(found: Sequence[Findings]) -> Markup:
     parts.append(outliers(n_outside))
     rows = []
     for one in found:
-        for flags, count in one.periodicity.items():
+        for flags, count in one.periodicity.most_common():
             axes = "".join(axis for axis, flag in zip("abc", flags, strict=True) if flag == "T")
             name = f"periodic along {', '.join(axes)}" if axes else "not periodic"
             rows.append((one.name, name, f"{count:,}", percent(count, one.n_structures)))
@@ -448,15 +458,12 @@ def cells(found: Sequence[Findings]) -> Markup:
 def neighbors(found: Sequence[Findings]) -> Markup:
     """Returns the section on neighbors within the cutoff."""
     near = [one.neighborhoods for one in found]
-    there: list[Neighborhoods] = [one for one in near if one is not None and one.n_structures]
-    if len(there) < len(found):
+    if not all(one.n_structures for one in near):
         return tag("p", "No neighbors were searched.")
-    cutoff = there[0].cutoff
-    counts = of_integers(
-        found, [one.counts for one in there], f"neighbors within {cutoff:g} (usually Å)", "atoms"
-    )
+    within = f"neighbors within {near[0].cutoff:g} (usually Å)"
+    counts = of_integers(found, [one.counts for one in near], within, "atoms")
     distance = "distance to the nearest neighbor (usually Å)"
-    nearest, n_outside = of_values(found, [one.nearest for one in there], distance, "atoms")
+    nearest, n_outside = of_values(found, [one.nearest for one in near], distance, "atoms")
     both = tag(
         "div",
         tag("div", tag("h3", "Neighbor counts"), counts),
@@ -464,20 +471,15 @@ def neighbors(found: Sequence[Findings]) -> Markup:
         class_="pair",
     )
     rows = []
-    for one, part in zip(found, there, strict=True):
+    for one, part in zip(found, near, strict=True):
         mean = sum(k * n for k, n in part.counts.items()) / max(1, sum(part.counts.values()))
         spread = (min(part.counts, default=0), mean, max(part.counts, default=0))
         rows.append((one.name, f"{part.n_structures:,}", *(number(value) for value in spread)))
     head = ("neighbors per atom", "molecules searched", "min", "mean", "max")
     parts = [both, table(head, rows, numeric=range(1, 5))]
-    closest = []
-    for one, part in zip(found, there, strict=True):
-        title = f"Shortest distances of {one.name}" if len(found) > 1 else "Shortest distances"
-        lines = [(f"{i:,}", formula, number(-d)) for d, i, formula in part.closest]
-        if lines:
-            columns = ("molecule", "formula", "shortest distance (usually Å)")
-            closest.append(tag("div", tag("h3", title), table(columns, lines, numeric=(0, 2))))
-    return join([*parts, tag("div", *closest, class_="pair")])
+    closest = [[(-d, i, formula) for d, i, formula in one.closest] for one in near]
+    unit = "shortest distance (usually Å)"
+    return join([*parts, _extremes(found, closest, "Shortest distances", unit, 4)])
 
 
 def duplicates(found: Sequence[Findings]) -> Markup:
@@ -526,13 +528,10 @@ def _numbers(group: Sequence[int]) -> str:
     return text + (", …" if len(group) > _IN_GROUP else "")
 
 
-def _median(counts: Mapping[int, int]) -> int | None:
-    half, done = sum(counts.values()) / 2, 0
-    for value, count in sorted(counts.items()):
-        done += count
-        if done >= half:
-            return value
-    return None
+def _median(counts: Mapping[int, int]) -> int:
+    values = sorted(counts)
+    done = list(accumulate(counts[value] for value in values))
+    return values[bisect_left(done, done[-1] / 2)]
 
 
 # Nothing outside the page is requested, whatever names are in the data.
