@@ -1,6 +1,6 @@
 """The command line: ``python -m atompack_torch`` and ``atompack-torch``.
 
-A module here without an underscore in front of its name has ``COMMANDS``. Only the module of the
+The class of a command has its name, capitalized. Only the module of the
 command that was asked for is imported. These modules import torch, numpy and the library inside
 ``run`` alone, so that help and usage errors appear immediately.
 """
@@ -47,8 +47,8 @@ def commands() -> list[str]:
 
 def _command(name: str) -> Command:
     module = next(module for module, names in _MODULES.items() if name in names)
-    found: Sequence[Command] = importlib.import_module(f"{__name__}.{module}").COMMANDS
-    return next(command for command in found if command.name == name)
+    command: type[Command] = getattr(importlib.import_module(f"{__name__}.{module}"), name.title())
+    return command()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,14 +26,17 @@ class Command:
     """One command; its docstring is what ``--help`` shows.
 
     Attributes:
-        name: its name.
         help: its line in the list of commands.
         arguments: functions that add its arguments, in the order of the help.
     """
 
-    name = ""
     help = ""
     arguments: Sequence[Argument] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the command: that of the class."""
+        return type(self).__name__.lower()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Adds the arguments to the parser of the command."""

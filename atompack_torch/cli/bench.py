@@ -8,6 +8,7 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from atompack_torch.cli._arguments import (
@@ -48,7 +49,6 @@ class Bench(Command):
     molecules takes, and how long a step would wait on a faster device.
     """  # noqa: E501
 
-    name = "bench"
     help = "measure how fast batches are read"
     arguments = (
         PATHS,
@@ -130,17 +130,14 @@ def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
     size = min(options.batch_size or 64, n)
     seconds, rounds = (0.02, 1) if options.quick else (_SECONDS, options.rounds)
     numbers = random.Random(0)
-    first = 0
-    while first < n:  # into memory
-        _make(dataset, list(range(first, min(first + 1024, n))))
-        first += 1024
+    for first in range(0, n, 1024):  # into memory
+        _make(dataset, range(first, min(first + 1024, n)))
     results = []
     for _ in range(rounds):
         made = n_bytes = 0
         start = time.perf_counter()
         while (passed := time.perf_counter() - start) < seconds or made == 0:
-            _, more = _make(dataset, numbers.sample(range(n), size))
-            n_bytes += more
+            n_bytes += _make(dataset, numbers.sample(range(n), size))
             made += 1
         results.append((made * size / passed, n_bytes / passed / 1e6, passed / made * 1e6))
     molecules, megabytes, microseconds = (
@@ -156,11 +153,8 @@ def _measured(path: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _make(dataset: Any, indices: list[int]) -> tuple[Any, int]:
-    """A batch, and the bytes of its tensors."""
+def _make(dataset: Any, indices: Sequence[int]) -> int:
+    """Makes a batch; returns the number of bytes of its tensors."""
     (batch,) = dataset.__getitems__(indices)
     values = batch.values() if hasattr(batch, "values") else ()
-    return batch, sum(getattr(value, "nbytes", 0) for value in values)
-
-
-COMMANDS = (Bench(),)
+    return sum(getattr(value, "nbytes", 0) for value in values)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,6 @@ from atompack_torch.options import is_url, short_list
 if TYPE_CHECKING:
     from atompack_torch import ChebyshevDescriptor, TorchCache
     from atompack_torch.datasets.base import MoleculeDataset
-    from atompack_torch.formats.entry import Entry
 
 _LABELS = ["energy", "forces", "cell", "pbc", "name"]
 _SETTINGS = ("rad_order", "rad_cutoff", "ang_order", "ang_cutoff")
@@ -69,7 +68,6 @@ class Build(Command):
     that completes the last part joins them.
     """  # noqa: E501
 
-    name = "build"
     help = "compute features of molecules into a new file"
     arguments = (
         source_and_target(
@@ -199,24 +197,15 @@ def _source(
 ) -> MoleculeDataset:
     """Opens the molecules with those of the labels that they have."""
     from atompack_torch.datasets.base import MoleculeDataset
-    from atompack_torch.formats.dispatch import entry_of
-    from atompack_torch.formats.paths import located
-    from atompack_torch.formats.table import ATP_ENTRY
+    from atompack_torch.formats.dispatch import open as open_path
 
-    path = paths[0] if len(paths) == 1 else paths
+    given: Any = {"storage_options": storage_options} if any(map(is_url, paths)) else {}
     with usage_errors():
-        given: dict[str, Any] = {}
-        if any(map(is_url, paths)):
-            entry: Entry = importlib.import_module(ATP_ENTRY)
-            given["storage_options"] = storage_options
-        else:
-            entry = entry_of(located(paths))
-        present = entry.open_dataset(path, {"fields": [], **given}).schema
-        found = [label for label in labels if label in present]
-        dataset = entry.open_dataset(path, {"fields": found, **given})
+        dataset = open_path(paths[0] if len(paths) == 1 else paths, convert=False, **given)
     if not isinstance(dataset, MoleculeDataset):
         raise UsageError(f"{paths[0]}: expected molecules, got {type(dataset).__name__}")
-    return dataset
+    present = tuple(label for label in labels if label in dataset.schema)
+    return dataset.with_request(replace(dataset.request, fields=present))
 
 
 def _like(options: argparse.Namespace) -> ChebyshevDescriptor:
@@ -255,20 +244,14 @@ def _by_options(options: argparse.Namespace) -> ChebyshevDescriptor:
 
 
 def _species(options: argparse.Namespace) -> list[str]:
-    from atompack_torch.batch.elements import SYMBOLS
+    """Returns the species that were given, or those of the data."""
+    from atompack_torch.batch.elements import SYMBOLS, symbol
 
-    if options.species is None:
-        return _species_in(options)
-    species: list[str] = options.species.split(",")
-    unknown = [label for label in species if label not in SYMBOLS]
-    if unknown:
-        raise UsageError(f"--species: expected symbols of elements, got {unknown[0]!r}")
-    return species
-
-
-def _species_in(options: argparse.Namespace) -> list[str]:
-    from atompack_torch.batch.elements import symbol
-
+    if options.species is not None:
+        given: list[str] = options.species.split(",")
+        if unknown := [label for label in given if label not in SYMBOLS]:
+            raise UsageError(f"--species: expected symbols of elements, got {unknown[0]!r}")
+        return given
     dataset = _source(options.source, [], storage_options_of(options))
     elements = dataset.statistics(shows_progress(options)).elements
     species = [symbol(number) for number in sorted(elements)]
@@ -288,7 +271,6 @@ class Info(Command):
     Only indexes and attributes are read, no rows.
     """
 
-    name = "info"
     help = "show entries, rows, descriptor, attributes"
     arguments = (
         argument("path", nargs="+", metavar="PATH", help="a cache file (HDF5)"),
@@ -319,7 +301,6 @@ class Verify(Command):
     status is 1 if there is any fault or difference.
     """  # noqa: E501
 
-    name = "verify"
     help = "read everything, recompute it, list what is wrong"
     arguments = (
         argument("path", metavar="PATH", help="a cache file (HDF5)"),
@@ -373,7 +354,6 @@ class Cache(Command):
     were used longest ago; datasets that are open in other processes may lose theirs.
     """  # noqa: E501
 
-    name = "cache"
     help = "make, show and check files of descriptor features"
     arguments = (
         argument(
@@ -395,7 +375,7 @@ class Cache(Command):
 
     def needs_torch(self, options: argparse.Namespace) -> bool:
         """True if torch is imported before the command runs."""
-        return bool(options.subcommand not in (Info.name, None))
+        return bool(options.subcommand not in ("info", None))
 
     def run(self, options: argparse.Namespace) -> int:
         """Runs the command."""
@@ -464,6 +444,3 @@ def _prune(options: argparse.Namespace) -> int:
 
 def _when(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-COMMANDS = (Cache(),)

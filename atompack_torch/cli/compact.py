@@ -32,7 +32,6 @@ class Compact(Command):
       atompack-torch compact --block-size 32 --strategy 2 --level 9 --shuffle 0 train/ shuffled/
     """  # noqa: E501
 
-    name = "compact"
     help = "rewrite files without dead space, or with another codec"
     arguments = (
         source_and_target(
@@ -89,6 +88,3 @@ def _order(options: argparse.Namespace) -> object:
     given = {"storage_options": storage_options_of(options)} if is_url(options.source[0]) else {}
     n = sum(len(open_path(path, convert=False, **given)) for path in options.source)
     return np.random.default_rng(options.shuffle).permutation(n)
-
-
-COMMANDS = (Compact(),)

@@ -46,7 +46,6 @@ class Convert(Command):
     that are all NaN become missing, and units that the source states become eV and Å.
     """
 
-    name = "convert"
     help = "convert other formats to .atp and back"
     arguments = (
         source_and_target(
@@ -186,6 +185,3 @@ def _stored(options: argparse.Namespace) -> Any:
         level=options.level,
         progress=wants_progress(options),
     )
-
-
-COMMANDS = (Convert(),)

@@ -53,7 +53,6 @@ class Diff(Command):
     equals NaN. The exit status is 1 if there is any difference.
     """
 
-    name = "diff"
     help = "compare two datasets, molecule by molecule"
     arguments = (
         argument("a", metavar="A", help="a file or folder of any format, or a URL"),
@@ -108,7 +107,6 @@ class Head(Command):
     Long values are cut short; --json prints all of them.
     """
 
-    name = "head"
     help = "show the first molecules, examples or datasets"
     arguments = (
         PATHS,
@@ -142,7 +140,6 @@ class Info(Command):
     compact` removes it. The tail is the bytes after the last commit.
     """  # noqa: E501
 
-    name = "info"
     help = "show molecules, labels, codec, commits, use of space"
     arguments = (
         PATHS,
@@ -193,7 +190,6 @@ class Report(Command):
     equal geometry, values that are not finite, notes on units. The page needs nothing outside it.
     """
 
-    name = "report"
     help = "write a page about a dataset: elements, labels, energies, forces, duplicates"
     arguments = (
         argument("path", metavar="PATH", help="a dataset of molecules of any format"),
@@ -265,7 +261,6 @@ class Show(Command):
     and arrays of array files have names: INDEX is a name, or a number where nothing has that name.
     """
 
-    name = "show"
     help = "show one molecule with all its labels, or one dataset"
     arguments = (
         argument(
@@ -340,7 +335,6 @@ class Stats(Command):
     examples, and the spread of numbers.
     """  # noqa: E501
 
-    name = "stats"
     help = "count molecules and elements, show the spread of energies and forces"
     arguments = (
         PATHS,
@@ -396,7 +390,6 @@ class Verify(Command):
     altered number that is still a valid number cannot be detected.
     """  # noqa: E501
 
-    name = "verify"
     help = "read all data and list what is damaged"
     arguments = (PATHS, JSON, URLS, MAX_FAULTS)
 
@@ -406,6 +399,3 @@ class Verify(Command):
         entry, places = places_of(options)
         found = entry.verify(places, options.max_faults, shows_progress(options))
         return report_check(found, options.json)
-
-
-COMMANDS = (Diff(), Head(), Info(), Report(), Show(), Stats(), Verify())

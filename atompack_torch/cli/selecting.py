@@ -32,7 +32,6 @@ class Drop(Command):
     Keys are names of labels and properties, as `atompack-torch info` lists them.
     """
 
-    name = "drop"
     help = "write a dataset without some fields"
     arguments = (
         _SOURCE_AND_TARGET,
@@ -63,7 +62,6 @@ class Filter(Command):
     with a missing or NaN value is false; has(energy) says which molecules have a label.
     """  # noqa: E501
 
-    name = "filter"
     help = "write the molecules for which an expression is true"
     arguments = (
         _SOURCE_AND_TARGET,
@@ -88,7 +86,6 @@ class Rename(Command):
     A property may become a label, if its values have the shape of that label.
     """
 
-    name = "rename"
     help = "write a dataset with other names for fields"
     arguments = (
         _SOURCE_AND_TARGET,
@@ -112,7 +109,6 @@ class Sample(Command):
     They stay in their order. The same seed gives the same molecules.
     """
 
-    name = "sample"
     help = "write some molecules, drawn at random"
     arguments = (
         _SOURCE_AND_TARGET,
@@ -143,7 +139,6 @@ class Split(Command):
     complete. The same seed gives the same files.
     """
 
-    name = "split"
     help = "split a dataset into files for training, validation and test"
     arguments = (
         argument("source", metavar="SOURCE", help="a file or folder, or a URL"),
@@ -217,6 +212,3 @@ def _fractions(text: str) -> list[float]:
             f"--fractions: expected numbers as in 0.9 0.1 or 90/10, got {text}"
         ) from None
     return [number / 100 for number in numbers] if abs(sum(numbers) - 100) < 1e-6 else numbers
-
-
-COMMANDS = (Drop(), Filter(), Rename(), Sample(), Split())
