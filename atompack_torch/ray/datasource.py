@@ -13,6 +13,7 @@ from ray.data import DataContext, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
 from atompack_torch.batch.columns import Array
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.formats.atp.dataset import AtpDataset
 from atompack_torch.ray.blocks import arrow_schema, bytes_per_row, table_of
 
@@ -87,11 +88,5 @@ class AtpDatasource(Datasource):  # type: ignore[misc]  # Ray's base classes are
 
 def _read(dataset: AtpDataset, schema: pa.Schema, first: int, last: int) -> Iterator[Any]:
     """Yields the molecules of a range in tables of limited size."""
-    ends = np.cumsum(dataset.n_atoms[first:last].numpy())
-    begin = 0
-    while begin < len(ends):
-        before = ends[begin - 1] if begin else 0
-        by_atoms = int(np.searchsorted(ends, before + _BLOCK_ATOMS, side="right"))
-        end = max(min(by_atoms, begin + _BLOCK_MOLECULES), begin + 1)
-        yield table_of(dataset[first + begin : first + end], schema)
-        begin = end
+    for run in runs(dataset.n_atoms[:last].numpy(), _BLOCK_ATOMS, _BLOCK_MOLECULES, first):
+        yield table_of(dataset[run.start : run.stop], schema)

@@ -206,7 +206,7 @@ BELOW = {
     "formats": {"batch", "datasets", "display", "ops", "remote"},
     "conversion": {"batch", "datasets", "formats", "remote"},
     "reports": {"batch", "datasets", "display", "formats", "remote"},
-    "ray": {"batch", "conversion", "formats"},
+    "ray": {"batch", "conversion", "datasets", "formats"},
     "trainers": {"batch", "datasets", "formats", "loading"},
 }
 # The same of the modules at the top, of which all else may import.
