@@ -87,10 +87,7 @@ def open(  # noqa: A001  (as in gzip.open)
         token=token,
         local_files_only=local_files_only,
     )
-    dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset = open_path(
-        place, **options
-    )
-    return dataset
+    return open_path(place, **options)  # type: ignore[no-any-return]
 
 
 def download(
@@ -288,9 +285,7 @@ def _open_remote(
     repository = HubUrl("datasets", _checked_repository(repo_id), revision or "main", "")
     place = str(inside) if inside is not None else _only_place(remote, repository)
     url = repository.with_path(place)
-    dataset: AtpDataset | TorchCacheDataset | ShardDataset | AtlasDataset
-    dataset = open_path(url, storage_options=remote, **options)
-    return dataset
+    return open_path(url, storage_options=remote, **options)  # type: ignore[no-any-return]
 
 
 def _checked_repository(repo_id: str) -> str:
