@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ class GraphDataset(Dataset[Any]):
         self, structures: Structures, numbers: Sequence[int], cutoff: float, heads: Sequence[str]
     ) -> None:
         self.structures = structures
-        self._parts = [
+        self.parts: list[Any] = [  # datasets whose batches are those of MACE
             part.layout(numbers, cutoff, heads).dataset(part.dataset) for part in structures.parts
         ]
 
@@ -51,26 +50,14 @@ class GraphDataset(Dataset[Any]):
 
     def __getitem__(self, place: int) -> AtomicData:
         """Returns one graph, for data loaders that mix these with graphs of other files."""
-        part, number = self.where(place)
-        batch: Any = self._parts[part].batch([number])
-        values = {name: _single(name, batch[name]) for name in batch.keys}
-        for name in ("batch", "ptr", "index"):
-            values.pop(name)
-        return AtomicData(**values)
-
-    def where(self, place: int) -> tuple[int, int]:
-        """Returns the number of the dataset of a molecule, and its number in there."""
         structures = self.structures
-        return int(structures.part_numbers[place]), int(structures.numbers[place])
-
-    @property
-    def parts(self) -> list[Any]:
-        """Datasets whose batches are those of MACE."""
-        return self._parts
-
-
-def _single(name: str, value: Any) -> Any:
-    return value[0] if name in _SCALARS else value
+        part = self.parts[int(structures.part_numbers[place])]
+        batch = part.batch([int(structures.numbers[place])])
+        values = {
+            name: batch[name][0] if name in _SCALARS else batch[name]
+            for name in set(batch.keys) - {"batch", "ptr", "index"}
+        }
+        return AtomicData(**values)
 
 
 class Graph:
@@ -175,23 +162,27 @@ class GraphLoader:
         if self._generator is not None:
             # torch's DataLoader draws a seed for its workers first: so that both orders are equal.
             torch.empty((), dtype=torch.int64).random_(generator=self._generator)
-        used = np.unique(self._part_of)
+        used = np.unique(self._part_of).tolist()
         if len(used) == 1:
-            return iter(self._loader(int(used[0]), iter(self.batch_sampler)))
-        return self._joined(used.tolist())
+            return iter(self._loader(used[0], iter(self.batch_sampler)))
+        return self._joined(used)
 
-    def _loader(self, part: int, batches: Iterable[Sequence[int]]) -> Loader[Any]:
-        numbers = (self._number_of[batch] for batch in batches)
+    def _loader(self, part: int, batches: Iterator[list[int]]) -> Loader[Any]:
+        """Returns a loader of the molecules of a file in the batches that have some."""
+        places = map(np.asarray, batches)
+        shares = (self._number_of[one[self._part_of[one] == part]] for one in places)
+        numbers = (share for share in shares if len(share))
         return Loader(
             self._parts[part], batch_sampler=_Stream(numbers), pin_memory=self._pin_memory
         )
 
     def _joined(self, used: Sequence[int]) -> Iterator[Batch]:
         """Yields batches of molecules from several files: those of each file are made together."""
-        shares = _Shares(iter(self.batch_sampler), self._part_of, used)
-        passes = {part: iter(self._loader(part, shares.of(part))) for part in used}
-        while (parts := shares.next_parts()) is not None:
-            yield join([next(passes[part]) for part in parts])
+        batches, *copies = itertools.tee(self.batch_sampler, len(used) + 1)
+        loaders = zip(used, copies, strict=True)
+        passes = {part: iter(self._loader(part, copy)) for part, copy in loaders}
+        for batch in batches:
+            yield join([next(passes[part]) for part in np.unique(self._part_of[batch]).tolist()])
 
 
 class _Stream:
@@ -202,40 +193,6 @@ class _Stream:
 
     def __iter__(self) -> Iterator[Any]:
         return self._batches
-
-
-class _Shares:
-    """The molecules of each file in each batch, for loaders that read ahead."""
-
-    def __init__(
-        self, batches: Iterator[list[int]], part_of: np.ndarray[Any, Any], used: Sequence[int]
-    ) -> None:
-        self._batches, self._part_of = batches, part_of
-        self._waiting: dict[int, deque[list[int]]] = {part: deque() for part in used}
-        self._parts: deque[list[int]] = deque()
-
-    def _draw(self) -> bool:
-        batch = next(self._batches, None)
-        if batch is None:
-            return False
-        parts = self._part_of[batch]
-        self._parts.append(np.unique(parts).tolist())
-        for part in self._parts[-1]:
-            self._waiting[part].append(np.asarray(batch)[parts == part].tolist())
-        return True
-
-    def of(self, part: int) -> Iterator[list[int]]:
-        """Yields the molecules of a file in the batches that have some."""
-        waiting = self._waiting[part]
-        while waiting or self._draw():
-            if waiting:
-                yield waiting.popleft()
-
-    def next_parts(self) -> list[int] | None:
-        """Returns the files in the next batch; None at the end."""
-        if not self._parts and not self._draw():
-            return None
-        return self._parts.popleft()
 
 
 def join(batches: Sequence[Any]) -> Batch:
