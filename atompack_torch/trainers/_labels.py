@@ -5,15 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import place_of
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTINS, CANONICAL, GEOMETRY, STRUCTURE, similar_names
+from atompack_torch.fields import (
+    ATOM_PROPERTY,
+    BUILTINS,
+    CANONICAL,
+    GEOMETRY,
+    PREFIXES,
+    STRUCTURE,
+    similar_names,
+)
 from atompack_torch.trainers._layout import ANY_EDGES, requested_schema
 
 Dataset = TypeVar("Dataset", bound=MoleculeDataset)
@@ -110,6 +119,47 @@ def similar_keys(dataset: MoleculeDataset, labels: Sequence[str]) -> dict[str, s
     return maps
 
 
+def molecules_without(batch: MoleculeBatch, values: Tensor, *, of_atoms: bool) -> list[int]:
+    """Finds the molecules that lack a label.
+
+    Args:
+        batch: the batch.
+        values: of the label, NaN where it is missing; a row for each molecule or atom.
+        of_atoms: they are values of atoms.
+
+    Returns:
+        Numbers of molecules.
+    """
+    is_nan = values.isnan()
+    if not is_nan.any():
+        return []
+    rows = is_nan.reshape(len(is_nan), -1).any(1)
+    numbers: list[int] = batch.index[torch.unique(batch.batch[rows]) if of_atoms else rows].tolist()
+    return numbers
+
+
+def property_name(contents: Any, key: str, scope: int) -> str | None:
+    """Finds a custom property; ``charge`` and ``spin`` also as ``total_charge`` and ``total_spin``.
+
+    Args:
+        contents: a batch, or the schema of a dataset.
+        key: name of the property in a trainer.
+        scope: of the property.
+
+    Returns:
+        Its name in the batch or schema; None if it is not there.
+    """
+    level = "atom" if scope == ATOM_PROPERTY else "molecule"
+    schema = {} if isinstance(contents, MoleculeBatch) else contents
+    for name in STATES.get(key, (key,)):
+        prefixed = PREFIXES[scope] + name
+        if prefixed in contents:
+            return prefixed
+        if name in schema and schema[name].level == level:
+            return name
+    return None
+
+
 def count_labels(dataset: MoleculeDataset, names: Sequence[str]) -> dict[str, int]:
     """Counts the molecules that have each label, in one pass.
 
@@ -159,6 +209,8 @@ def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
     Raises:
         FieldError: no molecule has all labels.
     """
+    if not names:
+        return dataset
     require_labels(dataset, [[name] for name in names])
     request = replace(dataset.request, fields=tuple(names), optional=True, missing="nan")
     request = replace(request, neighbors=None, transform=None, outputs=())

@@ -36,7 +36,8 @@ Data = MoleculeDataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str
 class Layout:
     """Base of the layouts of trainers: small picklable objects, usually frozen dataclasses.
 
-    A subclass gives ``outputs`` and ``neighbors``, and overrides ``assemble``.
+    A subclass gives ``outputs``, ``cutoff`` or ``neighbors`` if it needs edges, and overrides
+    ``assemble``.
     """
 
     @property
@@ -46,8 +47,12 @@ class Layout:
 
     @property
     def neighbors(self) -> NeighborList | None:
-        """Edges that the outputs are made of; None if the trainer makes its own."""
-        raise NotImplementedError
+        """Edges that the outputs are made of; None if the trainer makes its own.
+
+        Unless overridden, those within the ``cutoff`` of the layout, if it has one.
+        """
+        cutoff = getattr(self, "cutoff", None)
+        return None if cutoff is None else NeighborList(cutoff)
 
     @property
     def fields(self) -> tuple[str, ...]:

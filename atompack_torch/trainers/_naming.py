@@ -22,7 +22,7 @@ from atompack_torch.fields import (
     RESERVED,
     FieldId,
     FieldSpec,
-    check_target,
+    check_targets,
     checked_names,
     public_names,
     similar_names,
@@ -47,10 +47,8 @@ def renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDat
         ValueError: two fields would have one name, or the name is that of no label.
     """
     key_map = checked_names(key_map)
-    if len({*key_map.values()}) < len(key_map):
-        raise ValueError("key_map: expected each name once, got one twice")
+    check_targets(key_map)
     for key, name in key_map.items():
-        check_target(key, name)
         if name in GEOMETRY or name in CANONICAL - BUILTINS.keys():
             raise ValueError(f"key_map: {key!r}: expected a label or a property, got {name!r}")
     schema = dataset.schema

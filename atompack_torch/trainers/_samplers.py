@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.resident.dataset import ResidentDataset
+from atompack_torch.datasets.sweeping import runs
 from atompack_torch.loading.checks import check_unknown_options
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
@@ -28,40 +29,7 @@ if TYPE_CHECKING:
 
 Stepped = TypeVar("Stepped", bound="SteppedLoader")
 _CHUNK = 1 << 13  # molecules per step of the plan
-
-
-class EpochOptions(TypedDict, total=False):
-    """Options of ``epoch_loader`` other than the size of batches, for type checkers."""
-
-    shuffle: bool
-    seed: int
-    drop_last: bool
-    resident: bool
-    num_threads: int | None
-    prefetch: int
-    pin_memory: bool
-    device: torch.device | str | int | None
-
-
-class LoaderOptions(EpochOptions, total=False):
-    """Options of ``epoch_loader`` that the loader of nearly every trainer has."""
-
-    batch_size: int | None
-    max_atoms: float | None
-    batch_sampler: Iterable[Sequence[int]] | None
-
-
-class SteppedOptions(TypedDict, total=False):
-    """Options of ``stepped_loader`` that the loaders of its trainers have, for type checkers."""
-
-    max_atoms: int | None
-    shuffle: bool
-    seed: int
-    drop_last: bool
-    num_replicas: int | None
-    rank: int | None
-    num_threads: int | None
-    prefetch: int
+_ATOMS_AT_ONCE = 8192  # in batches of all molecules
 
 
 def loading_options(options: dict[str, Any], layout: Callable[..., Layout]) -> dict[str, Any]:
@@ -77,10 +45,10 @@ def loading_options(options: dict[str, Any], layout: Callable[..., Layout]) -> d
     Raises:
         TypeError: an option belongs to neither.
     """
-    loading = LoaderOptions.__annotations__.keys()
-    known = {*loading, *inspect.signature(layout).parameters}
+    own = inspect.signature(layout).parameters.values()
+    known = {*_OPTIONS, *(one.name for one in own if one.kind is one.KEYWORD_ONLY)}
     check_unknown_options({name: options[name] for name in options.keys() - known}, sorted(known))
-    return {name: options.pop(name) for name in options.keys() & loading}
+    return {name: options.pop(name) for name in options.keys() & _OPTIONS}
 
 
 def epoch_loader(
@@ -133,7 +101,7 @@ def epoch_loader(
             already.
         MemoryError: ``resident`` and there is not enough memory.
     """
-    check_unknown_options(unknown, LoaderOptions.__annotations__)
+    check_unknown_options(unknown, _OPTIONS)
     if make_sampler is not None:
         if (batch_sampler, max_atoms, batch_size) != (None, None, None):
             raise ValueError("max_atoms and batch_sampler: expected neither, as sizes are equal")
@@ -162,6 +130,9 @@ def epoch_loader(
         pin_memory=pin_memory,
         device=device,
     )
+
+
+_OPTIONS = epoch_loader.__kwdefaults__ or {}
 
 
 def once_each(
@@ -197,29 +168,43 @@ def once_each(
     return AtomBudgetBatchSampler(dataset, max_atoms, **options)
 
 
+def all_batches(layout: Layout, dataset: MoleculeDataset) -> Iterator[Any]:
+    """Yields batches of all molecules in their order, on every rank.
+
+    Args:
+        layout: of the batches.
+        dataset: molecules.
+
+    Yields:
+        The batches.
+    """
+    batches = [*runs(dataset.n_atoms.numpy(), _ATOMS_AT_ONCE, max(len(dataset), 1))]
+    yield from Loader(layout.dataset(dataset), batch_sampler=batches)
+
+
 class SteppedLoader:
     """Base of loaders whose trainer sets the epoch, and the batch of it with which a pass begins.
 
     Args:
-        dataset: what the trainer asks for as ``dataset``.
-        molecules: a dataset whose batches are those of the trainer.
+        dataset: a dataset whose batches are those of the trainer.
         batch_sampler: a batch sampler.
         num_threads: as for ``Loader``.
         prefetch: as for ``Loader``.
+        shown: what the trainer finds as ``dataset``; None: the same.
     """
 
     def __init__(
         self,
-        dataset: Any,
-        molecules: MoleculeDataset,
+        dataset: MoleculeDataset,
         batch_sampler: Any,
-        num_threads: int | None,
-        prefetch: int,
+        num_threads: int | None = None,
+        prefetch: int = 4,
+        shown: Any = None,
     ) -> None:
-        self.dataset, self.batch_sampler = dataset, batch_sampler
+        self.dataset, self.batch_sampler = dataset if shown is None else shown, batch_sampler
         self.batches = FirstBatches(batch_sampler)
         self._loader: Loader[Any] = Loader(
-            molecules,
+            dataset,
             batch_sampler=self.batches,
             num_threads=num_threads,
             prefetch=prefetch,
@@ -289,8 +274,7 @@ def stepped_loader(
     Raises:
         ValueError: not one of ``batch_size`` and ``max_atoms`` is given.
     """
-    if (batch_size is None) == (max_atoms is None):
-        raise ValueError("batch_size: expected either this or max_atoms")
+    check_budget(max_atoms, batch_size)
     sampler = AtomBudgetBatchSampler(
         molecules,
         max_atoms or batch_size or 1,

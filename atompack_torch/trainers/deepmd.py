@@ -12,31 +12,25 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import EqualSizeBatchSampler
 from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import EpochOptions, epoch_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import all_batches, epoch_loader, loading_options
 
 Frames = dict[str, Any]
 T = TypeVar("T")
 
-_AT_ONCE = 4096  # molecules of a batch that is only grouped
 _LABELS = {"energy": "energy", "force": "forces", "virial": "stress"}
 
 
@@ -75,11 +69,6 @@ class FrameLayout(Layout):
             Output("stress", "value", torch.float64, "stress", fill=0.0),
             *_STATES,
         )
-
-    @property
-    def neighbors(self) -> None:
-        """No edges: DeePMD makes its own."""
-        return None
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -173,10 +162,6 @@ class _GroupLayout(Layout):
         return _STATES
 
     @property
-    def neighbors(self) -> None:
-        return None
-
-    @property
     def fields(self) -> tuple[str, ...]:
         return ("pbc",)
 
@@ -204,12 +189,9 @@ def frame_groups(data: Data, *, key_map: Mapping[str, str] | None = None) -> Ten
     Returns:
         (number of molecules,) int64.
     """
-    dataset = _GroupLayout().dataset(open_dataset(data, key_map))
     found: list[Tensor] = []
     n_partly = 0
-    order = BatchSampler(range(len(dataset)), _AT_ONCE, False)  # every rank reads all
-    batches: Iterable[Any] = Loader(dataset, batch_sampler=order)
-    for groups, partly in batches:
+    for groups, partly in all_batches(_GroupLayout(), open_dataset(data, key_map)):
         found.append(groups)
         n_partly += partly
     if n_partly:
@@ -237,18 +219,14 @@ def layout(type_map: Sequence[str], *, dtype: torch.dtype | None = torch.float64
     return FrameLayout(tuple(type_map), float_dtype(dtype))
 
 
-def batch(
-    molecule_batch: MoleculeBatch,
-    type_map: Sequence[str],
-    *,
-    dtype: torch.dtype | None = torch.float64,
-) -> Frames:
+@with_options(layout)
+def batch(molecule_batch: MoleculeBatch, type_map: Sequence[str], **options: Any) -> Frames:
     """Converts a batch of molecules with the same number n of atoms.
 
     Args:
         molecule_batch: the batch, on the CPU; units Å and eV.
         type_map: symbols of the elements.
-        dtype: of coordinates and forces; None: torch's default.
+        **options: of ``layout``.
 
     Returns:
         ``coord`` (B, n, 3), ``atype`` (B, n) int32, ``box`` (B, 9) float64 or None, ``energy``
@@ -261,11 +239,11 @@ def batch(
         FieldError: the molecules differ in their number of atoms, only some have a cell, or an
             element is not in ``type_map``.
     """
-    frames: Frames = layout(type_map, dtype=dtype).batch(molecule_batch)
+    frames: Frames = layout(type_map, **options).batch(molecule_batch)
     return frames
 
 
-@with_options(epoch_loader, skip=("max_atoms", "batch_sampler"))
+@with_options(layout, epoch_loader, skip=("max_atoms", "batch_sampler"))
 def loader(
     data: Data,
     batch_size: int,
@@ -273,8 +251,7 @@ def loader(
     *,
     groups: Tensor | None = None,
     key_map: Mapping[str, str] | None = None,
-    dtype: torch.dtype | None = torch.float64,
-    **options: Unpack[EpochOptions],
+    **options: Any,
 ) -> Loader[Any]:
     """Returns a loader of frame batches, each of molecules with the same number of atoms.
 
@@ -287,8 +264,7 @@ def loader(
         type_map: symbols of the elements.
         groups: result of ``frame_groups``; None: it is called here, which takes a pass.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        dtype: of coordinates and forces; None: torch's default.
-        **options: options of every trainer.
+        **options: of ``layout``, and options of every trainer.
 
     Returns:
         The loader; batches are dicts as in ``batch``.
@@ -297,13 +273,14 @@ def loader(
         FieldError: no molecule has any label; without ``shuffle``, a warning.
         ValueError: an option is invalid, or ``groups`` are of another dataset.
     """
-    made = layout(type_map, dtype=dtype)
-    dataset: MoleculeDataset = open_dataset(data, key_map)
+    loading = loading_options(options, layout)
+    made = layout(type_map, **options)
+    dataset = open_dataset(data, key_map)
     kinds = frame_groups(dataset) if groups is None else groups
     if len(kinds) != len(dataset):
         raise ValueError(f"groups: expected {len(dataset)} numbers, got {len(kinds)}")
     make_sampler = partial(EqualSizeBatchSampler, kinds, batch_size)
-    return epoch_loader(dataset, made, make_sampler, **options)
+    return epoch_loader(dataset, made, make_sampler, **loading)
 
 
 def endless(batches: Iterable[T]) -> Iterator[T]:

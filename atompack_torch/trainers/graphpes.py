@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +29,6 @@ except ImportError as error:
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
@@ -43,10 +42,7 @@ from atompack_torch.trainers._layout import (
     open_dataset,
     selected_schema,
 )
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
 
 __all__ = ["GraphPESLayout", "MoleculeGraphs", "batch", "dataset", "loader"]
 
@@ -70,11 +66,6 @@ class GraphPESLayout(Layout):
     properties: Mapping[str, str]
     others: tuple[str, ...] = ()
     dtype: torch.dtype = torch.float32
-
-    @property
-    def neighbors(self) -> NeighborList:
-        """All pairs within the cutoff, in both directions."""
-        return NeighborList(self.cutoff)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -131,24 +122,56 @@ class GraphPESLayout(Layout):
         return value.view(-1, 1) if batch.level(name) == "molecule" and value.dim() == 1 else value
 
 
-def batch(
-    molecules: MoleculeBatch,
+def _layout(
+    contents: Any,
     cutoff: float,
     *,
     properties: Mapping[str, str] | Sequence[str] = _LABELS,
     others: Sequence[str] | None = None,
     dtype: torch.dtype | None = None,
-) -> AtomicGraph:
-    """Converts a batch with edges to that of graph-pes.
+) -> GraphPESLayout:
+    """Makes the layout for a batch, or for the schema of a dataset.
 
     Args:
-        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
+        contents: the batch or schema.
         cutoff: of the model, in Å.
         properties: names of labels, or name in graph-pes → field: ``energy``, ``forces``,
             ``stress``, ``virial``, ``local_energies``, ``tensor``.
         others: further fields, for ``other``; None: ``total_charge`` and ``total_spin``, where the
             data have them.
         dtype: of floating values; None: torch's default one.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: graph-pes has no such property, or another dtype.
+    """
+    named = fields_by_name(properties)
+    if unknown := sorted(named.keys() - set(ALL_PROPERTY_KEYS)):
+        expected = ", ".join(ALL_PROPERTY_KEYS)
+        raise ValueError(f"properties: expected some of {expected}, got {unknown[0]!r}")
+    if others is None:
+        others = [name for name in _STATES if name in contents]
+    return GraphPESLayout(float(cutoff), named, tuple(others), float_dtype(dtype))
+
+
+def _open(
+    data: Data, cutoff: float, key_map: Mapping[str, str] | None, options: Mapping[str, Any]
+) -> tuple[MoleculeDataset, GraphPESLayout]:
+    opened = open_dataset(data, key_map)
+    layout = _layout(selected_schema(opened), cutoff, **options)
+    return with_labels(opened, list(layout.properties.values())), layout
+
+
+@with_options(_layout)
+def batch(molecules: MoleculeBatch, cutoff: float, **options: Any) -> AtomicGraph:
+    """Converts a batch with edges to that of graph-pes.
+
+    Args:
+        molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
+        cutoff: of the model, in Å.
+        **options: of the layout.
 
     Returns:
         An ``AtomicGraph`` of B molecules with N atoms and E edges: ``Z`` (N,) int64, ``R`` (N, 3),
@@ -160,21 +183,13 @@ def batch(
         FieldError: there are no edges or no such field.
         ValueError: graph-pes has no such property, or another dtype.
     """
-    others = [name for name in _STATES if name in molecules] if others is None else others
-    made: AtomicGraph = _layout(cutoff, properties, others, dtype).batch(molecules)
+    made: AtomicGraph = _layout(molecules, cutoff, **options).batch(molecules)
     return made
 
 
-@with_options(epoch_loader)
+@with_options(_layout, epoch_loader)
 def loader(
-    data: Data,
-    cutoff: float,
-    *,
-    key_map: Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | Sequence[str] = _LABELS,
-    others: Sequence[str] | None = None,
-    dtype: torch.dtype | None = None,
-    **options: Unpack[LoaderOptions],
+    data: Data, cutoff: float, *, key_map: Mapping[str, str] | None = None, **options: Any
 ) -> Loader[Any]:
     """Makes a loader of batches for ``TrainingTask``, or a loop of your own.
 
@@ -186,10 +201,7 @@ def loader(
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         cutoff: of the model, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        properties: as for ``batch``.
-        others: as for ``batch``.
-        dtype: as for ``batch``.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader.
@@ -200,17 +212,13 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or as
             for ``batch``.
     """
-    return epoch_loader(*_open(data, cutoff, key_map, properties, others, dtype), **options)
+    loading = loading_options(options, _layout)
+    return epoch_loader(*_open(data, cutoff, key_map, options), **loading)
 
 
+@with_options(_layout)
 def dataset(
-    data: Data,
-    cutoff: float,
-    *,
-    key_map: Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | Sequence[str] = _LABELS,
-    others: Sequence[str] | None = None,
-    dtype: torch.dtype | None = None,
+    data: Data, cutoff: float, *, key_map: Mapping[str, str] | None = None, **options: Any
 ) -> MoleculeGraphs:
     """Opens data for ``data: {train: ..., valid: ..., test: ...}`` of a config of graph-pes.
 
@@ -220,9 +228,7 @@ def dataset(
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         cutoff: of the model, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        properties: as for ``batch``.
-        others: as for ``batch``.
-        dtype: as for ``batch``.
+        **options: those of ``batch``.
 
     Returns:
         The dataset.
@@ -232,7 +238,7 @@ def dataset(
         TypeError: the data are not molecules.
         ValueError: as for ``batch``.
     """
-    opened, layout = _open(data, cutoff, key_map, properties, others, dtype)
+    opened, layout = _open(data, cutoff, key_map, options)
     return MoleculeGraphs(layout.dataset(opened))
 
 
@@ -301,32 +307,3 @@ def _pass_on(graphs: Sequence[AtomicGraph], three_body_cutoff: float | None = No
 
 
 _loading.to_batch = _pass_on
-
-
-def _open(
-    data: Data,
-    cutoff: float,
-    key_map: Mapping[str, str] | None,
-    properties: Mapping[str, str] | Sequence[str],
-    others: Sequence[str] | None,
-    dtype: torch.dtype | None,
-) -> tuple[MoleculeDataset, GraphPESLayout]:
-    opened = open_dataset(data, key_map)
-    if others is None:
-        schema = selected_schema(opened)
-        others = [name for name in _STATES if name in schema]
-    layout = _layout(cutoff, properties, others, dtype)
-    return with_labels(opened, list(layout.properties.values())), layout
-
-
-def _layout(
-    cutoff: float,
-    properties: Mapping[str, str] | Sequence[str],
-    others: Sequence[str],
-    dtype: torch.dtype | None,
-) -> GraphPESLayout:
-    named = fields_by_name(properties)
-    if unknown := sorted(named.keys() - set(ALL_PROPERTY_KEYS)):
-        expected = ", ".join(ALL_PROPERTY_KEYS)
-        raise ValueError(f"properties: expected some of {expected}, got {unknown[0]!r}")
-    return GraphPESLayout(float(cutoff), named, tuple(others), float_dtype(dtype))

@@ -26,12 +26,12 @@ except ImportError as error:
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._graphs import graph_batch
+from atompack_torch.trainers._labels import molecules_without
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
 from atompack_torch.trainers._samplers import epoch_loader, loading_options
 
@@ -148,11 +148,6 @@ class MatGLLayout(Layout):
         return made
 
     @property
-    def neighbors(self) -> NeighborList:
-        """Edges within the cutoff."""
-        return NeighborList(self.cutoff)
-
-    @property
     def wanted(self) -> tuple[tuple[str, ...], ...]:
         """All labels, or one of them with ``allow_missing``."""
         fields = tuple(output.field for output in self._labels if output.field is not None)
@@ -202,14 +197,10 @@ class MatGLLayout(Layout):
 
     def _check_labels(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> None:
         for output in self._labels:
-            values = made[output.name]
-            is_nan = values.isnan()
-            if is_nan.any():
-                lacks = is_nan.flatten(1).any(1) if values.dim() > 1 else is_nan
-                of_atoms = output.name in _OF_ATOMS
-                numbers = batch.index[torch.unique(batch.batch[lacks]) if of_atoms else lacks]
+            of_atoms = output.name in _OF_ATOMS
+            if numbers := molecules_without(batch, made[output.name], of_atoms=of_atoms):
                 raise FieldError(
-                    f"molecules {numbers.tolist()}: expected the label, got none: leave it out, or "
+                    f"molecules {numbers}: expected the label, got none: leave it out, or "
                     "pass NaN by allow_missing and train with ignore_missing_labels "
                     f"(field {output.field!r})"
                 )

@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property, lru_cache, partial
+from typing import Any, Final
 
 import torch
 import torch.distributed
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
-from atompack_torch.fields import ATOM_PROPERTY, BUILTINS, MOLECULE_PROPERTY, PREFIXES
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler
+from atompack_torch.fields import BUILTINS, MOLECULE_PROPERTY
 from atompack_torch.options import with_options
-from atompack_torch.trainers._labels import STATES, require_labels
+from atompack_torch.trainers._labels import property_name, require_labels
 from atompack_torch.trainers._layout import (
     Data,
     Layout,
@@ -31,10 +29,7 @@ from atompack_torch.trainers._layout import (
     open_dataset,
     selected_schema,
 )
-from atompack_torch.trainers._samplers import SteppedLoader, SteppedOptions, stepped_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import SteppedLoader, stepped_loader
 
 try:
     import periodictable
@@ -52,17 +47,14 @@ except ModuleNotFoundError as error:
 _PREDICTED: Final = ("energy", "forces", "stress", "charges", "dipole", "virial")
 _LABELS: Final = tuple(key for key, builtin in BUILTINS.items() if builtin.dtype != "string")
 
-# Custom properties with a place in nvalchemi's AtomicData -> scope, and shape of a row there.
-_PROPERTIES: Final[dict[str, tuple[int, tuple[int, ...]]]] = {
-    "charge": (MOLECULE_PROPERTY, (1,)),
-    "spin": (MOLECULE_PROPERTY, (1,)),
-    "dipole": (MOLECULE_PROPERTY, (3,)),
-    "virial": (MOLECULE_PROPERTY, (3, 3)),
+# Custom properties with a place in nvalchemi's AtomicData -> shape of a row there.
+_PROPERTIES: Final[dict[str, tuple[int, ...]]] = {
+    "charge": (1,),
+    "spin": (1,),
+    "dipole": (3,),
+    "virial": (3, 3),
 }
-_COLUMNS: Final[dict[str, tuple[int, ...]]] = {
-    "energy": (1,),
-    **{name: shape for name, (_, shape) in _PROPERTIES.items()},
-}
+_COLUMNS: Final[dict[str, tuple[int, ...]]] = {"energy": (1,), **_PROPERTIES}
 _CPU = torch.device("cpu")
 _OF_EDGES = ("neighbor_list", "neighbor_list_shifts")
 _OF_ATOMS = ("positions", "atomic_numbers", "atomic_masses", "forces", "charges", "velocities")
@@ -84,10 +76,26 @@ class NvalchemiLayout(Layout):
     dtype: torch.dtype
     references: tuple[float, ...] = ()
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Output, ...]:
         """Tensors that are made natively."""
-        return _outputs(self)
+        made = [
+            Output("positions", "value", self.dtype, "positions"),
+            Output("atomic_numbers", "value", torch.int64, "atomic_numbers"),
+        ]
+        for name, field in self.fields_of:
+            if name == "cell":
+                made.append(Output(name, "cell", self.dtype))
+            elif name == "pbc":
+                made.append(Output(name, "value", torch.bool, field, fill=0))
+            else:
+                references = self.references if name == "energy" else ()
+                made.append(Output(name, "value", self.dtype, field, references=references))
+        if self.edges is not None:
+            made.append(Output("neighbor_list", "edge_pairs", torch.int64))
+            made.append(Output("neighbor_list_shifts", "edge_shift", self.dtype))
+            made.append(Output("n_edges", "edge_count", torch.int32))
+        return tuple(made)
 
     @property
     def neighbors(self) -> NeighborList | None:
@@ -140,27 +148,6 @@ def _rows(tensors: dict[str, Tensor]) -> TensorDict:
     return TensorDict(tensors, [n_rows], device=_CPU, non_blocking=False)
 
 
-@lru_cache(maxsize=8)
-def _outputs(layout: NvalchemiLayout) -> tuple[Output, ...]:
-    made = [
-        Output("positions", "value", layout.dtype, "positions"),
-        Output("atomic_numbers", "value", torch.int64, "atomic_numbers"),
-    ]
-    for name, field in layout.fields_of:
-        if name == "cell":
-            made.append(Output(name, "cell", layout.dtype))
-        elif name == "pbc":
-            made.append(Output(name, "value", torch.bool, field, fill=0))
-        else:
-            references = layout.references if name == "energy" else ()
-            made.append(Output(name, "value", layout.dtype, field, references=references))
-    if layout.edges is not None:
-        made.append(Output("neighbor_list", "edge_pairs", torch.int64))
-        made.append(Output("neighbor_list_shifts", "edge_shift", layout.dtype))
-        made.append(Output("n_edges", "edge_count", torch.int32))
-    return tuple(made)
-
-
 @lru_cache(maxsize=2)
 def _masses(dtype: torch.dtype) -> Tensor:
     """Masses of the elements by atomic number, as nvalchemi fills them in."""
@@ -168,46 +155,39 @@ def _masses(dtype: torch.dtype) -> Tensor:
     return torch.tensor(masses, dtype=torch.float64).to(dtype)
 
 
-def _fields_of(contents: Any) -> tuple[tuple[str, str], ...]:
-    """Returns pairs of a name in nvalchemi and a field; ``contents``: a batch, or a schema."""
-    found = [(name, name) for name in _LABELS if name in contents]
-    for name, (scope, _) in _PROPERTIES.items():
-        if (name, name) in found:
-            continue
-        for stored in STATES.get(name, (name,)):
-            if (field := _field_of(contents, stored, scope)) is not None:
-                found.append((name, field))
-                break
-    return tuple(found)
-
-
-def _field_of(contents: Any, name: str, scope: int) -> str | None:
-    """Returns the name of a property of molecules in a batch or a schema, if present."""
-    other = PREFIXES[ATOM_PROPERTY if scope == MOLECULE_PROPERTY else MOLECULE_PROPERTY] + name
-    if (prefixed := PREFIXES[scope] + name) in contents:
-        return prefixed
-    if name in contents and other not in contents and _is_of_molecules(contents, name):
-        return name
-    return None
-
-
-def _is_of_molecules(contents: Any, name: str) -> bool:
-    if isinstance(contents, MoleculeBatch):
-        return contents.level(name) == "molecule"
-    return bool(contents[name].level == "molecule")
-
-
-def _references(references: Mapping[int, float] | None) -> tuple[float, ...]:
-    energies = {int(number): float(energy) for number, energy in (references or {}).items()}
-    return by_atomic_number(energies, math.nan) if energies else ()
-
-
-def batch(
-    molecules: MoleculeBatch,
+def _layout(
+    contents: Any,
+    edges: NeighborList | None,
     *,
     references: Mapping[int, float] | None = None,
     dtype: torch.dtype = torch.float32,
-) -> Batch:
+) -> NvalchemiLayout:
+    """Makes the layout for a batch, or for the schema of a dataset.
+
+    Args:
+        contents: the batch or schema.
+        edges: neighbor list; None: no edges.
+        references: atomic number → energy in eV, subtracted for each atom in float64.
+        dtype: of all floating tensors.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: a dtype other than float32 and float64.
+    """
+    fields: dict[str, str] = {name: name for name in _LABELS if name in contents}
+    for name in _PROPERTIES:
+        field = property_name(contents, name, MOLECULE_PROPERTY)
+        if name not in fields and field is not None:
+            fields[name] = field
+    energies = {int(number): float(energy) for number, energy in (references or {}).items()}
+    tables = by_atomic_number(energies, math.nan)
+    return NvalchemiLayout(tuple(fields.items()), edges, float_dtype(dtype), tables)
+
+
+@with_options(_layout)
+def batch(molecules: MoleculeBatch, **options: Any) -> Batch:
     """Converts a batch to nvalchemi's ``Batch``.
 
     For B molecules, N atoms and E edges: ``positions`` (N, 3), ``atomic_numbers`` (N,) int64,
@@ -220,8 +200,7 @@ def batch(
 
     Args:
         molecules: a batch on the CPU.
-        references: atomic number → energy in eV, subtracted for each atom in float64.
-        dtype: of all floating tensors.
+        **options: of the layout.
 
     Returns:
         The batch of nvalchemi, on the CPU.
@@ -230,13 +209,8 @@ def batch(
         FieldError: an element has no reference energy.
         ValueError: a dtype other than float32 and float64.
     """
-    layout = NvalchemiLayout(
-        fields_of=_fields_of(molecules),
-        edges=NeighborList(1.0) if "edge_index" in molecules else None,
-        dtype=float_dtype(dtype),
-        references=_references(references),
-    )
-    return layout.batch(molecules)
+    edges = NeighborList(1.0) if "edge_index" in molecules else None
+    return _layout(molecules, edges, **options).batch(molecules)
 
 
 class Loader(SteppedLoader):
@@ -251,16 +225,8 @@ class Loader(SteppedLoader):
         batch_sampler: of this package.
         num_threads: as for ``atompack_torch.Loader``.
         prefetch: as for ``atompack_torch.Loader``.
+        shown: what nvalchemi finds as ``dataset``; None: the same.
     """
-
-    def __init__(
-        self,
-        dataset: MoleculeDataset,
-        batch_sampler: AtomBudgetBatchSampler,
-        num_threads: int | None = None,
-        prefetch: int = 4,
-    ) -> None:
-        super().__init__(dataset, dataset, batch_sampler, num_threads, prefetch)
 
     def set_epoch_step(self, step: int) -> None:
         """Lets the next pass begin within its epoch.
@@ -281,7 +247,7 @@ def loader(
     references: Mapping[int, float] | None = None,
     dtype: torch.dtype = torch.float32,
     key_map: Mapping[str, str] | None = None,
-    **options: Unpack[SteppedOptions],
+    **options: Any,
 ) -> Loader:
     """Returns a loader of a dataset for nvalchemi's ``TrainingStrategy``.
 
@@ -306,12 +272,8 @@ def loader(
         TypeError: the data holds no molecules.
     """
     molecules = open_dataset(data, key_map)
-    layout = NvalchemiLayout(
-        fields_of=_fields_of(selected_schema(molecules)),
-        edges=None if cutoff is None else NeighborList(cutoff, max_neighbors=max_neighbors),
-        dtype=float_dtype(dtype),
-        references=_references(references),
-    )
+    edges = None if cutoff is None else NeighborList(cutoff, max_neighbors=max_neighbors)
+    layout = _layout(selected_schema(molecules), edges, references=references, dtype=dtype)
     require_labels(molecules, layout.wanted, trains=options.get("shuffle", True))
     make = partial(Loader, layout.dataset(molecules))
     return stepped_loader(make, molecules, batch_size, **options)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from atompack_torch.datasets.outputs import Output
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
-from atompack_torch.trainers._labels import with_labels
+from atompack_torch.trainers._labels import molecules_without, with_labels
 from atompack_torch.trainers._layout import (
     Data,
     Layout,
@@ -39,10 +39,7 @@ from atompack_torch.trainers._layout import (
     open_dataset,
     selected_schema,
 )
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
 
 __all__ = ["OrbLayout", "batch", "loader"]
 
@@ -157,10 +154,8 @@ class OrbLayout(Layout):
                 "none (field 'pbc')"
             )
         for name, stored in self.states.items():
-            if bool((lacking := made[name].isnan()).any()):
-                raise FieldError(
-                    f"molecules {batch.index[lacking].tolist()}: no value (field {stored!r})"
-                )
+            if numbers := molecules_without(batch, made[name], of_atoms=False):
+                raise FieldError(f"molecules {numbers}: no value (field {stored!r})")
 
     def _nearest(self, senders: Tensor, vectors: Tensor, n_atoms: int) -> Tensor | None:
         """Returns the numbers of the edges to the nearest neighbors; None for all edges."""
@@ -175,13 +170,43 @@ class OrbLayout(Layout):
         return kept
 
 
-def batch(
-    molecules: MoleculeBatch,
+def _layout(
+    contents: Any,
     radius: float,
     max_num_neighbors: int,
     *,
     properties: Mapping[str, str] | Sequence[str] = _LABELS,
     dtype: torch.dtype | None = None,
+) -> OrbLayout:
+    """Makes the layout for a batch, or for the schema of a dataset.
+
+    Args:
+        contents: the batch or schema.
+        radius: of the neighbor lists, in Å.
+        max_num_neighbors: of an atom.
+        properties: names of labels, or name in Orb → field; ``stress`` is one of them.
+        dtype: of floating values; None: torch's default one.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: another dtype.
+    """
+    states = _STATES if all(name in contents for name in _STATES.values()) else {}
+    return OrbLayout(
+        float(radius),
+        int(max_num_neighbors),
+        fields_by_name(properties),
+        states,
+        "tags" in contents,
+        float_dtype(dtype),
+    )
+
+
+@with_options(_layout)
+def batch(
+    molecules: MoleculeBatch, radius: float, max_num_neighbors: int, **options: Any
 ) -> AtomGraphs:
     """Converts a batch with edges to that of Orb.
 
@@ -190,8 +215,7 @@ def batch(
         radius: ``radius`` of the model's adapter, in Å.
         max_num_neighbors: ``max_num_neighbors`` of the adapter: an atom with more neighbors keeps
             the nearest; -1: all.
-        properties: names of labels, or name in Orb → field; ``stress`` is one of them.
-        dtype: of floating values; None: torch's default one.
+        **options: of the layout.
 
     Returns:
         ``AtomGraphs`` of B molecules with N atoms and E edges. ``senders`` and ``receivers`` (E,)
@@ -209,19 +233,17 @@ def batch(
             periodic in some directions only, or some have a charge or spin and others none.
         ValueError: another dtype.
     """
-    return _layout(radius, max_num_neighbors, properties, dtype, molecules).batch(molecules)
+    return _layout(molecules, radius, max_num_neighbors, **options).batch(molecules)
 
 
-@with_options(epoch_loader)
+@with_options(_layout, epoch_loader)
 def loader(
     data: Data,
     radius: float,
     max_num_neighbors: int,
     *,
     key_map: Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | Sequence[str] = _LABELS,
-    dtype: torch.dtype | None = None,
-    **options: Unpack[LoaderOptions],
+    **options: Any,
 ) -> Loader[Any]:
     """Makes a loader of batches for Orb.
 
@@ -234,9 +256,7 @@ def loader(
         radius: as for ``batch``.
         max_num_neighbors: as for ``batch``.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        properties: as for ``batch``.
-        dtype: as for ``batch``.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader.
@@ -247,25 +267,8 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or
             another dtype.
     """
+    loading = loading_options(options, _layout)
     opened = open_dataset(data, key_map)
-    layout = _layout(radius, max_num_neighbors, properties, dtype, selected_schema(opened))
+    layout = _layout(selected_schema(opened), radius, max_num_neighbors, **options)
     dataset = with_labels(opened, list(layout.properties.values()))
-    return epoch_loader(dataset, layout, **options)
-
-
-def _layout(
-    radius: float,
-    max_num_neighbors: int,
-    properties: Mapping[str, str] | Sequence[str],
-    dtype: torch.dtype | None,
-    known: Any,
-) -> OrbLayout:
-    states = _STATES if all(name in known for name in _STATES.values()) else {}
-    return OrbLayout(
-        float(radius),
-        int(max_num_neighbors),
-        fields_by_name(properties),
-        states,
-        "tags" in known,
-        float_dtype(dtype),
-    )
+    return epoch_loader(dataset, layout, **loading)

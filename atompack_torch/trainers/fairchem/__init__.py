@@ -10,8 +10,15 @@ In a config of fairchem, ``format: atompack_torch.trainers.fairchem.Dataset`` na
 
 from __future__ import annotations
 
+try:
+    import fairchem.core as _core
+except ModuleNotFoundError as error:
+    raise ImportError("atompack_torch.trainers.fairchem: install fairchem-core") from error
+
 from atompack_torch.trainers.fairchem.config import Dataset
 from atompack_torch.trainers.fairchem.layout import batch
 from atompack_torch.trainers.fairchem.loading import Loader, loader
 
 __all__ = ["Dataset", "Loader", "batch", "loader"]
+
+del _core

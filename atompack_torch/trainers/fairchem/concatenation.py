@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from fairchem.core.datasets.mt_concat_dataset import ConcatDataset
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
@@ -17,11 +18,6 @@ from atompack_torch.trainers._layout import selected_schema
 from atompack_torch.trainers.fairchem.config import Dataset
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
 from atompack_torch.trainers.fairchem.naming import References, properties_of, tables_of
-
-try:
-    from fairchem.core.datasets.mt_concat_dataset import ConcatDataset
-except ModuleNotFoundError as error:
-    raise ImportError("install fairchem-core to make batches for fairchem") from error
 
 _LEVELS = {"system": "molecule", "atom": "atom"}
 

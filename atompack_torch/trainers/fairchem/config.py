@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from fairchem.core.datasets.atomic_data import AtomicData
+from fairchem.core.datasets.base_dataset import BaseDataset
 
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
@@ -18,12 +20,6 @@ from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import float_dtype, open_dataset, selected_schema
 from atompack_torch.trainers.fairchem.layout import FairchemLayout, Part
 from atompack_torch.trainers.fairchem.naming import INTEGERS, pairs_of, properties_of
-
-try:
-    from fairchem.core.datasets.atomic_data import AtomicData
-    from fairchem.core.datasets.base_dataset import BaseDataset
-except ModuleNotFoundError as error:
-    raise ImportError("install fairchem-core to make batches for fairchem") from error
 
 _OMOL_VACUUM = 120.0  # Å
 
@@ -196,19 +192,20 @@ class Dataset(BaseDataset):  # type: ignore[misc]
         return data
 
 
-def neighbor_list(cutoff: float, max_neighbors: int | None) -> NeighborList:
+def neighbor_list(cutoff: float | None, max_neighbors: int | None) -> NeighborList | None:
     """Returns the neighbor list of a graph.
 
     Args:
-        cutoff: in Å.
+        cutoff: in Å; None: no edges.
         max_neighbors: of an atom, the nearest ones; None: all.
 
     Returns:
-        The neighbor list.
+        The neighbor list, or None.
     """
-    if max_neighbors is None:
-        return NeighborList(float(cutoff))
-    return NeighborList(float(cutoff), max_neighbors=int(max_neighbors))
+    if cutoff is None:
+        return None
+    most = None if max_neighbors is None else int(max_neighbors)
+    return NeighborList(float(cutoff), max_neighbors=most)
 
 
 def _matching(path: str) -> str | list[str]:

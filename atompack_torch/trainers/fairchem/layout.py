@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from ase.cell import Cell
+from fairchem.core.datasets.atomic_data import AtomicData
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
@@ -27,12 +30,6 @@ from atompack_torch.trainers.fairchem.naming import (
     properties_of,
     tables_of,
 )
-
-try:
-    from ase.cell import Cell
-    from fairchem.core.datasets.atomic_data import AtomicData
-except ModuleNotFoundError as error:
-    raise ImportError("install fairchem-core to make batches for fairchem") from error
 
 _N_ELEMENTS = 256  # atomic numbers are bytes
 
@@ -59,11 +56,12 @@ class Part:
     integers: tuple[str, ...] = tuple(INTEGERS)
 
 
-class _Label:
+class _Label(NamedTuple):
     """A label of a batch: its field, and the parts that have it."""
 
-    def __init__(self, name: str, kind: str) -> None:
-        self.name, self.kind, self.parts = name, kind, list[int]()
+    name: str
+    kind: str
+    parts: list[int]
 
 
 @dataclass(frozen=True)
@@ -88,19 +86,14 @@ class FairchemLayout(Layout):
     flat_stress: bool
     references: tuple[tuple[str, tuple[float, ...]], ...]
     absent: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-    _labels: tuple[_Label, ...] = field(init=False, repr=False, compare=False)
-    _outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
-    _keys_of_atoms: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_labels", tuple(_labels_of(self.parts)))
-        object.__setattr__(self, "_outputs", tuple(self._list_outputs()))
-        object.__setattr__(self, "_keys_of_atoms", self._list_keys_of_atoms())
+        _ = self.outputs  # raises errors about labels and references
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Output, ...]:
         """Tensors that are made natively."""
-        return self._outputs
+        return tuple(self._list_outputs())
 
     @property
     def neighbors(self) -> NeighborList | None:
@@ -132,9 +125,7 @@ class FairchemLayout(Layout):
         references = dict(self.references)
         for label in self._labels:
             table = references.pop(label.name, ()) if label.kind == "energy" else ()
-            if table and len(label.parts) < len(
-                self.parts
-            ):  # `_check_elements` checks those of its parts
+            if table and len(label.parts) < len(self.parts):  # `_check_elements` checks its parts
                 known = (0.0 if math.isnan(value) else value for value in table)
                 table = (*known, *[0.0] * (_N_ELEMENTS - len(table)))
             name = _output_name(label)
@@ -161,13 +152,14 @@ class FairchemLayout(Layout):
             n_rows = len(batch.batch) if level == "atom" else n_molecules
             labels[name] = torch.full((n_rows, *shape), math.inf, dtype=self.dtype)
         sources = batch.source.tolist() if len(self.parts) > 1 else [0] * n_molecules
+        edges = _no_edges(n_molecules, self.dtype) if self.edges is None else made
         fields: dict[str, Any] = {
             "pos": pos,
             "atomic_numbers": made["atomic_numbers"],
             "cell": cell,
             "pbc": pbc,
             "natoms": batch.n_atoms,
-            **(_no_edges(n_molecules, self.dtype) if self.edges is None else _edges(made)),
+            **{name: edges[name] for name in ("edge_index", "cell_offsets", "nedges")},
             **{key: self._integers(key, batch, made) for key in INTEGERS},
             **labels,
             "batch": batch.batch,
@@ -198,7 +190,21 @@ class FairchemLayout(Layout):
         data.assign_batch_stats(slices, offsets, axes, counts)
         return data
 
-    def _list_keys_of_atoms(self) -> tuple[str, ...]:
+    @cached_property
+    def _labels(self) -> list[_Label]:
+        labels: dict[str, _Label] = {}
+        for number, part in enumerate(self.parts):
+            for name, kind in part.labels:
+                label = labels.setdefault(name, _Label(name, kind, []))
+                if label.kind != kind:
+                    raise ValueError(
+                        f"labels: {name!r}: expected one field, got {kind} and {label.kind}"
+                    )
+                label.parts.append(number)
+        return [*labels.values()]
+
+    @cached_property
+    def _keys_of_atoms(self) -> tuple[str, ...]:
         labels = [label.name for label in self._labels if LABELS[label.kind] == "atom"]
         absent = [name for name, level, _ in self.absent if level == "atom"]
         return ("pos", "atomic_numbers", "fixed", "tags", "batch", *labels, *absent)
@@ -223,10 +229,8 @@ class FairchemLayout(Layout):
         return None
 
     def _integers(self, key: str, batch: MoleculeBatch, made: dict[str, Tensor]) -> Tensor:
-        if len(self.parts) == 1:
-            return made[key]
         reading = self._parts_with(key)
-        if not reading or len(reading) == len(self.parts):
+        if len(reading) in (0, len(self.parts)):
             return made[key]
         return made[key] * self._rows_of(reading, batch, _level_of(key))
 
@@ -279,19 +283,6 @@ class FairchemLayout(Layout):
         )
 
 
-def _labels_of(parts: Sequence[Part]) -> Iterable[_Label]:
-    labels: dict[str, _Label] = {}
-    for number, part in enumerate(parts):
-        for name, kind in part.labels:
-            label = labels.setdefault(name, _Label(name, kind))
-            if label.kind != kind:
-                raise ValueError(
-                    f"labels: {name!r}: expected one field, got {kind} and {label.kind}"
-                )
-            label.parts.append(number)
-    return labels.values()
-
-
 def _level_of(key: str) -> Level:
     """Returns the level of an integer."""
     return "atom" if INTEGERS[key] == ATOM_PROPERTY else "molecule"
@@ -299,10 +290,6 @@ def _level_of(key: str) -> Level:
 
 def _output_name(label: _Label) -> str:
     return "label/" + label.name
-
-
-def _edges(made: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: made[name] for name in ("edge_index", "cell_offsets", "nedges")}
 
 
 def _no_edges(n_molecules: int, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
+from fairchem.core.common import distutils, gp_utils
+from fairchem.core.datasets.mt_concat_dataset import ConcatDataset
 
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import SteppedLoader, SteppedOptions, stepped_loader
+from atompack_torch.trainers._samplers import FirstBatches, SteppedLoader, stepped_loader
 from atompack_torch.trainers.fairchem.concatenation import (
     concatenated,
     in_memory,
@@ -22,25 +22,6 @@ from atompack_torch.trainers.fairchem.concatenation import (
 from atompack_torch.trainers.fairchem.config import neighbor_list
 from atompack_torch.trainers.fairchem.layout import Part
 from atompack_torch.trainers.fairchem.naming import Names, References, pairs_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-try:
-    from fairchem.core.common import distutils, gp_utils
-    from fairchem.core.datasets.mt_concat_dataset import ConcatDataset
-except ModuleNotFoundError as error:
-    raise ImportError("install fairchem-core to make batches for fairchem") from error
-
-
-class ResumableSampler(Protocol):
-    """Batch sampler with the method that fairchem's trainer calls before each epoch."""
-
-    def set_epoch_and_start_iteration(self, epoch: int, start_iter: int) -> None:
-        """Selects an epoch, and the batch of it with which the next pass begins."""
-
-    def __iter__(self) -> Iterator[Sequence[int]]: ...
-    def __len__(self) -> int: ...
 
 
 class Loader(SteppedLoader):
@@ -86,7 +67,7 @@ class Loader(SteppedLoader):
     def __init__(
         self,
         dataset: ConcatDataset,
-        batch_sampler_fn: Callable[..., ResumableSampler],
+        batch_sampler_fn: Callable[..., Any],
         collate_fn: Any = None,
         num_workers: int = 0,
         *,
@@ -98,18 +79,15 @@ class Loader(SteppedLoader):
         molecules, layout = concatenated(dataset, collate_fn, references, resident=resident)
         replicas, rank = _replicas()
         sampler = batch_sampler_fn(dataset=dataset, num_replicas=replicas, rank=rank)
-        super().__init__(dataset, layout.dataset(molecules), sampler, num_threads, prefetch)
+        super().__init__(layout.dataset(molecules), sampler, num_threads, prefetch, dataset)
 
 
-class StepSampler:
+class StepSampler(FirstBatches):
     """Batch sampler of this package with the method that fairchem's trainer calls.
 
     Args:
         sampler: of this package.
     """
-
-    def __init__(self, sampler: AtomBudgetBatchSampler) -> None:
-        self._sampler, self._start = sampler, 0
 
     def set_epoch_and_start_iteration(self, epoch: int, start_iter: int) -> None:
         """Selects an epoch, and the batch of it with which the next pass begins.
@@ -119,14 +97,7 @@ class StepSampler:
             start_iter: number of the batch, of this rank.
         """
         self._sampler.set_epoch(epoch)
-        self._start = start_iter
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return islice(iter(self._sampler), self._start, None)
-
-    def __len__(self) -> int:
-        """Number of batches in an epoch, of this rank."""
-        return len(self._sampler)
+        self.first = start_iter
 
 
 class _Named:
@@ -156,7 +127,7 @@ def loader(
     dtype: torch.dtype = torch.float32,
     key_map: Mapping[str, str] | None = None,
     resident: bool = False,
-    **options: Unpack[SteppedOptions],
+    **options: Any,
 ) -> SteppedLoader:
     """Returns a loader of one dataset for fairchem's trainer, or for a loop of one's own.
 
@@ -191,8 +162,8 @@ def loader(
         MemoryError: ``resident`` and there is not enough memory.
     """
     molecules = open_dataset(data, key_map)
+    edges = neighbor_list(cutoff, max_neighbors)
     if resident:
-        edges = None if cutoff is None else neighbor_list(cutoff, max_neighbors)
         molecules = in_memory(molecules, edges)
     name = f"{task}.{split}"
     part = Part(task, name, pairs_of(labels), vacuum)
@@ -201,7 +172,7 @@ def loader(
         [molecules],
         molecules,
         labels_of_tasks(tasks),
-        edges=None if cutoff is None else neighbor_list(cutoff, max_neighbors),
+        edges=edges,
         dtype=float_dtype(dtype),
         flat_stress=flat_stress,
         references=references,
@@ -213,7 +184,7 @@ def loader(
         options["rank"] = rank
     named, made = _Named(molecules, [name]), layout.dataset(molecules)
     return stepped_loader(
-        lambda sampler, *ahead: SteppedLoader(named, made, StepSampler(sampler), *ahead),
+        lambda sampler, *ahead: SteppedLoader(made, StepSampler(sampler), *ahead, named),
         molecules,
         batch_size,
         **options,

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.outputs import by_atomic_number
-from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, PREFIXES, Level
-from atompack_torch.trainers._labels import STATES
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, Level
+from atompack_torch.trainers._labels import property_name
 
 LABELS: Final[dict[str, Level]] = {"energy": "molecule", "forces": "atom", "stress": "molecule"}
 
@@ -35,19 +34,9 @@ def properties_of(contents: Any) -> tuple[tuple[str, str], ...]:
     Returns:
         Pairs of charge, spin, fixed, tags, sid or dataset, and the name of the property.
     """
-    found = []
-    specs = {} if isinstance(contents, MoleculeBatch) else contents
-    for key, scope in (INTEGERS | STRINGS).items():
-        level = "atom" if scope == ATOM_PROPERTY else "molecule"
-        for name in STATES.get(key, (key,)):
-            prefixed = PREFIXES[scope] + name
-            if prefixed in contents:
-                found.append((key, prefixed))
-                break
-            if name in specs and specs[name].level == level:
-                found.append((key, name))
-                break
-    return tuple(found)
+    scopes = (INTEGERS | STRINGS).items()
+    found = ((key, property_name(contents, key, scope)) for key, scope in scopes)
+    return tuple((key, name) for key, name in found if name is not None)
 
 
 def pairs_of(labels: Names | None, having: Iterable[str] = LABELS) -> tuple[tuple[str, str], ...]:

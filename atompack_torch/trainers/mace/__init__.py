@@ -9,8 +9,8 @@ takes. Needs the package ``mace-torch``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -20,8 +20,7 @@ except ImportError as error:
     raise ImportError("atompack_torch.trainers.mace: install mace-torch") from error
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.fields import check_key_map
+from atompack_torch.fields import FieldSpec, check_key_map
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import checked_integer, with_options
 from atompack_torch.trainers._labels import absent_labels, similar_keys
@@ -32,19 +31,16 @@ from atompack_torch.trainers._layout import (
     schema_of,
     selected_schema,
 )
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
 from atompack_torch.trainers.mace._layout import MaceLayout, found_keys, labels_of, make_layout
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["MaceLayout", "batch", "loader"]
 
 del _mace
 
 
-def batch(
-    molecules: MoleculeBatch,
+def _layout(
+    schema: Mapping[str, FieldSpec],
     z_table: Any,
     cutoff: float,
     *,
@@ -52,7 +48,36 @@ def batch(
     key_map: Mapping[str, str] | None = None,
     config_type_weights: Mapping[str, float] | None = None,
     dtype: torch.dtype | None = None,
-) -> Any:
+) -> MaceLayout:
+    """Makes the layout for a schema.
+
+    Args:
+        schema: name → type of each field.
+        z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
+        cutoff: ``r_max`` of the model, in Å.
+        head: number of the head, the same for all molecules.
+        key_map: name in the data → name of a label in MACE, as ``{"REF_energy": "energy"}``;
+            labels that are not named are found under the names of MACE and of this package;
+            ``total_charge`` and ``total_spin`` also as ``charge`` and ``spin``.
+        config_type_weights: weight of each ``config_type``; others have weight 1.
+        dtype: of all values, float32 or float64; None: torch's default one.
+
+    Returns:
+        The layout.
+    """
+    return make_layout(
+        schema,
+        [checked_integer("z_table", z) for z in getattr(z_table, "zs", z_table)],
+        cutoff,
+        dtype=float_dtype(dtype),
+        keys=found_keys(schema, labels_of(key_map)),
+        type_weights=config_type_weights,
+        head=head,
+    )
+
+
+@with_options(_layout)
+def batch(molecules: MoleculeBatch, z_table: Any, cutoff: float, **options: Any) -> Any:
     """Converts a batch with edges to that of MACE.
 
     Labels that a molecule lacks are 0 with weight 0. Every loss of MACE then ignores them; with
@@ -62,12 +87,7 @@ def batch(
         molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
-        head: number of the head, the same for all molecules.
-        key_map: name in the data → name of a label in MACE, as ``{"REF_energy": "energy"}``;
-            labels that are not named are found under the names of MACE and of this package;
-            ``total_charge`` and ``total_spin`` also as ``charge`` and ``spin``.
-        config_type_weights: weight of each ``config_type``; others have weight 1.
-        dtype: of all values, float32 or float64; None: torch's default one.
+        **options: of the layout.
 
     Returns:
         A ``mace.tools.torch_geometric.Batch`` of B molecules, N atoms and E edges:
@@ -84,31 +104,11 @@ def batch(
             shape than its label.
         ValueError: any other dtype.
     """
-    schema = schema_of(molecules)
-    layout = make_layout(
-        schema,
-        _numbers(z_table),
-        cutoff,
-        dtype=float_dtype(dtype),
-        keys=found_keys(schema, labels_of(key_map)),
-        type_weights=config_type_weights,
-        head=head,
-    )
-    return layout.batch(molecules)
+    return _layout(schema_of(molecules), z_table, cutoff, **options).batch(molecules)
 
 
-@with_options(epoch_loader)
-def loader(
-    data: Data,
-    z_table: Any,
-    cutoff: float,
-    *,
-    head: int = 0,
-    key_map: Mapping[str, str] | None = None,
-    config_type_weights: Mapping[str, float] | None = None,
-    dtype: torch.dtype | None = None,
-    **options: Unpack[LoaderOptions],
-) -> Loader[Any]:
+@with_options(_layout, epoch_loader)
+def loader(data: Data, z_table: Any, cutoff: float, **options: Any) -> Loader[Any]:
     """Makes a loader for ``mace.tools.train``.
 
         train = mace.loader("train.atp", z_table, r_max, batch_size=16)
@@ -122,11 +122,7 @@ def loader(
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         z_table: ``AtomicNumberTable`` of the model, or its atomic numbers.
         cutoff: ``r_max`` of the model, in Å.
-        head: number of the head.
-        key_map: as for ``batch``.
-        config_type_weights: as for ``batch``.
-        dtype: as for ``batch``.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -139,23 +135,11 @@ def loader(
             a different dtype.
     """
     check_key_map(options)
-    dataset: MoleculeDataset = open_dataset(data)
-    schema = selected_schema(dataset)
-    layout = make_layout(
-        schema,
-        _numbers(z_table),
-        cutoff,
-        dtype=float_dtype(dtype),
-        keys=found_keys(schema, labels_of(key_map)),
-        type_weights=config_type_weights,
-        head=head,
-    )
+    loading = loading_options(options, _layout)
+    dataset = open_dataset(data)
+    layout = _layout(selected_schema(dataset), z_table, cutoff, **options)
     for label in ("energy", "forces"):
         if label not in layout.labels and (maps := similar_keys(dataset, [label])):
             absent = absent_labels(dataset, [[label]])
             warnings.warn(f"{absent}: weight 0; give key_map={maps} to train on it", stacklevel=2)
-    return epoch_loader(dataset, layout, **options)
-
-
-def _numbers(z_table: Any) -> Sequence[int]:
-    return [checked_integer("z_table", z) for z in getattr(z_table, "zs", z_table)]
+    return epoch_loader(dataset, layout, **loading)

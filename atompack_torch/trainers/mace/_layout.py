@@ -13,10 +13,9 @@ from mace.tools.torch_geometric import Batch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import FieldSpec, Level, similar_names
+from atompack_torch.fields import FieldSpec, Level, check_unique, similar_names
 from atompack_torch.options import checked_integer, checked_number
 from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import Layout
@@ -44,14 +43,9 @@ def labels_of(key_map: Mapping[str, str] | None) -> dict[str, str]:
 
     Returns:
         The inverse.
-
-    Raises:
-        ValueError: two names are one label.
     """
-    labels = {label: name for name, label in (key_map or {}).items()}
-    if len(labels) < len(key_map or {}):
-        raise ValueError("key_map: expected each label once, got one twice")
-    return labels
+    check_unique(key_map or {})
+    return {label: name for name, label in (key_map or {}).items()}
 
 
 def first_field(candidates: Sequence[str], schema: Mapping[str, FieldSpec]) -> str | None:
@@ -167,13 +161,9 @@ class MaceLayout(Layout):
     type_weights: Mapping[str, float] | None = None
     head: int = 0
 
-    @property
-    def neighbors(self) -> NeighborList:
-        """Edges within the cutoff, from sender to receiver."""
-        return NeighborList(self.cutoff)
-
     @cached_property
-    def _outputs(self) -> tuple[Output, ...]:
+    def outputs(self) -> tuple[Output, ...]:
+        """Tensors of the batch, before views of other shapes are taken."""
         columns = by_atomic_number({z: i for i, z in enumerate(self.numbers)}, -1)
         made = [
             Output("positions", "value", self.dtype, "positions"),
@@ -209,11 +199,6 @@ class MaceLayout(Layout):
         else:
             made.append(Output("weight", "constant", self.dtype, fill=1.0))
         return tuple(made)
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        """Tensors of the batch, before views of other shapes are taken."""
-        return self._outputs
 
     @property
     def fields(self) -> tuple[str, ...]:

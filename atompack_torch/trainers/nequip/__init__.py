@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 try:
     import nequip as _nequip
@@ -25,18 +25,16 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._layout import Data, open_dataset
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
 from atompack_torch.trainers.nequip._data_module import DataModule, MeanSquaredError
 from atompack_torch.trainers.nequip._layout import NequipLayout, make_layout
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["DataModule", "MeanSquaredError", "NequipLayout", "batch", "loader"]
 
 del _nequip
 
 
+@with_options(make_layout)
 def batch(
     molecules: MoleculeBatch, model_type_names: Sequence[str], cutoff: float, **options: Any
 ) -> Any:
@@ -46,8 +44,7 @@ def batch(
         molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         model_type_names: types of the model, in its order.
         cutoff: ``r_max`` of the model, in Å.
-        **options: ``chemical_species_to_atom_type_map``, ``key_map`` and ``transforms`` of
-            ``loader``.
+        **options: of the layout.
 
     Returns:
         Key of NequIP → tensor, in float64; ``molecule_index`` (B, 1) int64 numbers the molecules.
@@ -59,16 +56,9 @@ def batch(
     return make_layout(model_type_names, cutoff, **options).batch(molecules)
 
 
-@with_options(epoch_loader)
+@with_options(make_layout, epoch_loader)
 def loader(
-    data: Data,
-    model_type_names: Sequence[str],
-    cutoff: float,
-    *,
-    chemical_species_to_atom_type_map: dict[str, str] | None = None,
-    key_map: dict[str, str] | None = None,
-    transforms: Sequence[Any] = (),
-    **options: Unpack[LoaderOptions],
+    data: Data, model_type_names: Sequence[str], cutoff: float, **options: Any
 ) -> Loader[Any]:
     """Makes a loader for training loops of your own.
 
@@ -79,10 +69,7 @@ def loader(
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         model_type_names: types of the model, in its order.
         cutoff: ``r_max`` of the model, in Å.
-        chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
-        key_map: name in the data → ``energy``, ``forces``, ``stress`` or another key of NequIP.
-        transforms: of NequIP, applied to whole batches in turn.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -92,11 +79,6 @@ def loader(
             option does not fit the types or keys of NequIP.
         TypeError: the data are not molecules.
     """
-    layout = make_layout(
-        model_type_names,
-        cutoff,
-        chemical_species_to_atom_type_map=chemical_species_to_atom_type_map,
-        key_map=key_map,
-        transforms=transforms,
-    )
-    return epoch_loader(open_dataset(data), layout, **options)
+    loading = loading_options(options, make_layout)
+    layout = make_layout(model_type_names, cutoff, **options)
+    return epoch_loader(open_dataset(data), layout, **loading)

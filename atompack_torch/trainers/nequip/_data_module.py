@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from hydra.utils import instantiate
@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils.data import random_split
 
 from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.loading.loader import Loader
 from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.options import check_choice
 from atompack_torch.trainers._data_module import DataHooks
@@ -188,7 +187,10 @@ class DataModule(DataHooks, _Base):
             check_choice("train_dataloader", name, ["_target_", "batch_size"])
             if name == "batch_size":
                 max_atoms, batch_size, shuffle = None, value, False
+        of_train, *others = cast("Any", self._sources.values())
         super().__init__(
+            of_train[0] if of_train else None,
+            *others,
             max_atoms=max_atoms,
             batch_size=batch_size,
             shuffle=shuffle,
@@ -204,9 +206,6 @@ class DataModule(DataHooks, _Base):
             transforms=tuple(made),
         )
         self.stats_manager_cfg = stats_manager
-
-    def _sets(self, name: str) -> dict[str, _Source]:
-        return {_key(name, number): one for number, one in enumerate(self._sources[name])}
 
     def _open(self, key: str, data: _Source, needs_labels: bool) -> MoleculeDataset:
         return data.open(self._seed, self._options)  # losses decide on labels later
@@ -249,9 +248,6 @@ class DataModule(DataHooks, _Base):
         batches = epoch_loader(opened, self._plain, batch_sampler=order, shuffle=False)
         statistics: dict[str, Any] = manager.get_statistics(batches)
         return statistics
-
-    def _loaders(self, name: str) -> list[Loader[Any]]:
-        return [self._loader(key, shuffle=False) for key in self._sets(name)]
 
     def _loader(self, name: str, shuffle: bool) -> Any:
         complete, present = self._needed_labels(name)
@@ -296,10 +292,6 @@ def _primitive(value: Any) -> Any:
 def _listed(data: Any) -> list[Any]:
     data = _primitive(data)
     return list(data) if isinstance(data, (list, tuple)) else [data]
-
-
-def _key(name: str, number: int) -> str:
-    return name if name == "train" else f"{name}{number}"
 
 
 def _parts(split: Mapping[str, Any]) -> Iterator[tuple[str, _Source]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import torch
@@ -13,9 +14,9 @@ from torch import Tensor
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
+from atompack_torch.trainers._labels import molecules_without
 from atompack_torch.trainers._layout import Layout
 
 INDEX: Final = "molecule_index"
@@ -57,17 +58,10 @@ class NequipLayout(Layout):
     transforms: tuple[Callable[[Any], Any], ...] = ()
     complete: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
-    _outputs: tuple[Output, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_outputs", self._list_outputs())
-
-    @property
+    @cached_property
     def outputs(self) -> tuple[Output, ...]:
         """Tensors of NequIP."""
-        return self._outputs
-
-    def _list_outputs(self) -> tuple[Output, ...]:
         columns = by_atomic_number(dict(self.types), -1)
         floats = torch.float64
         return (
@@ -79,11 +73,6 @@ class NequipLayout(Layout):
             Output(keys.EDGE_CELL_SHIFT_KEY, "edge_shift", floats),
             *(Output(key, "value", floats, name) for key, name in self.labels),
         )
-
-    @property
-    def neighbors(self) -> NeighborList:
-        """Edges within the cutoff."""
-        return NeighborList(self.cutoff)
 
     @property
     def wanted(self) -> tuple[tuple[str, ...], ...]:
@@ -137,16 +126,11 @@ _ADVICE: Final = (
 
 
 def _check_labels(batch: MoleculeBatch, key: str, field: str, values: Tensor, advice: str) -> None:
-    lacking = values.isnan()
-    if not lacking.any():
-        return
-    rows = lacking.flatten(1).any(1).nonzero().flatten()
-    if registry.get_field_type(key) == "node":
-        rows = torch.unique_consecutive(batch.batch[rows])
-    raise FieldError(
-        f"molecules {batch.index[rows].tolist()}: expected labels for {key!r}; {advice} "
-        f"(field '{field}')"
-    )
+    of_atoms = registry.get_field_type(key) == "node"
+    if numbers := molecules_without(batch, values, of_atoms=of_atoms):
+        raise FieldError(
+            f"molecules {numbers}: expected labels for {key!r}; {advice} (field '{field}')"
+        )
 
 
 def make_layout(
@@ -162,9 +146,9 @@ def make_layout(
     Args:
         model_type_names: types of the model, in its order.
         cutoff: in Å.
-        chemical_species_to_atom_type_map: symbol of an element → type.
-        key_map: name in the data → name here or key of NequIP.
-        transforms: applied to whole batches in turn.
+        chemical_species_to_atom_type_map: symbol of an element → type; None: types are symbols.
+        key_map: name in the data → ``energy``, ``forces``, ``stress`` or another key of NequIP.
+        transforms: of NequIP, applied to whole batches in turn.
 
     Returns:
         The layout.

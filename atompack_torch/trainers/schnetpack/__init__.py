@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, dataloader
+from torch.utils.data import dataloader
 
 if not hasattr(dataloader, "T_co"):  # SchNetPack 2.1 imports it, torch 2.13 has renamed it
     dataloader.T_co = TypeVar("T_co", covariant=True)  # type: ignore[attr-defined]
@@ -31,18 +31,13 @@ except ImportError as error:
 
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.base import MoleculeDataset
-from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._data_module import DataHooks, EpochLoader, Sets
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, Layout, fields_by_name, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import all_batches, epoch_loader, loading_options
 
 __all__ = ["DataModule", "SchNetPackLayout", "batch", "loader"]
 
@@ -67,11 +62,6 @@ class SchNetPackLayout(Layout):
     properties: Mapping[str, str]
     offsets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
-
-    @property
-    def neighbors(self) -> NeighborList:
-        """All pairs within the cutoff, in both directions."""
-        return NeighborList(self.cutoff)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -105,22 +95,40 @@ class SchNetPackLayout(Layout):
         return made
 
 
-def batch(
-    molecules: MoleculeBatch,
+def _layout(
     cutoff: float,
     *,
     properties: Mapping[str, str] | Sequence[str] = LABELS,
     offsets: Mapping[str, Mapping[int, float]] | None = None,
     dtype: torch.dtype | None = torch.float32,
-) -> dict[str, Tensor]:
+) -> SchNetPackLayout:
+    """Makes the layout.
+
+    Args:
+        cutoff: of the model, in Å.
+        properties: names of labels, or name in SchNetPack → field.
+        offsets: property → energy of each element, removed in float64.
+        dtype: of floating values; None: torch's default one.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: any other dtype.
+    """
+    named = fields_by_name(properties)
+    tables = {name: by_atomic_number(of, math.nan) for name, of in (offsets or {}).items()}
+    return SchNetPackLayout(float(cutoff), named, tables, float_dtype(dtype))
+
+
+@with_options(_layout)
+def batch(molecules: MoleculeBatch, cutoff: float, **options: Any) -> dict[str, Tensor]:
     """Converts a batch with edges to the inputs of SchNetPack's models.
 
     Args:
         molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         cutoff: of the model, in Å.
-        properties: names of labels, or name in SchNetPack → field.
-        offsets: property → energy of each element, removed in float64.
-        dtype: of floating values; None: torch's default one.
+        **options: of the layout.
 
     Returns:
         For B molecules, N atoms and E pairs: ``_positions`` (N, 3), ``_atomic_numbers`` (N,)
@@ -132,21 +140,13 @@ def batch(
         FieldError: there are no edges or no such field, or an element has no offset.
         ValueError: any other dtype.
     """
-    layout = _layout(cutoff, properties, offsets, dtype)
-    made: dict[str, Tensor] = layout.batch(molecules)
+    made: dict[str, Tensor] = _layout(cutoff, **options).batch(molecules)
     return made
 
 
-@with_options(epoch_loader)
+@with_options(_layout, epoch_loader)
 def loader(
-    data: Data,
-    cutoff: float,
-    *,
-    key_map: Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | Sequence[str] = LABELS,
-    offsets: Mapping[str, Mapping[int, float]] | None = None,
-    dtype: torch.dtype | None = torch.float32,
-    **options: Unpack[LoaderOptions],
+    data: Data, cutoff: float, *, key_map: Mapping[str, str] | None = None, **options: Any
 ) -> Loader[Any]:
     """Makes a loader of batches for SchNetPack.
 
@@ -158,10 +158,7 @@ def loader(
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         cutoff: of the model, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        properties: as for ``batch``.
-        offsets: as for ``batch``.
-        dtype: as for ``batch``.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader.
@@ -171,9 +168,10 @@ def loader(
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    layout = _layout(cutoff, properties, offsets, dtype)
+    loading = loading_options(options, _layout)
+    layout = _layout(cutoff, **options)
     dataset = with_labels(open_dataset(data, key_map), list(layout.properties.values()))
-    return epoch_loader(dataset, layout, **options)
+    return epoch_loader(dataset, layout, **loading)
 
 
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
@@ -221,7 +219,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         if train_sampler_cls is not None:
             raise ValueError(f"train_sampler_cls: expected None, got {train_sampler_cls}")
         super().__init__(train, val, test, predict, **options)
-        self._plain = _layout(cutoff, properties, None, dtype)
+        self._plain = _layout(cutoff, properties=properties, dtype=dtype)
         self._labels = list(self._plain.properties.values())
         self._remove_mean = tuple(remove_mean)
         self._references = {
@@ -251,7 +249,8 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
                 mean = float(self.get_stats(name, True, name in self._references)[0])
             energies = self._references.get(name) or dict.fromkeys(range(_N_ELEMENTS), 0.0)
             offsets[name] = {number: energy + mean for number, energy in energies.items()}
-        return _layout(self._plain.cutoff, self._plain.properties, offsets, self._plain.dtype)
+        tables = {name: by_atomic_number(of, math.nan) for name, of in offsets.items()}
+        return replace(self._plain, offsets=tables)
 
     @property
     def train_dataset(self) -> SimpleNamespace:
@@ -278,32 +277,23 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         """
         key = (name, divide_by_atoms, remove_atomref)
         if key not in self._stats:
-            removed = {name: self._references[name]} if remove_atomref else None
-            layout = _layout(
-                self._plain.cutoff, {name: self._plain.properties[name]}, removed, None
-            )
-            values = _values(self._opened["train"], layout, name)
+            removed = self._references[name] if remove_atomref else {}
+            field, references = self._plain.properties[name], by_atomic_number(removed, math.nan)
+            output = Output(name, "value", torch.float64, field, references=references)
+            values = all_batches(_Values(output), self._opened["train"])
             rows = torch.cat([v / n if divide_by_atoms else v for v, n in values])
             self._stats[key] = rows.mean(), rows.std(correction=0)
         return self._stats[key]
 
     def _loader(self, name: str, shuffle: bool) -> EpochLoader:
         if name.startswith("predict"):
-            self._layout = _layout(self._plain.cutoff, (), None, self._plain.dtype)
+            self._layout = replace(self._plain, properties={})
         return super()._loader(name, shuffle)
-
-
-def _values(dataset: MoleculeDataset, layout: SchNetPackLayout, name: str) -> Any:
-    """Yields values in float64 and numbers of atoms, without neighbor lists."""
-    output = next(o for o in layout.outputs if o.name == name)
-    plain = _Values(output._replace(dtype=torch.float64))
-    order = BatchSampler(range(len(dataset)), 4096, False)  # every rank reads all
-    yield from Loader(plain.dataset(dataset), batch_sampler=order)
 
 
 @dataclass(frozen=True)
 class _Values(Layout):
-    """Layout of one property."""
+    """Layout of the values of one property, and of numbers of atoms."""
 
     output: Output
 
@@ -311,23 +301,8 @@ class _Values(Layout):
     def outputs(self) -> tuple[Output, ...]:
         return (self.output,)
 
-    @property
-    def neighbors(self) -> None:
-        return None
-
     def assemble(self, batch: MoleculeBatch, made: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         return made[self.output.name], batch.n_atoms
-
-
-def _layout(
-    cutoff: float,
-    properties: Mapping[str, str] | Sequence[str],
-    offsets: Mapping[str, Mapping[int, float]] | None,
-    dtype: torch.dtype | None,
-) -> SchNetPackLayout:
-    named = fields_by_name(properties)
-    tables = {name: by_atomic_number(of, math.nan) for name, of in (offsets or {}).items()}
-    return SchNetPackLayout(float(cutoff), named, tables, float_dtype(dtype))
 
 
 def _number(element: Any) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,17 +25,14 @@ except ImportError as error:
     raise ImportError("atompack_torch.trainers.sevennet: install sevenn") from error
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
 from atompack_torch.trainers._graphs import graph_batch
+from atompack_torch.trainers._labels import molecules_without
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset, selected_schema
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import epoch_loader, loading_options
 
 __all__ = ["SevenNetLayout", "batch", "loader"]
 
@@ -58,7 +55,7 @@ class SevenNetLayout(Layout):
     stress: str = "stress"
     shifts: bool = False
     allow_unlabeled: bool = False
-    weights: tuple[float, float, float] | None = None  # as LABELS
+    weights: tuple[float, ...] | None = None  # as LABELS
     modality: str | None = None
 
     @property
@@ -82,11 +79,6 @@ class SevenNetLayout(Layout):
             made.append(Output("pbc_shift", "edge_shift", dtype))
             made.append(Output("cell_lattice_vectors", "cell", dtype, cutoff=self.cutoff))
         return tuple(made)
-
-    @property
-    def neighbors(self) -> NeighborList:
-        """Edges within the cutoff."""
-        return NeighborList(self.cutoff)
 
     @property
     def wanted(self) -> tuple[tuple[str, ...], ...]:
@@ -140,36 +132,44 @@ class SevenNetLayout(Layout):
         return graphs
 
     def _check_labels(self, batch: MoleculeBatch, energy: Tensor, forces: Tensor) -> None:
-        if not (energy.isnan().any() or forces.isnan().any()):
-            return
-        lacking = energy.isnan()
-        lacking[batch.batch[forces.isnan().any(1)]] = True
-        raise FieldError(
-            f"molecules {batch.index[lacking].tolist()}: expected energy and forces; with "
-            "allow_unlabeled they are NaN, which the losses of SevenNet ignore"
-        )
+        numbers = molecules_without(batch, energy, of_atoms=False)
+        if numbers := sorted({*numbers, *molecules_without(batch, forces, of_atoms=True)}):
+            raise FieldError(
+                f"molecules {numbers}: expected energy and forces; with allow_unlabeled they are "
+                "NaN, which the losses of SevenNet ignore"
+            )
 
 
 def make_layout(
     type_map: Mapping[int, int],
     cutoff: float,
+    has_free_energy: bool = False,
     *,
     dtype: torch.dtype = torch.float32,
-    weights: Mapping[str, float] | None = None,
-    has_free_energy: bool = False,
     energy: str | None = None,
-    **options: Any,
+    forces: str = "forces",
+    stress: str = "stress",
+    shifts: bool = False,
+    allow_unlabeled: bool = False,
+    weights: Mapping[str, float] | None = None,
+    modality: str | None = None,
 ) -> SevenNetLayout:
     """Checks the options of ``batch`` and ``loader``.
 
     Args:
         type_map: atomic number → index.
         cutoff: in Å.
-        dtype: of all values.
-        weights: factors of the losses.
         has_free_energy: the data has free energies.
-        energy: name of the energy.
-        **options: further fields of the layout.
+        dtype: of all values; models of SevenNet are float32.
+        energy: field with the energies in eV; None: ``free_energy`` where a molecule has it, else
+            ``energy``, as SevenNet reads files.
+        forces: field with the forces in eV/Å.
+        stress: field with the stress in eV/Å³ and the sign of ASE, (3, 3).
+        shifts: add ``pbc_shift`` and ``cell_lattice_vectors``, for models with ``EdgePreprocess``.
+        allow_unlabeled: pass molecules without energy or forces, as NaN; otherwise they are an
+            error. Stress may always be missing.
+        weights: factors of ``energy``, ``force`` and ``stress`` for ``use_weight: True``.
+        modality: name of the modality, for ``use_modality: True``.
 
     Returns:
         The layout.
@@ -182,19 +182,23 @@ def make_layout(
         if unknown := sorted(set(weights) - set(LABELS)):
             raise ValueError(f"weights: expected {', '.join(LABELS)}, got {unknown[0]!r}")
         factors = tuple(float(weights.get(name, 1.0)) for name in LABELS)
-    if energy is None and has_free_energy:
-        options |= {"energy": FREE_ENERGY, "other_energy": "energy"}
-    elif energy is not None:
-        options["energy"] = energy
+    has_two_energies = energy is None and has_free_energy
     return SevenNetLayout(
         tuple((int(number), int(index)) for number, index in type_map.items()),
         float(cutoff),
         float_dtype(dtype),
-        weights=factors,  # type: ignore[arg-type]
-        **options,
+        FREE_ENERGY if has_two_energies else energy or "energy",
+        "energy" if has_two_energies else None,
+        forces,
+        stress,
+        shifts,
+        allow_unlabeled,
+        factors,
+        modality,
     )
 
 
+@with_options(make_layout)
 def batch(
     molecules: MoleculeBatch, type_map: Mapping[int, int], cutoff: float, **options: Any
 ) -> Any:
@@ -204,8 +208,7 @@ def batch(
         molecules: a batch on the CPU, of a dataset with ``neighbors=NeighborList(cutoff)``.
         type_map: ``model.type_map``: atomic number → index.
         cutoff: ``model.cutoff``, in Å.
-        **options: ``dtype``, ``energy``, ``forces``, ``stress``, ``shifts``, ``allow_unlabeled``,
-            ``weights`` and ``modality`` of ``loader``.
+        **options: of the layout.
 
     Returns:
         A torch-geometric batch of ``AtomGraphData`` with ``index``, the indices of the molecules.
@@ -215,27 +218,17 @@ def batch(
             energy or forces.
         ValueError: an unknown weight or dtype.
     """
-    has_free_energy = FREE_ENERGY in molecules
-    layout = make_layout(type_map, cutoff, has_free_energy=has_free_energy, **options)
-    return layout.batch(molecules)
+    return make_layout(type_map, cutoff, FREE_ENERGY in molecules, **options).batch(molecules)
 
 
-@with_options(epoch_loader)
+@with_options(make_layout, epoch_loader)
 def loader(
     data: Data,
     type_map: Mapping[int, int],
     cutoff: float,
     *,
     key_map: Mapping[str, str] | None = None,
-    dtype: torch.dtype = torch.float32,
-    energy: str | None = None,
-    forces: str = "forces",
-    stress: str = "stress",
-    shifts: bool = False,
-    allow_unlabeled: bool = False,
-    weights: Mapping[str, float] | None = None,
-    modality: str | None = None,
-    **options: Unpack[LoaderOptions],
+    **options: Any,
 ) -> Loader[Any]:
     """Makes a loader for the ``Trainer`` of SevenNet.
 
@@ -247,17 +240,7 @@ def loader(
         type_map: ``model.type_map``: atomic number → index.
         cutoff: ``model.cutoff``, in Å.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        dtype: of all values; models of SevenNet are float32.
-        energy: field with the energies in eV; None: ``free_energy`` where a molecule has it, else
-            ``energy``, as SevenNet reads files.
-        forces: field with the forces in eV/Å.
-        stress: field with the stress in eV/Å³ and the sign of ASE, (3, 3).
-        shifts: add ``pbc_shift`` and ``cell_lattice_vectors``, for models with ``EdgePreprocess``.
-        allow_unlabeled: pass molecules without energy or forces, as NaN; otherwise they are an
-            error. Stress may always be missing.
-        weights: factors of ``energy``, ``force`` and ``stress`` for ``use_weight: True``.
-        modality: name of the modality, for ``use_modality: True``.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader, whose batches are those of ``batch``.
@@ -267,18 +250,8 @@ def loader(
             unknown weight or dtype.
         TypeError: the data are not molecules.
     """
+    loading = loading_options(options, make_layout)
     dataset = open_dataset(data, key_map)
-    layout = make_layout(
-        type_map,
-        cutoff,
-        dtype=dtype,
-        weights=weights,
-        has_free_energy=FREE_ENERGY in selected_schema(dataset),
-        energy=energy,
-        forces=forces,
-        stress=stress,
-        shifts=shifts,
-        allow_unlabeled=allow_unlabeled,
-        modality=modality,
-    )
-    return epoch_loader(dataset, layout, **options)
+    has_free_energy = FREE_ENERGY in selected_schema(dataset)
+    layout = make_layout(type_map, cutoff, has_free_energy, **options)
+    return epoch_loader(dataset, layout, **loading)

@@ -25,10 +25,9 @@ from torch.utils.data import random_split
 from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.loading.loader import Loader
-from atompack_torch.loading.samplers import AtomBudgetBatchSampler
 from atompack_torch.trainers._labels import require_labels
 from atompack_torch.trainers._layout import open_dataset, selected_schema
-from atompack_torch.trainers._samplers import once_each
+from atompack_torch.trainers._samplers import all_batches, once_each
 from atompack_torch.trainers.sevennet import FREE_ENERGY, make_layout
 
 _RIDGE = 0.1  # penalty of the fit of reference energies, as in SevenNet
@@ -164,7 +163,6 @@ _ALL_ELEMENTS = {number: number for number in range(119)}
 _LABELS = {"energy_key": "energy", "force_key": "forces", "stress_key": "stress"}
 # Options for graph files, which are not made here.
 _WITHOUT_EFFECT = {"force_reload", "drop_info", "log", "transfer_info", "process_num_cores"}
-_ATOMS_AT_ONCE = 8192
 
 
 def main() -> None:
@@ -326,10 +324,7 @@ def _complete(config: dict[str, Any], parts: dict[str, _Part]) -> None:
 def _statistics(part: _Part, cutoff: float) -> DatasetStatistics:
     options = {**part.options, "allow_unlabeled": True}
     layout = make_layout(_ALL_ELEMENTS, cutoff, dtype=torch.float64, **options)
-    order = AtomBudgetBatchSampler(  # every rank reads all
-        part.dataset, _ATOMS_AT_ONCE, shuffle=False, num_replicas=1, rank=0
-    )
-    return DatasetStatistics(Loader(layout.dataset(part.dataset), batch_sampler=order))
+    return DatasetStatistics(all_batches(layout, part.dataset))
 
 
 def _split(whole: _Part, ratio: float) -> dict[str, _Part]:

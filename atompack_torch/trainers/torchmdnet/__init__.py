@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler
 
 try:
     import torchmdnet as _torchmdnet
@@ -35,10 +35,7 @@ from atompack_torch.options import with_options
 from atompack_torch.trainers._data_module import DataHooks, Sets
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, Layout, float_dtype, open_dataset
-from atompack_torch.trainers._samplers import LoaderOptions, epoch_loader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from atompack_torch.trainers._samplers import all_batches, epoch_loader, loading_options
 
 __all__ = ["DataModule", "TorchMDNetLayout", "batch", "loader"]
 
@@ -65,11 +62,6 @@ class TorchMDNetLayout(Layout):
     box: bool = False
     references: tuple[float, ...] = ()
     dtype: torch.dtype = torch.float32
-
-    @property
-    def neighbors(self) -> None:
-        """No edges: the models make their own."""
-        return None
 
     @property
     def labels(self) -> list[str]:
@@ -110,17 +102,18 @@ class TorchMDNetLayout(Layout):
 
 
 def make_layout(
-    energy: str | None,
-    forces: str | None,
+    *,
+    energy: str | None = ENERGY,
+    forces: str | None = FORCES,
     box: bool = False,
     atomref: Mapping[int, float] | None = None,
     dtype: torch.dtype | None = torch.float32,
 ) -> TorchMDNetLayout:
-    """Returns the layout of batches; arguments as for ``atompack_torch.trainers.torchmdnet.batch``.
+    """Returns the layout of batches.
 
     Args:
-        energy: field with the energies; None: none.
-        forces: field with the forces; None: none.
+        energy: field with the energies in eV; None: none.
+        forces: field with the forces in eV/Å; None: none.
         box: add the cells.
         atomref: energy of each element, removed in float64.
         dtype: of floating values; None: torch's default one.
@@ -152,24 +145,13 @@ def reference_table(references: Mapping[int, float]) -> Tensor | None:
     return table
 
 
-def batch(
-    molecules: MoleculeBatch,
-    *,
-    energy: str | None = ENERGY,
-    forces: str | None = FORCES,
-    box: bool = False,
-    atomref: Mapping[int, float] | None = None,
-    dtype: torch.dtype | None = torch.float32,
-) -> Any:
+@with_options(make_layout)
+def batch(molecules: MoleculeBatch, **options: Any) -> Any:
     """Converts a batch to that of TorchMD-Net.
 
     Args:
         molecules: a batch on the CPU.
-        energy: field with the energies in eV; None: none.
-        forces: field with the forces in eV/Å; None: none.
-        box: add the cells.
-        atomref: energy of each element, removed in float64.
-        dtype: of floating values; None: torch's default one.
+        **options: of the layout.
 
     Returns:
         A torch-geometric batch of B molecules and N atoms: ``z`` (N,) int64, ``pos`` (N, 3),
@@ -180,21 +162,11 @@ def batch(
         FieldError: there is no such field, or an element has no reference energy.
         ValueError: any other dtype.
     """
-    return make_layout(energy, forces, box, atomref, dtype).batch(molecules)
+    return make_layout(**options).batch(molecules)
 
 
-@with_options(epoch_loader)
-def loader(
-    data: Data,
-    *,
-    key_map: Mapping[str, str] | None = None,
-    energy: str | None = ENERGY,
-    forces: str | None = FORCES,
-    box: bool = False,
-    atomref: Mapping[int, float] | None = None,
-    dtype: torch.dtype | None = torch.float32,
-    **options: Unpack[LoaderOptions],
-) -> Loader[Any]:
+@with_options(make_layout, epoch_loader)
+def loader(data: Data, *, key_map: Mapping[str, str] | None = None, **options: Any) -> Loader[Any]:
     """Makes a loader of batches for TorchMD-Net.
 
     Molecules that lack a label are dropped, with a warning: the losses do not support missing
@@ -204,12 +176,7 @@ def loader(
     Args:
         data: a dataset of molecules, or anything that ``apt.open`` takes.
         key_map: as for ``atompack_torch.trainers.lightning.DataModule``.
-        energy: as for ``batch``.
-        forces: as for ``batch``.
-        box: as for ``batch``.
-        atomref: as for ``batch``.
-        dtype: as for ``batch``.
-        **options: options of every trainer.
+        **options: those of ``batch``, and options of every trainer.
 
     Returns:
         The loader.
@@ -219,11 +186,10 @@ def loader(
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    layout = make_layout(energy, forces, box, atomref, dtype)
-    dataset = open_dataset(data, key_map)
-    if layout.labels:
-        dataset = with_labels(dataset, layout.labels)
-    return epoch_loader(dataset, layout, **options)
+    loading = loading_options(options, make_layout)
+    layout = make_layout(**options)
+    dataset = with_labels(open_dataset(data, key_map), layout.labels)
+    return epoch_loader(dataset, layout, **loading)
 
 
 class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
@@ -267,11 +233,11 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         Raises:
             ValueError: not exactly one of ``batch_size`` and ``max_atoms``.
         """
-        layout = make_layout(energy, forces, box, atomref if remove_ref_energy else None, dtype)
+        removed = atomref if remove_ref_energy else None
+        layout = make_layout(energy=energy, forces=forces, box=box, atomref=removed, dtype=dtype)
         super().__init__(train, val, test, predict, layout=layout, **options)
         self._labels = layout.labels
         self._references = dict(atomref or {})
-        self._moments: tuple[Tensor, Tensor] | None = None
 
     @property
     def atomref(self) -> Tensor | None:
@@ -281,23 +247,18 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
     @property
     def mean(self) -> Tensor:
         """Mean of the energies to train on, as in batches: () float64."""
-        return self._mean_and_std()[0]
+        return self._moments[0]
 
     @property
     def std(self) -> Tensor:
         """Standard deviation of the energies to train on, as in batches: () float64."""
-        return self._mean_and_std()[1]
+        return self._moments[1]
 
-    def _mean_and_std(self) -> tuple[Tensor, Tensor]:
-        if self._moments is None:
-            self.setup("fit")
-            assert isinstance(self._layout, TorchMDNetLayout)
-            layout = TorchMDNetLayout(
-                self._layout.energy, None, False, self._layout.references, torch.float64
-            )
-            dataset = layout.dataset(self._opened["train"])
-            order = BatchSampler(range(len(dataset)), 4096, False)  # every rank reads all
-            batches: Loader[Any] = Loader(dataset, batch_sampler=order)
-            energies = torch.cat([batch.y[:, 0] for batch in batches])
-            self._moments = energies.mean(), energies.std()
-        return self._moments
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        self.setup("fit")
+        assert isinstance(self._layout, TorchMDNetLayout)
+        layout = replace(self._layout, forces=None, box=False, dtype=torch.float64)
+        batches = all_batches(layout, self._opened["train"])
+        energies = torch.cat([batch.y[:, 0] for batch in batches])
+        return energies.mean(), energies.std()

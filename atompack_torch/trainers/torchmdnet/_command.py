@@ -16,12 +16,7 @@ from atompack_torch.loading.loader import Loader
 from atompack_torch.trainers._labels import with_labels
 from atompack_torch.trainers._layout import Data, open_dataset
 from atompack_torch.trainers._samplers import epoch_loader
-from atompack_torch.trainers.torchmdnet import (
-    ENERGY,
-    FORCES,
-    make_layout,
-    reference_table,
-)
+from atompack_torch.trainers.torchmdnet import ENERGY, FORCES, make_layout, reference_table
 
 DATASET = "Atompack"  # option --dataset
 
@@ -60,11 +55,10 @@ class Structures:
         box: bool = False,
         atomref: Mapping[int | str, float] | None = None,
     ) -> None:
-        self.energy, self.forces, self.box = energy, forces, box
+        self.options: dict[str, Any] = {"energy": energy, "forces": forces, "box": box}
         self._references = {int(number): energy for number, energy in (atomref or {}).items()}
-        labels = [name for name in (energy, forces) if name is not None]
-        opened = open_dataset(root, key_map)
-        self.molecules: MoleculeDataset = with_labels(opened, labels) if labels else opened
+        labels = make_layout(**self.options).labels
+        self.molecules: MoleculeDataset = with_labels(open_dataset(root, key_map), labels)
 
     def __len__(self) -> int:
         """Number of molecules that have all labels."""
@@ -92,10 +86,9 @@ class CommandDataModule(torchmdnet.data.DataModule):  # type: ignore[misc]
     def _native_loader(self, structures: Structures, indices: Any, trains: bool) -> Loader[Any]:
         options = self.hparams
         dtype = torch.float64 if options["precision"] == 64 else torch.float32
-        layout = make_layout(structures.energy, structures.forces, structures.box, None, dtype)
         return epoch_loader(
             structures.molecules.subset(torch.as_tensor(indices)),
-            layout,
+            make_layout(**structures.options, dtype=dtype),
             batch_size=options["batch_size" if trains else "inference_batch_size"],
             shuffle=trains,
             seed=options["seed"],

@@ -275,7 +275,7 @@ def test_edges_are_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{}, {"batch_size": 2, "max_atoms": 8}])
 def test_needs_one_size(tmp_path: Path, options: Any) -> None:
     path = write_atp(tmp_path / "made.atp", structures(4))
-    with pytest.raises(ValueError, match="batch_size: expected either this or max_atoms"):
+    with pytest.raises(ValueError, match="max_atoms and batch_size: expected one of them"):
         nvalchemi.loader(path, **options)
 
 
