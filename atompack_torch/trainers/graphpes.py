@@ -122,7 +122,7 @@ class GraphPESLayout(Layout):
         return value.view(-1, 1) if batch.level(name) == "molecule" and value.dim() == 1 else value
 
 
-def _layout(
+def make_layout(
     contents: Any,
     cutoff: float,
     *,
@@ -160,11 +160,11 @@ def _open(
     data: Data, cutoff: float, key_map: Mapping[str, str] | None, options: Mapping[str, Any]
 ) -> tuple[MoleculeDataset, GraphPESLayout]:
     opened = open_dataset(data, key_map)
-    layout = _layout(selected_schema(opened), cutoff, **options)
+    layout = make_layout(selected_schema(opened), cutoff, **options)
     return with_labels(opened, list(layout.properties.values())), layout
 
 
-@with_options(_layout)
+@with_options(make_layout)
 def batch(molecules: MoleculeBatch, cutoff: float, **options: Any) -> AtomicGraph:
     """Converts a batch with edges to that of graph-pes.
 
@@ -183,11 +183,11 @@ def batch(molecules: MoleculeBatch, cutoff: float, **options: Any) -> AtomicGrap
         FieldError: there are no edges or no such field.
         ValueError: graph-pes has no such property, or another dtype.
     """
-    made: AtomicGraph = _layout(molecules, cutoff, **options).batch(molecules)
+    made: AtomicGraph = make_layout(molecules, cutoff, **options).batch(molecules)
     return made
 
 
-@with_options(_layout, epoch_loader)
+@with_options(make_layout, epoch_loader)
 def loader(
     data: Data, cutoff: float, *, key_map: Mapping[str, str] | None = None, **options: Any
 ) -> Loader[Any]:
@@ -212,11 +212,11 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or as
             for ``batch``.
     """
-    loading = loading_options(options, _layout)
+    loading = loading_options(options, make_layout)
     return epoch_loader(*_open(data, cutoff, key_map, options), **loading)
 
 
-@with_options(_layout)
+@with_options(make_layout)
 def dataset(
     data: Data, cutoff: float, *, key_map: Mapping[str, str] | None = None, **options: Any
 ) -> MoleculeGraphs:

@@ -155,7 +155,7 @@ def _masses(dtype: torch.dtype) -> Tensor:
     return torch.tensor(masses, dtype=torch.float64).to(dtype)
 
 
-def _layout(
+def make_layout(
     contents: Any,
     edges: NeighborList | None,
     *,
@@ -186,7 +186,7 @@ def _layout(
     return NvalchemiLayout(tuple(fields.items()), edges, float_dtype(dtype), tables)
 
 
-@with_options(_layout)
+@with_options(make_layout)
 def batch(molecules: MoleculeBatch, **options: Any) -> Batch:
     """Converts a batch to nvalchemi's ``Batch``.
 
@@ -210,7 +210,7 @@ def batch(molecules: MoleculeBatch, **options: Any) -> Batch:
         ValueError: a dtype other than float32 and float64.
     """
     edges = NeighborList(1.0) if "edge_index" in molecules else None
-    return _layout(molecules, edges, **options).batch(molecules)
+    return make_layout(molecules, edges, **options).batch(molecules)
 
 
 class Loader(SteppedLoader):
@@ -273,7 +273,7 @@ def loader(
     """
     molecules = open_dataset(data, key_map)
     edges = None if cutoff is None else NeighborList(cutoff, max_neighbors=max_neighbors)
-    layout = _layout(selected_schema(molecules), edges, references=references, dtype=dtype)
+    layout = make_layout(selected_schema(molecules), edges, references=references, dtype=dtype)
     require_labels(molecules, layout.wanted, trains=options.get("shuffle", True))
     make = partial(Loader, layout.dataset(molecules))
     return stepped_loader(make, molecules, batch_size, **options)

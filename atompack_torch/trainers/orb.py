@@ -170,7 +170,7 @@ class OrbLayout(Layout):
         return kept
 
 
-def _layout(
+def make_layout(
     contents: Any,
     radius: float,
     max_num_neighbors: int,
@@ -204,7 +204,7 @@ def _layout(
     )
 
 
-@with_options(_layout)
+@with_options(make_layout)
 def batch(
     molecules: MoleculeBatch, radius: float, max_num_neighbors: int, **options: Any
 ) -> AtomGraphs:
@@ -233,10 +233,10 @@ def batch(
             periodic in some directions only, or some have a charge or spin and others none.
         ValueError: another dtype.
     """
-    return _layout(molecules, radius, max_num_neighbors, **options).batch(molecules)
+    return make_layout(molecules, radius, max_num_neighbors, **options).batch(molecules)
 
 
-@with_options(_layout, epoch_loader)
+@with_options(make_layout, epoch_loader)
 def loader(
     data: Data,
     radius: float,
@@ -267,8 +267,8 @@ def loader(
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``, or
             another dtype.
     """
-    loading = loading_options(options, _layout)
+    loading = loading_options(options, make_layout)
     opened = open_dataset(data, key_map)
-    layout = _layout(selected_schema(opened), radius, max_num_neighbors, **options)
+    layout = make_layout(selected_schema(opened), radius, max_num_neighbors, **options)
     dataset = with_labels(opened, list(layout.properties.values()))
     return epoch_loader(dataset, layout, **loading)

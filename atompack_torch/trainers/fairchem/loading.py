@@ -183,12 +183,11 @@ def loader(
     if options.get("rank") is None:
         options["rank"] = rank
     named, made = _Named(molecules, [name]), layout.dataset(molecules)
-    return stepped_loader(
-        lambda sampler, *ahead: SteppedLoader(made, StepSampler(sampler), *ahead, named),
-        molecules,
-        batch_size,
-        **options,
-    )
+
+    def make(sampler: Any, num_threads: int | None, prefetch: int) -> SteppedLoader:
+        return SteppedLoader(made, StepSampler(sampler), num_threads, prefetch, named)
+
+    return stepped_loader(make, molecules, batch_size, **options)
 
 
 def _replicas() -> tuple[int, int]:

@@ -39,7 +39,7 @@ __all__ = ["MaceLayout", "batch", "loader"]
 del _mace
 
 
-def _layout(
+def layout_of(
     schema: Mapping[str, FieldSpec],
     z_table: Any,
     cutoff: float,
@@ -76,7 +76,7 @@ def _layout(
     )
 
 
-@with_options(_layout)
+@with_options(layout_of)
 def batch(molecules: MoleculeBatch, z_table: Any, cutoff: float, **options: Any) -> Any:
     """Converts a batch with edges to that of MACE.
 
@@ -104,10 +104,10 @@ def batch(molecules: MoleculeBatch, z_table: Any, cutoff: float, **options: Any)
             shape than its label.
         ValueError: any other dtype.
     """
-    return _layout(schema_of(molecules), z_table, cutoff, **options).batch(molecules)
+    return layout_of(schema_of(molecules), z_table, cutoff, **options).batch(molecules)
 
 
-@with_options(_layout, epoch_loader)
+@with_options(layout_of, epoch_loader)
 def loader(data: Data, z_table: Any, cutoff: float, **options: Any) -> Loader[Any]:
     """Makes a loader for ``mace.tools.train``.
 
@@ -135,9 +135,9 @@ def loader(data: Data, z_table: Any, cutoff: float, **options: Any) -> Loader[An
             a different dtype.
     """
     check_key_map(options)
-    loading = loading_options(options, _layout)
+    loading = loading_options(options, layout_of)
     dataset = open_dataset(data)
-    layout = _layout(selected_schema(dataset), z_table, cutoff, **options)
+    layout = layout_of(selected_schema(dataset), z_table, cutoff, **options)
     for label in ("energy", "forces"):
         if label not in layout.labels and (maps := similar_keys(dataset, [label])):
             absent = absent_labels(dataset, [[label]])

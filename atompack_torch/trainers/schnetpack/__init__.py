@@ -95,7 +95,7 @@ class SchNetPackLayout(Layout):
         return made
 
 
-def _layout(
+def make_layout(
     cutoff: float,
     *,
     properties: Mapping[str, str] | Sequence[str] = LABELS,
@@ -121,7 +121,7 @@ def _layout(
     return SchNetPackLayout(float(cutoff), named, tables, float_dtype(dtype))
 
 
-@with_options(_layout)
+@with_options(make_layout)
 def batch(molecules: MoleculeBatch, cutoff: float, **options: Any) -> dict[str, Tensor]:
     """Converts a batch with edges to the inputs of SchNetPack's models.
 
@@ -140,11 +140,11 @@ def batch(molecules: MoleculeBatch, cutoff: float, **options: Any) -> dict[str, 
         FieldError: there are no edges or no such field, or an element has no offset.
         ValueError: any other dtype.
     """
-    made: dict[str, Tensor] = _layout(cutoff, **options).batch(molecules)
+    made: dict[str, Tensor] = make_layout(cutoff, **options).batch(molecules)
     return made
 
 
-@with_options(_layout, epoch_loader)
+@with_options(make_layout, epoch_loader)
 def loader(
     data: Data, cutoff: float, *, key_map: Mapping[str, str] | None = None, **options: Any
 ) -> Loader[Any]:
@@ -168,8 +168,8 @@ def loader(
         TypeError: the data are not molecules.
         ValueError: not exactly one of ``batch_size``, ``max_atoms`` and ``batch_sampler``.
     """
-    loading = loading_options(options, _layout)
-    layout = _layout(cutoff, **options)
+    loading = loading_options(options, make_layout)
+    layout = make_layout(cutoff, **options)
     dataset = with_labels(open_dataset(data, key_map), list(layout.properties.values()))
     return epoch_loader(dataset, layout, **loading)
 
@@ -219,7 +219,7 @@ class DataModule(DataHooks, LightningDataModule):  # type: ignore[misc]
         if train_sampler_cls is not None:
             raise ValueError(f"train_sampler_cls: expected None, got {train_sampler_cls}")
         super().__init__(train, val, test, predict, **options)
-        self._plain = _layout(cutoff, properties=properties, dtype=dtype)
+        self._plain = make_layout(cutoff, properties=properties, dtype=dtype)
         self._labels = list(self._plain.properties.values())
         self._remove_mean = tuple(remove_mean)
         self._references = {
