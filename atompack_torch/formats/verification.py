@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atompack_torch._native import MoleculeSource, Verifier
@@ -110,31 +110,6 @@ class Verification:
         self.n_faults += 1
         if len(self.faults) < max_faults:
             self.faults.append(fault)
-
-    def renamed(self, path: str, name: str) -> Verification:
-        """Returns the same result with a different name of the file, such as the URL of a copy.
-
-        Args:
-            path: the path that was verified.
-            name: the name.
-
-        Returns:
-            The result.
-        """
-        faults = [
-            replace(one, path=one.path.replace(path, name), message=one.message.replace(path, name))
-            for one in self.faults
-        ]
-        differences = self.differences and [
-            replace(one, message=one.message.replace(path, name)) for one in self.differences
-        ]
-        return replace(
-            self,
-            files=[file.replace(path, name) for file in self.files],
-            faults=faults,
-            differences=differences,
-            warnings=[warning.replace(path, name) for warning in self.warnings],
-        )
 
     def as_dict(self) -> dict[str, object]:
         """Converts the result to plain values, for JSON.

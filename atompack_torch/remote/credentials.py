@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 
 from atompack_torch.options import shown_url
 from atompack_torch.remote.urls import (
@@ -36,19 +37,19 @@ def credentials_provider(url: str, options: StorageOptions) -> Callable[[], Reso
     if options.anonymous:
         return None
     if options.credentials is not None:
-        return _Called(options.credentials)
+        return partial(_called, options.credentials)
     if options.key is not None and options.secret is not None:
-        return _Fixed((options.key, options.secret, options.token or "", "", None))
+        return _fixed(options.key, options.secret, options.token or "")
     if options.token is not None:
         is_query = scheme == "az" and is_shared_access_signature(options.token)
-        return None if is_query else _Fixed(("", "", "", options.token, None))
+        return None if is_query else _fixed(bearer=options.token)
     if scheme == "s3":
         if options.profile is None and _from_environment() is not None:
             return _from_environment_again
         return _botocore_chain(url, options.profile)
     if scheme == "hf":
         token = _hugging_face_token()
-        return _Fixed(("", "", "", token, None)) if token else None
+        return _fixed(bearer=token) if token else None
     if scheme == "gs":
         raise PermissionError(
             f"{shown_url(url)}: expected token, key and secret, credentials or anonymous=True in "
@@ -57,34 +58,25 @@ def credentials_provider(url: str, options: StorageOptions) -> Callable[[], Reso
     return None
 
 
-class _Fixed:
-    """Credentials that stay the same; not shown by repr."""
-
-    def __init__(self, resolved: Resolved) -> None:
-        self._resolved = resolved
-
-    def __call__(self) -> Resolved:
-        return self._resolved
+def _fixed(
+    key: str = "", secret: str = "", token: str = "", bearer: str = ""
+) -> Callable[[], Resolved]:
+    """Returns a function for credentials that stay the same; its repr does not show them."""
+    return lambda: (key, secret, token, bearer, None)
 
 
-class _Called:
-    """Credentials of a user's callable."""
-
-    def __init__(self, function: Callable[[], Credentials]) -> None:
-        self._function = function
-
-    def __call__(self) -> Resolved:
-        given = self._function()
-        if not isinstance(given, Mapping):
-            raise TypeError("credentials: expected a mapping with key, secret, token and expiry")
-        unknown = set(given) - {"key", "secret", "token", "expiry"}
-        if unknown:
-            raise ValueError("credentials: expected the keys key, secret, token and expiry")
-        key, secret, token = (_text(given, name) for name in ("key", "secret", "token"))
-        if bool(key) != bool(secret):
-            raise ValueError("credentials: expected key and secret together, got one of them")
-        expiry = _seconds(given.get("expiry"))
-        return (key, secret, token, "", expiry) if key else ("", "", "", token, expiry)
+def _called(function: Callable[[], Credentials]) -> Resolved:
+    """Returns the credentials that the callable of a user gives."""
+    given = function()
+    if not isinstance(given, Mapping):
+        raise TypeError("credentials: expected a mapping with key, secret, token and expiry")
+    if set(given) - {"key", "secret", "token", "expiry"}:
+        raise ValueError("credentials: expected the keys key, secret, token and expiry")
+    key, secret, token = (_text(given, name) for name in ("key", "secret", "token"))
+    if bool(key) != bool(secret):
+        raise ValueError("credentials: expected key and secret together, got one of them")
+    expiry = _seconds(given.get("expiry"))
+    return (key, secret, token, "", expiry) if key else ("", "", "", token, expiry)
 
 
 def _text(given: Credentials, name: str) -> str:

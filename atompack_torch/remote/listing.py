@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
@@ -53,39 +53,37 @@ class ObjectEntry:
             raise CorruptFileError(f"{shown}: a listing: expected a name without NUL, got one")
 
 
-class _Pages:
-    """Pages of a listing, which are limited in number.
+# Entries of a page, and what names the next page; None at the end.
+_Page = tuple[list[ObjectEntry], str | None]
+
+
+def _all_pages(url: str, request: Callable[[str], _Page]) -> Iterator[ObjectEntry]:
+    """Yields the entries of all pages of a listing, which are limited in number.
 
     Args:
         url: the URL of the folder, for messages.
+        request: returns a page, given what the page before it names; empty for the first one.
+
+    Raises:
+        CorruptFileError: a page was read already, or there are too many.
     """
-
-    def __init__(self, url: str) -> None:
-        self._url = shown_url(url)
-        self._seen: set[str] = set()
-        self._n_empty = 0
-
-    def check(self, following: str, n_entries: int) -> None:
-        """Checks that a listing makes progress.
-
-        Args:
-            following: what names the next page.
-            n_entries: number of entries of the page before it.
-
-        Raises:
-            CorruptFileError: that page was read already, or there are too many.
-        """
-        self._n_empty += not n_entries
-        if not following or following in self._seen:
+    following: str | None = ""
+    seen: set[str | None] = {following}
+    n_empty = 0
+    while following is not None:
+        entries, following = request(following)
+        yield from entries
+        n_empty += not entries
+        if following in seen:
             raise CorruptFileError(
-                f"{self._url}: a listing: expected another page, got none or an old one"
+                f"{shown_url(url)}: a listing: expected another page, got none or an old one"
             )
-        if len(self._seen) >= _MAX_PAGES or self._n_empty > _MAX_EMPTY_PAGES:
+        if len(seen) > _MAX_PAGES or n_empty > _MAX_EMPTY_PAGES:
             raise CorruptFileError(
-                f"{self._url}: a listing: expected at most {_MAX_PAGES} pages and "
+                f"{shown_url(url)}: a listing: expected at most {_MAX_PAGES} pages and "
                 f"{_MAX_EMPTY_PAGES} empty ones, got more"
             )
-        self._seen.add(following)
+        seen.add(following)
 
 
 def can_list(url: str) -> bool:
@@ -181,37 +179,34 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     root = f"{scheme}://{bucket}"
-    token: str | None = None
-    pages = _Pages(url)
-    while True:
+
+    def request(token: str) -> _Page:
         query = [("list-type", "2"), ("encoding-type", "url"), ("prefix", prefix)]
         if by_folder:
             query.append(("delimiter", "/"))
-        if token is not None:
+        if token:
             query.append(("continuation-token", token))
         response = store.request("GET", root, query=query, max_response=_MAX_PAGE_BYTES)
         response.check(url)
         page = parse_xml(response.body, url, "ListBucketResult")
         is_encoded = page.findtext("EncodingType") == "url"
 
-        def decoded(key: str, is_encoded: bool = is_encoded) -> str:
-            if not is_encoded:
-                return key
-            return unquote(key.replace("+", " "), errors="surrogateescape")
-
-        contents, folders = page.findall("Contents"), page.findall("CommonPrefixes/Prefix")
-        for item in contents:
-            key = item.findtext("Key")
-            size = item.findtext("Size", "")
+        def entry(key: str | None, size: str, etag: str = "") -> ObjectEntry:
             if key is None or not size.isdecimal():
                 raise CorruptFileError(f"{url}: a listing: expected a key and a size")
-            yield ObjectEntry(f"{root}/{decoded(key)}", int(size), item.findtext("ETag", ""))
-        for item in folders:
-            yield ObjectEntry(f"{root}/{decoded(item.text or '')}", 0, "")
-        if page.findtext("IsTruncated") != "true":
-            return
-        token = page.findtext("NextContinuationToken", "")
-        pages.check(token, len(contents) + len(folders))
+            if is_encoded:
+                key = unquote(key.replace("+", " "), errors="surrogateescape")
+            return ObjectEntry(f"{root}/{key}", int(size), etag)
+
+        entries = [
+            entry(item.findtext("Key"), item.findtext("Size", ""), item.findtext("ETag", ""))
+            for item in page.findall("Contents")
+        ]
+        entries += [entry(item.text or "", "0") for item in page.findall("CommonPrefixes/Prefix")]
+        is_last = page.findtext("IsTruncated") != "true"
+        return entries, None if is_last else page.findtext("NextContinuationToken", "")
+
+    return _all_pages(url, request)
 
 
 def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
@@ -219,28 +214,26 @@ def _list_blobs(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
     container, _, folder = url.partition("://")[2].partition("/")
     prefix = f"{folder.rstrip('/')}/" if folder.rstrip("/") else ""
     address = azure_address(container, remote.options, os.environ)
-    marker = ""
-    pages = _Pages(url)
-    while True:
+    client = remote.objects(url)
+
+    def request(marker: str) -> _Page:
         query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
         if marker:
             query.append(("marker", marker))
-        client = remote.objects(url)
         response = client.request("GET", address, query=query, max_response=_MAX_PAGE_BYTES)
         response.check(url)
         page = parse_xml(response.body, shown_url(url), "EnumerationResults")
-        blobs = page.findall("Blobs/Blob")
-        for item in blobs:
+        entries = []
+        for item in page.findall("Blobs/Blob"):
             name, size = item.find("Name"), item.findtext("Properties/Content-Length", "")
             if name is None or not name.text or not size.isdecimal():
                 raise CorruptFileError(f"{shown_url(url)}: a listing: expected a name and a size")
             key = unquote(name.text) if name.get("Encoded") == "true" else name.text
             etag = item.findtext("Properties/Etag", "")
-            yield ObjectEntry(f"az://{container}/{key}", int(size), etag)
-        marker = page.findtext("NextMarker") or ""
-        if not marker:
-            return
-        pages.check(marker, len(blobs))
+            entries.append(ObjectEntry(f"az://{container}/{key}", int(size), etag))
+        return entries, page.findtext("NextMarker") or None
+
+    return _all_pages(url, request)
 
 
 def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
@@ -248,30 +241,27 @@ def _list_repository(remote: RemoteFiles, url: str) -> Iterator[ObjectEntry]:
     where = parse_hub_url(url)
     endpoint = hub_endpoint(remote.options, os.environ)
     tree = f"{endpoint}/api/{where.kind}/{where.repo}/tree/{remote.commit_of(url)}"
-    address: str | None = f"{tree}/{quote(where.path)}" if where.path else tree
-    query = [("recursive", "1")]
-    pages = _Pages(url)
-    is_first = True
-    while address is not None:
-        response = remote.objects(url).request(
-            "GET", address, query=query, max_response=_MAX_PAGE_BYTES
-        )
-        if response.status == 404 and is_first:
-            return
-        is_first = False
+    first = f"{tree}/{quote(where.path)}" if where.path else tree
+    client = remote.objects(url)
+
+    def request(following: str) -> _Page:
+        address, query = (following, []) if following else (first, [("recursive", "1")])
+        response = client.request("GET", address, query=query, max_response=_MAX_PAGE_BYTES)
+        if response.status == 404 and not following:
+            return [], None
         response.check(url)
-        items = parse_json(response.body, url, list)
-        for item in items:
+        entries = []
+        for item in parse_json(response.body, url, list):
             if not isinstance(item, dict) or not isinstance(item.get("path"), str):
                 raise CorruptFileError(f"{shown_url(url)}: a listing: expected files with paths")
             if item.get("type") == "file":
                 size = item.get("size")
                 if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                     raise CorruptFileError(f"{shown_url(url)}: a listing: expected a size")
-                yield ObjectEntry(where.with_path(item["path"]), size, "")
-        address, query = _next_page(dict(response.headers).get("link", ""), address, url), []
-        if address is not None:
-            pages.check(address, len(items))
+                entries.append(ObjectEntry(where.with_path(item["path"]), size, ""))
+        return entries, _next_page(dict(response.headers).get("link", ""), address, url)
+
+    return _all_pages(url, request)
 
 
 def _next_page(link: str, address: str, url: str) -> str | None:

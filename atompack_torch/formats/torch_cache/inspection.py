@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from atompack_torch._native import TorchCacheReader
@@ -19,7 +19,6 @@ from atompack_torch.formats.text import plain, table
 from atompack_torch.formats.torch_cache.attributes import attributes_of
 from atompack_torch.options import absolute_path, is_url, shown_url
 from atompack_torch.remote.local_copies import local_copy
-from atompack_torch.remote.staging import naming
 
 if TYPE_CHECKING:
     from atompack_torch.formats.torch_cache.dataset import TorchCacheDataset
@@ -62,8 +61,7 @@ def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -
     errors = []
     for place in places:
         try:
-            with _local_file(place) as local:
-                files.append(_document(local) | {"path": place.shown})
+            files.append(_document(place))
         except AtompackError as error:
             files.append({"path": place.shown, "error": str(error)})
             errors.append(str(error))
@@ -79,13 +77,12 @@ def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
 
 def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
     """Reads one file with all checks, and recomputes its rows; several are a ``TypeError``."""
-    from atompack_torch.formats.torch_cache.verification import verify_cache
+    from atompack_torch.formats.torch_cache.dataset import TorchCache
+    from atompack_torch.formats.torch_cache.verification import check_rows
 
     place = _one_of(places)
-    with _local_file(place) as local:
-        found = verify_cache(local, max_faults=max_faults, progress=progress)
-    if is_url(place.path):
-        found = found.renamed(local, place.shown)
+    opened = partial(TorchCache, place.path, **place.options)
+    found = check_rows(opened, place.shown, True, None, max_faults, None, progress)
     if any(fault.message.endswith(_NO_ENTRIES) for fault in found.faults):
         raise _other_kind(place.path)
     return found
@@ -121,17 +118,6 @@ def _other_kind(path: Any) -> UnsupportedFormatError:
 
 
 @contextmanager
-def _local_file(place: Place) -> Iterator[str]:
-    """Downloads a file of a URL for the block; errors name the URL."""
-    if not is_url(place.path):
-        yield place.path
-        return
-    copy = local_copy(place.remote, place.path)
-    with naming(place.path, copy.path):
-        yield copy.path
-
-
-@contextmanager
 def _opening(path: Any) -> Iterator[None]:
     """Refuses HDF5 files of a different kind, such as arrays to be converted.
 
@@ -147,14 +133,22 @@ def _opening(path: Any) -> Iterator[None]:
         raise _other_kind(path) from None
 
 
-def _document(path: str) -> dict[str, Any]:
-    with _opening(path):
-        reader = TorchCacheReader(absolute_path(path))
+def _open_reader(place: Place) -> TorchCacheReader:
+    """Opens a file without torch; that of a URL is downloaded."""
+    with _opening(place.path):
+        if not is_url(place.path):
+            return TorchCacheReader(absolute_path(place.path))
+        copy = local_copy(place.remote, place.path)
+        return TorchCacheReader(copy.path, name=place.shown)
+
+
+def _document(place: Place) -> dict[str, Any]:
+    reader = _open_reader(place)
     info = attributes_of(reader)
     entries = range(len(reader))
     return {
-        "path": path,
-        "file_bytes": Path(path).stat().st_size,
+        "path": place.shown,
+        "file_bytes": reader.identity[2],
         "version": 1 if reader.is_legacy else info.get("schema_version"),
         "n_entries": len(reader),
         "n_atoms": int(reader.atom_counts().sum()),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -116,7 +117,7 @@ class Recomputation:
         stored = cache.descriptor
         if stored is None:
             raise AssertionError("a file with rows names its descriptor")
-        self._path = str(cache.path)
+        self._path = cache._shown
         self._reader = cache._reader()
         self._descriptor = stored.with_dtype("float64")
         self._precision = _precision(cache, stored)
@@ -355,11 +356,26 @@ def verify_cache(
     """
     check_threads(num_threads)
     checked_integer("max_faults", max_faults, 0)
-    file = os.fspath(path)
+    opened = partial(TorchCache, path)
+    return check_rows(
+        opened, os.fspath(path), recompute, tolerance, max_faults, num_threads, progress
+    )
+
+
+def check_rows(
+    opened: Callable[[], TorchCache],
+    file: str,
+    recompute: bool,
+    tolerance: float | None,
+    max_faults: int,
+    num_threads: int | None,
+    progress: bool | OnProgress,
+) -> Verification:
+    """Does what ``verify_cache`` does with a file that ``opened`` opens, or downloads."""
     counts = Counter(entries=0, feature_rows=0, derivative_rows=0, recomputed=0)
     result = Verification([file], counts, differences=[])
     try:
-        cache = TorchCache(path).without_mapping()
+        cache = opened().without_mapping()
         again = _recomputation(cache, tolerance, result) if recompute else None
         examiner = _Examiner(cache, again)
     except AtompackError as error:
@@ -413,7 +429,7 @@ class _Examiner:
     """Examines entries; thread-safe."""
 
     def __init__(self, cache: TorchCache, again: Recomputation | None) -> None:
-        self._path = str(cache.path)
+        self._path = cache._shown
         self._reader = cache._reader()
         self._again = again
         self._dataset = TorchCacheDataset(cache, dtype=torch.float64, num_threads=1)
