@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.formats.recognition import by_suffix, recognize
 from atompack_torch.formats.table import COLLECTION, FORMATS, STORE_METADATA, Format
-from atompack_torch.options import is_in_memory, is_url, redact_path
+from atompack_torch.options import files_in, is_in_memory, is_url, redact_path
 
 if TYPE_CHECKING:
     from atompack_torch.remote.files import RemoteFiles
@@ -82,6 +82,32 @@ def other_files(path: str | os.PathLike[str]) -> str:
         return ""
     folder = shlex.quote(str(path).rstrip("/"))
     return f": `atompack-torch convert {folder}/* {folder}.atp` reads files of other formats"
+
+
+def files_of_folder(
+    folder: str, name: str, kind: str, *suffixes: str, is_deep: bool = True
+) -> list[str]:
+    """Lists the data files of a folder.
+
+    Args:
+        folder: the folder.
+        name: name of the format of such folders.
+        kind: suffixes of the files, for messages.
+        *suffixes: the suffixes, in lower case.
+        is_deep: also list those in its folders.
+
+    Returns:
+        The paths, sorted; at least one.
+
+    Raises:
+        FileNotFoundError: there is none; the message says so if the folder has another format.
+    """
+    files = files_in(folder, *suffixes, is_deep=is_deep)
+    if not files:
+        title = next(known.title for known in FORMATS if known.name == name)
+        with opening(folder, title, name):
+            raise FileNotFoundError(f"{folder}: no {kind} file in this folder{other_files(folder)}")
+    return files
 
 
 def _unread(path: str | os.PathLike[str]) -> str:

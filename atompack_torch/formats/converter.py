@@ -29,22 +29,6 @@ from atompack_torch.remote.staging import Options
 Mode = Literal["x", "w", "a"]
 
 
-def _nothing() -> None:
-    pass
-
-
-def _unknown() -> int | None:
-    return None
-
-
-def _no_example() -> Columns | None:
-    return None
-
-
-def _no_names() -> Collection[str] | None:
-    return None
-
-
 @dataclass
 class Source:
     """Source of a conversion.
@@ -71,9 +55,9 @@ class Source:
 
     path: str
     read: Callable[[Report], Iterator[Columns]]
-    count: Callable[[], int | None] = _unknown
+    count: Callable[[], int | None] = lambda: None
     measure: Callable[[], int] | None = None
-    close: Callable[[], None] = _nothing
+    close: Callable[[], None] = lambda: None
     maps_keys: bool = False
     own_keys: Collection[str] = ()
     takes_padding: bool = False
@@ -81,8 +65,8 @@ class Source:
     is_arrays: bool = False
     note: str = ""
     read_range: Callable[[Report, int, int], Iterator[Columns]] | None = None
-    example: Callable[[], Columns | None] = _no_example
-    names: Callable[[], Collection[str] | None] = _no_names
+    example: Callable[[], Columns | None] = lambda: None
+    names: Callable[[], Collection[str] | None] = lambda: None
 
     def other_keys(self, keys: Mapping[str, str] | None) -> dict[str, str]:
         """Returns the keys that ``read`` does not use itself."""

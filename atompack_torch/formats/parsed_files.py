@@ -23,6 +23,7 @@ from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget
 from atompack_torch.formats.indexes import FileVersion
 from atompack_torch.formats.label_hints import name_warnings
 from atompack_torch.formats.molecule_files import MoleculeFiles
+from atompack_torch.formats.paths import listed
 from atompack_torch.options import ChangeOptions, PathLike, absolute_path, bytes_at, is_url
 from atompack_torch.remote.files import RemoteFiles
 
@@ -59,7 +60,7 @@ class ParsedFiles(MoleculeFiles):
     again. Fields and types are those of all files together.
     """
 
-    _format = ""  # name of the items of error messages, with its article
+    _format: str  # for messages
     _keeps_index: bool
     _versions: list[FileVersion]
     _counts: list[int]
@@ -83,9 +84,27 @@ class ParsedFiles(MoleculeFiles):
         self._take_files(*self._index_files())
         self._check_names()
 
+    def _files_in(self, folder: str) -> list[str]:
+        """Lists the files of a folder."""
+        raise NotImplementedError
+
     def _find_files(self) -> list[str]:
         """Lists the files as absolute paths."""
-        raise NotImplementedError
+        files: list[str] = []
+        for path in listed(self._path):
+            if is_url(path):
+                raise ValueError(
+                    f"path: expected a local path of {self._format}, got a URL: download it, or "
+                    "convert it"
+                )
+            whole = absolute_path(path)
+            files += self._files_in(whole) if Path(whole).is_dir() else [whole]
+        return files
+
+    @property
+    def _shown(self) -> str:
+        """The path for messages; of several paths only what they are."""
+        return os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
 
     def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
         """Returns the index of a file, and the version that it belongs to."""
@@ -206,30 +225,6 @@ class ParsedFiles(MoleculeFiles):
         one = len(self._files) == 1
         files = repr(self._files[0]) if one else f"{len(self._files)} files"
         return f"{type(self).__name__}({len(self)} molecules in {files})"
-
-
-def local_paths(path: PathLike | Sequence[PathLike], what: str) -> list[str]:
-    """Returns one or more paths as absolute paths.
-
-    Args:
-        path: as given by the user.
-        what: name of the format, for messages.
-
-    Returns:
-        The paths.
-
-    Raises:
-        ValueError: the list is empty, or a path is a URL.
-    """
-    paths = [path] if isinstance(path, (str, os.PathLike)) else [*path]
-    if not paths:
-        raise ValueError("path: expected at least one file, got an empty list")
-    for one in paths:
-        if is_url(one):
-            raise ValueError(
-                f"path: expected a local path of {what}, got a URL: download it, or convert it"
-            )
-    return [absolute_path(one) for one in paths]
 
 
 def _joined_fields(found: Iterable[list[tuple[Any, ...]]]) -> list[FoundKey]:

@@ -166,12 +166,10 @@ class StagedFile:
             self._objects.check_bucket()
         elif mode == "x":
             raise file_exists(shown_url(url), instead)
-        self._expected: ObjectState | None = None
+        self._expected = found if mode == "a" else None
         self._folder = TemporaryFolder()
         self.path = self._folder.path / name
-        self.is_new = mode != "a" or found is None
-        if mode == "a" and found is not None:
-            self._expected = found
+        self.is_new = self._expected is None
         if self._expected is not None and download:
             size = self._expected.size
             with transferring(f"downloading {name}", size, enabled=progress) as report:

@@ -64,12 +64,10 @@ class Dialect:
         return headers.get(self.mark, "") if self.mark else ""
 
 
-_S3 = Dialect("x-amz-meta-upload", parts="s3")
-_AZURE = Dialect("x-ms-meta-upload", (("x-ms-blob-type", "BlockBlob"),), parts="az")
 _DIALECTS = {
-    "s3": _S3,
+    "s3": Dialect("x-amz-meta-upload", parts="s3"),
     "gs": Dialect("x-goog-meta-upload", has_generations=True, parts="s3"),
-    "az": _AZURE,
+    "az": Dialect("x-ms-meta-upload", (("x-ms-blob-type", "BlockBlob"),), parts="az"),
     "https": Dialect(""),
     "http": Dialect(""),
 }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from atompack_torch import formats
@@ -21,8 +19,8 @@ from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.aselmdb.keys import fields_of_rows
 from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget
 from atompack_torch.formats.indexes import FileVersion, open_index
-from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions, local_paths
-from atompack_torch.options import PathLike, files_in, threads_or_cores, with_fields
+from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions
+from atompack_torch.options import PathLike, threads_or_cores, with_fields
 
 
 class AseLmdbDataset(ParsedFiles):
@@ -49,6 +47,7 @@ class AseLmdbDataset(ParsedFiles):
     """
 
     left_out: dict[str, int]
+    _format = "ASE databases"
 
     @with_fields(ParsedOptions)
     def __init__(self, path: PathLike | Sequence[PathLike], **options: Any) -> None:
@@ -69,11 +68,8 @@ class AseLmdbDataset(ParsedFiles):
         """
         self._open_path(ParsedOptions.of(path, options))
 
-    def _find_files(self) -> list[str]:
-        files: list[str] = []
-        for path in local_paths(self._path, "ASE databases"):
-            files += _files_in(path) if Path(path).is_dir() else [path]
-        return files
+    def _files_in(self, folder: str) -> list[str]:
+        return formats.files_of_folder(folder, "databases", ".aselmdb", ".aselmdb", is_deep=False)
 
     def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
         check_regular_file(file)
@@ -98,10 +94,9 @@ class AseLmdbDataset(ParsedFiles):
             ) from None
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
-        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
         return [
             (*key[:2], *field, *key[2:], is_momenta)
-            for key, field, is_momenta in fields_of_rows(shown, found, self._key_map)
+            for key, field, is_momenta in fields_of_rows(self._shown, found, self._key_map)
         ]
 
     def _take_files(
@@ -121,11 +116,3 @@ class AseLmdbDataset(ParsedFiles):
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
     ) -> MoleculeSource:
         return LmdbRowSource(file, version, index, fields, *self._native_access)
-
-
-def _files_in(folder: str) -> list[str]:
-    files = files_in(folder, ".aselmdb", is_deep=False)
-    if not files:
-        with formats.opening(folder, "a folder of .aselmdb databases", "databases"):
-            raise FileNotFoundError(f"{folder}: no .aselmdb file in this folder")
-    return files

@@ -42,48 +42,21 @@ TARGET = TargetTraits(("x",), codecs=("zstd",), has_shards=True)
 
 
 def open_source(path: str, options: SourceOptions) -> Source:
-    """Opens a dataset."""
-    read_blocks = partial(read, path)
-    return Source(
-        path,
-        read_blocks,
-        partial(count, path),
-        read_range=read_blocks,
-        keeps_open=True,
-    )
+    """Opens a dataset, whose examples must all be molecules."""
+    dataset = ShardDataset(path)
+    read_block = partial(_molecules, dataset)
+
+    def read(report: Report, first: int = 0, last: int | None = None) -> Iterator[Columns]:
+        end = len(dataset) if last is None else last
+        for begin in range(first, end, BLOCK_STRUCTURES):
+            yield from readable(read_block, begin, min(begin + BLOCK_STRUCTURES, end), report)
+
+    return Source(path, read, lambda: len(dataset), read_range=read, keeps_open=True)
 
 
 def open_target(path: str, options: TargetOptions) -> Writer:
     """Opens a dataset for writing."""
     return Writer(path, options.shards or _SHARDS, options.level)
-
-
-def count(path: _Path) -> int:
-    """Counts the examples."""
-    return len(ShardDataset(path))
-
-
-def read(path: _Path, report: Report, first: int = 0, last: int | None = None) -> Iterator[Columns]:
-    """Yields the examples, all of them molecules, in blocks and in order.
-
-    Args:
-        path: folder of the dataset.
-        report: receives examples that cannot be read.
-        first: number of the first example.
-        last: one past the last example; None: all.
-
-    Yields:
-        Blocks of molecules.
-
-    Raises:
-        CorruptFileError: a block is damaged.
-        FieldError: an example is not a dict with positions and atomic numbers.
-    """
-    dataset = ShardDataset(path)
-    read_block = partial(_molecules, dataset)
-    end = len(dataset) if last is None else last
-    for begin in range(first, end, BLOCK_STRUCTURES):
-        yield from readable(read_block, begin, min(begin + BLOCK_STRUCTURES, end), report)
 
 
 def _molecules(dataset: ShardDataset, first: int, last: int) -> Columns:

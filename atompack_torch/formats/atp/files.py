@@ -11,7 +11,7 @@ from typing import Any
 
 from atompack_torch import formats
 from atompack_torch._native import AtpSnapshot
-from atompack_torch.options import absolute_path, files_in, has_suffix, is_url
+from atompack_torch.options import absolute_path, has_suffix, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import is_root, path_of
@@ -47,7 +47,9 @@ def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:
         if remote is not None and isinstance(path, str) and is_url(path):
             return _files_behind(path, remote)
         whole = absolute_path(path)
-        return _shards_of(Path(whole)) if Path(whole).is_dir() else [whole]
+        if not Path(whole).is_dir():
+            return [whole]
+        return formats.files_of_folder(whole, "atp-folder", ".atp", ".atp")
     files = [file if remote is not None and is_url(file) else absolute_path(file) for file in path]
     if not files:
         raise ValueError("path: expected at least one file, got an empty list")
@@ -90,12 +92,3 @@ def _files_behind(url: str, remote: RemoteFiles) -> list[str]:
         if not is_missing or url.endswith("/") or is_root(url) or not remote.has_file(url):
             raise
         return [url]
-
-
-def _shards_of(folder: Path) -> list[str]:
-    files = files_in(folder, ".atp")
-    if not files:
-        with formats.opening(folder, "a folder of .atp files", "atp-folder"):
-            hint = formats.other_files(folder)
-            raise FileNotFoundError(f"{folder}: no .atp file in this folder{hint}")
-    return files

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any
 
 from atompack_torch import formats
@@ -27,11 +25,10 @@ from atompack_torch.formats.extxyz.keys import (
     targets_of,
 )
 from atompack_torch.formats.indexes import FileVersion, open_index
-from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions, local_paths
+from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions
 from atompack_torch.options import (
     PathLike,
     checked_integer,
-    files_in,
     threads_or_cores,
     with_fields,
 )
@@ -76,6 +73,7 @@ class ExtxyzDataset(ParsedFiles):
     ``charge``, ``charges``, ``velocities``, ``momenta`` (divided by the masses) and ``name``.
     """
 
+    _format = "extended XYZ"
     _max_unpacked_bytes: int | None = None
 
     @with_fields(ExtxyzOptions)
@@ -105,11 +103,8 @@ class ExtxyzDataset(ParsedFiles):
             self._max_unpacked_bytes = checked_integer("max_unpacked_bytes", limit, 0)
         self._open_path(given)
 
-    def _find_files(self) -> list[str]:
-        files: list[str] = []
-        for path in local_paths(self._path, "extended XYZ"):
-            files += extxyz_files(path) if Path(path).is_dir() else [path]
-        return files
+    def _files_in(self, folder: str) -> list[str]:
+        return extxyz_files(folder)
 
     def _index_file(self, file: str) -> tuple[ParsedIndex, FileVersion]:
         check_regular_file(file)
@@ -126,16 +121,14 @@ class ExtxyzDataset(ParsedFiles):
             return open_index(place, file, start, keep=self._keeps_index)
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
-        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
-        return native_targets(found, targets_of(shown, found, self._key_map, _Warnings()))
+        return native_targets(found, targets_of(self._shown, found, self._key_map, _Warnings()))
 
     def _take_files(
         self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
     ) -> None:
         super()._take_files(files, indexes, versions)
-        shown = os.fspath(self._path) if isinstance(self._path, (str, os.PathLike)) else "files"
         for key in dict.fromkeys(key for index in indexes for key in index.left_out):
-            warnings.warn(f"{shown}: column {key!r} omitted: strings of atoms", stacklevel=4)
+            warnings.warn(f"{self._shown}: column {key!r} omitted: strings of atoms", stacklevel=4)
 
     def _open_file(
         self, file: str, version: FileVersion, index: ParsedIndex, fields: FieldMap
@@ -166,8 +159,4 @@ def extxyz_files(folder: str) -> list[str]:
     Raises:
         FileNotFoundError: there is none.
     """
-    files = files_in(folder, *_SUFFIXES)
-    if not files:
-        with formats.opening(folder, "a folder of extended XYZ files", "extxyz-folder"):
-            raise FileNotFoundError(f"{folder}: no .xyz or .extxyz file in this folder")
-    return files
+    return formats.files_of_folder(folder, "extxyz-folder", ".xyz or .extxyz", *_SUFFIXES)

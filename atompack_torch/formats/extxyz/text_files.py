@@ -64,11 +64,7 @@ class Text:
         copy: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (closed by close)
         self._copy = copy
         source = _Resumed(stream, head)
-        is_first = True
-        for piece in _plain_pieces(source, head, self.name, None):
-            if is_first:
-                _check_is_text(self.name, piece)
-                is_first = False
+        for piece in _text_pieces(source, head, self.name, None):
             self._keep(piece)
         self.n_bytes = source.n_bytes
         self.path = f"/proc/self/fd/{copy.fileno()}"
@@ -112,11 +108,7 @@ def plain_pieces(path: str, max_bytes: int | None = None) -> Iterator[tuple[byte
     with Path(path).open("rb") as stream:
         head = stream.read(_HEAD_BYTES)
         source = _Resumed(stream, head)
-        is_first = True
-        for piece in _plain_pieces(source, head, path, max_bytes):
-            if is_first:
-                _check_is_text(path, piece)
-                is_first = False
+        for piece in _text_pieces(source, head, path, max_bytes):
             yield piece, source.n_bytes
 
 
@@ -171,17 +163,24 @@ def _decoder_of(head: bytes) -> Callable[[], Any] | None:
     return lzma.LZMADecompressor if head.startswith(b"\xfd7zXZ\0") else None
 
 
-def _plain_pieces(
+def _text_pieces(
     source: _Resumed, head: bytes, name: str, max_bytes: int | None
 ) -> Iterator[bytes]:
     """Yields the decompressed content of the source.
 
     Raises:
         CorruptFileError: compressed data is damaged or cut, or unpacks to more than the limit.
+        UnsupportedFormatError: the content is not text.
     """
-    if not _is_compressed(head):
-        yield from source.pieces()
-        return
+    is_packed = _is_compressed(head)
+    pieces = _unpacked(source, head, name, max_bytes) if is_packed else source.pieces()
+    for i, piece in enumerate(pieces):
+        if i == 0:
+            _check_is_text(name, piece)
+        yield piece
+
+
+def _unpacked(source: _Resumed, head: bytes, name: str, max_bytes: int | None) -> Iterator[bytes]:
     decoder = _decoder_of(head)
     n_bytes = 0
     try:

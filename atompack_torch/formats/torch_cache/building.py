@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from errno import ENOENT
 from pathlib import Path
@@ -371,13 +371,24 @@ class BuildJob:
         return CachePart(path, part_range((number, n_parts), len(self.dataset)))
 
     @contextmanager
-    def open(self, path: Path, resume: bool) -> Iterator[CacheBuilder]:
-        """Opens a builder and closes it at the end, even if a traceback still refers to it."""
-        builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
-        if not resume and len(builder):
+    def open(self, path: Path, resume: bool, patience: float = 0.0) -> Iterator[CacheBuilder]:
+        """Opens a builder and closes it at the end, even if a traceback still refers to it.
+
+        Waits for other processes that have it open, up to ``patience`` seconds.
+        """
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
+            except WriterLockedError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE)
+                continue
+            if resume or not len(builder):
+                break
             builder.discard()
             builder.close()
-            builder = CacheBuilder(path, self.header, self.fingerprint, _CHECKPOINT_BYTES)
         try:
             yield builder
         except BaseException:
@@ -604,39 +615,13 @@ def build_part(
         return TorchCache(target)
     job = BuildJob.of(dataset, descriptor, options, target)
     parts = [job.part(k, n_parts) for k in range(n_parts)]
-    if not target.exists() and not _is_joined(job, parts[number]):
-        with _opened(job, parts[number].path, options.resume) as builder:
-            job.fill(builder, parts[number].entries)
+    own, entries = parts[number]
+    # An interrupted join may have moved the part into the new file already.
+    if not target.exists() and entries.stop > _length(job, target):
+        with job.open(own, options.resume, _PATIENCE) as builder:
+            job.fill(builder, entries)
     missing = _join_if_complete(job, parts)
     return missing or TorchCache(target)
-
-
-def _is_joined(job: BuildJob, part: CachePart) -> bool:
-    """True if an interrupted join has moved the part into the new file already."""
-    if not _is_there(job.target):
-        return False
-    try:
-        with job.open(job.target, resume=True) as whole:
-            return len(whole) >= part.entries.stop
-    except WriterLockedError:
-        return False
-
-
-@contextmanager
-def _opened(job: BuildJob, path: Path, resume: bool) -> Iterator[CacheBuilder]:
-    """Opens a part; waits while others look whether it is complete."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        with ExitStack() as stack:
-            try:
-                builder = stack.enter_context(job.open(path, resume))
-            except WriterLockedError:
-                if time.monotonic() > deadline:
-                    raise
-            else:
-                yield builder
-                return
-        time.sleep(_PAUSE)
 
 
 def _join_if_complete(job: BuildJob, parts: list[CachePart]) -> list[int]:
@@ -668,7 +653,7 @@ def _missing(job: BuildJob, parts: list[CachePart], n_joined: int) -> list[int]:
     """Returns the numbers of the parts that are neither complete nor joined."""
     wanted = [k for k, part in enumerate(parts) if part.entries.stop > n_joined and part.entries]
     absent = [k for k in wanted if not _is_there(parts[k].path)]
-    return absent or [k for k in wanted if not _is_complete(job, parts[k])]
+    return absent or [k for k in wanted if _length(job, parts[k].path) != len(parts[k].entries)]
 
 
 def _is_there(path: Path) -> bool:
@@ -676,9 +661,9 @@ def _is_there(path: Path) -> bool:
     return path.with_name(f".{path.name}.new").exists()
 
 
-def _is_complete(job: BuildJob, part: CachePart) -> bool:
-    try:
-        with job.open(part.path, resume=True) as builder:
-            return len(builder) == len(part.entries)
-    except WriterLockedError:  # it is being built
-        return False
+def _length(job: BuildJob, path: Path) -> int:
+    """Counts the entries of an unfinished build; 0 if another process has it open."""
+    if _is_there(path):
+        with suppress(WriterLockedError), job.open(path, resume=True) as builder:
+            return len(builder)
+    return 0
