@@ -73,7 +73,7 @@ def runs(
 def reporting(
     progress: bool | OnProgress, total: int, label: str, unit: str = "molecules"
 ) -> Iterator[OnProgress]:
-    """Provides the progress callback for ``progress=``: none, a bar, or the caller's function."""
+    """Provides the callback for ``progress=``: of a bar, the caller's, or one without effect."""
     if callable(progress):
         yield progress
     elif progress:

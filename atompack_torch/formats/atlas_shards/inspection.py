@@ -99,8 +99,7 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
     with reporting(progress, len(blocks), "verifying", "blocks") as report:
         for folder, check in blocks:
             check_part(found, folder, check, max_faults)
-            if report is not None:
-                report(1)
+            report(1)
     return found
 
 
@@ -120,8 +119,7 @@ def statistics(
             for first in range(0, len(dataset), _COPIED_AT_ONCE):
                 last = min(first + _COPIED_AT_ONCE, len(dataset))
                 counter.add([dataset[i] for i in range(first, last)])
-                if report is not None:
-                    report(last - first)
+                report(last - first)
     found = counter.found()
     rows: list[tuple[str, ...]] = [("value", "count", "kind", "mean", "std", "min", "max")]
     for name, one in found.values.items():
@@ -190,8 +188,7 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
                 source = int(np.searchsorted(ends, run[0], side="right"))
                 begin = int(ends[source]) - len(readers[source])
                 writer._copy(readers[source], (run - begin).tolist())
-            if report is not None:
-                report(len(part))
+            report(len(part))
     return Compaction(len(numbers), "examples", before, target.stored_bytes())
 
 

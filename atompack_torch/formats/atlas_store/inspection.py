@@ -215,8 +215,7 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
                 for check in arrays:
                     found.counts["arrays"] += 1
                     check_part(found, file, check, max_faults)
-                if report is not None:
-                    report(1)
+                report(1)
     return found
 
 

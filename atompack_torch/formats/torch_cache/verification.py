@@ -387,8 +387,7 @@ def check_rows(
         for found in ordered_map(examiner.examine, examiner.parts(), threads, 2 * threads):
             _add(found, result, max_faults)
             unusual += found.unusual
-            if report is not None:
-                report(found.counts["entries"])
+            report(found.counts["entries"])
     result.warnings += [f"{file}: {n} entries {what}" for what, n in sorted(unusual.items())]
     return result
 
