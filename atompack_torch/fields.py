@@ -322,18 +322,6 @@ def check_targets(key_map: Mapping[str, str]) -> None:
     """
     for key, name in key_map.items():
         check_target(key, name)
-    check_unique(key_map)
-
-
-def check_unique(key_map: Mapping[str, str]) -> None:
-    """Checks that no two keys have one name.
-
-    Args:
-        key_map: name in the source → name of a field.
-
-    Raises:
-        ValueError: two keys have one name.
-    """
     if len({*key_map.values()}) < len(key_map):
         raise ValueError("key_map: expected each name once, got one twice")
 

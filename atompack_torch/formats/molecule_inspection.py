@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,22 +29,6 @@ if TYPE_CHECKING:
 
 _SAMPLE = 10_000  # molecules whose records are read, unless all are requested
 _SUMMED = ("n_molecules", "n_atoms", "file_bytes")
-
-
-class _Labels(NamedTuple):
-    """Counts of molecules by label.
-
-    Attributes:
-        molecules: label → number of examined molecules that have it.
-        nan: label → number of those whose label is all NaN; labels without any are omitted.
-        n_looked_at: number of molecules whose records were read.
-        exact: True if these are all molecules, not a sample.
-    """
-
-    molecules: dict[str, int]
-    nan: dict[str, int]
-    n_looked_at: int
-    exact: bool
 
 
 def describe_molecules(
@@ -75,7 +59,7 @@ def describe_molecules(
         if source is not None:
             opened = source()
             schema = _schema_of(opened)
-            labels = _count_labels(opened, full, progress)._asdict()
+            labels = _count_labels(opened, full, progress)
     except AtompackError as error:
         errors.append(str(error))
     total = {key: _sum(file[key] for file in files if "error" not in file) for key in summed}
@@ -83,15 +67,33 @@ def describe_molecules(
     return document, list(dict.fromkeys(errors))
 
 
-def _count_labels(source: MoleculeSource, full: bool, progress: bool | OnProgress) -> _Labels:
-    """Counts labels in all records, or in a sample of a large dataset."""
+def _count_labels(
+    source: MoleculeSource, full: bool, progress: bool | OnProgress
+) -> dict[str, Any]:
+    """Counts labels in all records, or in a sample of a large dataset.
+
+    Args:
+        source: the molecules.
+        full: count in all of them.
+        progress: see ``describe_molecules``.
+
+    Returns:
+        ``molecules``: label → number of examined molecules that have it; ``nan``: label → number of
+        those whose label is all NaN, where there are any; ``n_looked_at``: number of molecules
+        whose records were read; ``exact``: True if these are all molecules, not a sample.
+    """
     sample = None if full or len(source) <= _SAMPLE else _sample(len(source))
     n_looked_at = len(source) if sample is None else len(sample)
     with reporting(progress if full else False, 2 * n_looked_at, "statistics") as report:
         molecules = _coverage(source, sample, report)
         present = _coverage(NanIsMissingSource(source), sample, report)
     nan = {name: n - present.get(name, 0) for name, n in molecules.items()}
-    return _Labels(molecules, {k: n for k, n in nan.items() if n}, n_looked_at, sample is None)
+    return {
+        "molecules": molecules,
+        "nan": {name: n for name, n in nan.items() if n},
+        "n_looked_at": n_looked_at,
+        "exact": sample is None,
+    }
 
 
 def _coverage(source: MoleculeSource, sample: Any, report: OnProgress | None) -> dict[str, int]:

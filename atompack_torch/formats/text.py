@@ -44,18 +44,13 @@ def plain(value: Any) -> Any:
         return [plain(part) for part in value]
     if is_tensor(value):
         return plain([value.real, value.imag] if value.is_complex() else value.tolist())
-    if _is_of_numpy(value):
+    if isinstance(value, (np.ndarray, np.generic)):
         return _plain_array(value)
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
-
-
-def _is_of_numpy(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
 
 
 def _plain_array(value: Any) -> Any:

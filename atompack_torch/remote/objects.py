@@ -18,7 +18,6 @@ from atompack_torch.remote.uploads import (
     Headers,
     OnProgress,
     Upload,
-    delete_object,
     dialect_of,
     send_file,
     was_replaced,
@@ -269,7 +268,11 @@ class RemoteObjects:
         condition: Headers = []
         if expected is not None and not self._dialect.has_generations and expected.etag:
             condition = self._dialect.same(expected.etag, "")
-        delete_object(self._store, self._native(url), condition, shown_url(url))
+        response = self._store.request("DELETE", self._native(url), headers=condition)
+        if response.status == 412:
+            raise was_replaced(shown_url(url))
+        if response.status != 404:
+            response.check(shown_url(url))
 
     def _is_expected(self, upload: Upload, url: str, expected: ObjectState | None) -> bool:
         found = self.state(url)

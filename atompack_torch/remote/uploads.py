@@ -357,26 +357,3 @@ def _send_blocks(upload: Upload, parts: list[_Part], report: OnProgress) -> str:
     if own is None:
         response.check(upload.shown)
     return dict(response.headers).get("etag", "") if own is None else own
-
-
-def delete_object(
-    store: RemoteStore, url: str, condition: Headers | None = None, shown: str | None = None
-) -> None:
-    """Deletes an object; one that does not exist is not an error.
-
-    Args:
-        store: the client.
-        url: the URL of the object.
-        condition: headers with a condition, which not every store knows.
-        shown: the URL for messages; None: the same.
-
-    Raises:
-        OSError: another writer has replaced it (``ESTALE``), the store refuses, or does not
-            respond.
-    """
-    response = store.request("DELETE", url, headers=condition or [])
-    if response.status == 404:
-        return
-    if response.status == 412:
-        raise was_replaced(shown or url)
-    response.check(shown or url)

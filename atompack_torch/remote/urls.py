@@ -137,11 +137,6 @@ class HubUrl(NamedTuple):
         revision = quote(self.revision, safe="")
         return f"hf://{self.kind}/{self.repo}@{revision}/{path}"
 
-    @property
-    def prefix(self) -> str:
-        """The beginning of the addresses of its files."""
-        return self.repo if self.kind == "models" else f"{self.kind}/{self.repo}"
-
 
 def parse_hub_url(url: str) -> HubUrl:
     """Splits a URL of the Hugging Face hub.
@@ -282,7 +277,9 @@ def native_url(url: str, options: StorageOptions, environment: Mapping[str, str]
         where = parse_hub_url(url)
         if not where.path:
             raise ValueError(f"{url}: expected hf://datasets/OWNER/NAME/PATH[@REVISION]")
-        return hub_address(where, hub_endpoint(options, environment))
+        revision, path = quote(where.revision, safe=""), quote(where.path)
+        prefix = where.repo if where.kind == "models" else f"{where.kind}/{where.repo}"
+        return f"{hub_endpoint(options, environment)}/{prefix}/resolve/{revision}/{path}"
     if scheme == "az":
         return azure_address(url.partition("://")[2], options, environment)
     return url
@@ -292,12 +289,6 @@ def hub_endpoint(options: StorageOptions, environment: Mapping[str, str]) -> str
     """Returns the address of the hub, without a slash at its end."""
     endpoint = options.endpoint_url or environment.get("HF_ENDPOINT")
     return (endpoint or "https://huggingface.co").rstrip("/")
-
-
-def hub_address(where: HubUrl, endpoint: str) -> str:
-    """Returns the address from which a file of the hub is read."""
-    revision = quote(where.revision, safe="")
-    return f"{endpoint}/{where.prefix}/resolve/{revision}/{quote(where.path)}"
 
 
 def azure_address(path: str, options: StorageOptions, environment: Mapping[str, str]) -> str:

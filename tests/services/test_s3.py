@@ -13,7 +13,7 @@ from s3_servers import KEY, SECRET, Server
 
 from atompack_torch.remote.client import RemoteStore
 from atompack_torch.remote.listing import list_objects
-from atompack_torch.remote.uploads import MIN_PART_BYTES, delete_object
+from atompack_torch.remote.uploads import MIN_PART_BYTES
 
 KEYS = [
     "plain.atp",
@@ -40,7 +40,7 @@ def test_a_key_is_written_listed_read_and_deleted(server: Server, key: str) -> N
     assert found.etag.startswith('"')
     assert found.read(5, 1000) == data[5:1005]
     assert found.read(len(data) - 1, 1) == data[-1:]
-    delete_object(store, url)
+    store.request("DELETE", url).check(url)
     assert list(list_objects(store, url)) == []
     with pytest.raises(FileNotFoundError, match="status 404"):
         store.open(url)

@@ -48,17 +48,11 @@ class ShardStatistics:
         Returns:
             Name of the attribute → value; numbers that are not finite are None.
         """
-        return {
-            "n_examples": self.n_examples,
-            "values": {
-                name: {
-                    "count": one.count,
-                    "kinds": one.kinds,
-                    "spread": None if one.spread is None else _plain(one.spread),
-                }
-                for name, one in self.values.items()
-            },
+        values = {
+            name: vars(one) | {"spread": None if one.spread is None else _plain(one.spread)}
+            for name, one in self.values.items()
         }
+        return {"n_examples": self.n_examples, "values": values}
 
 
 @dataclass
