@@ -373,8 +373,14 @@ def decoded(record: StoredFile | None) -> FlushRecord | None:
         return None
 
 
-class Recovery:
-    """Recovery of one store.
+def recover(
+    copy: RemoteCopy,
+    found: Mapping[str, ObjectState],
+    stored: StoredFile,
+    record: FlushRecord,
+    metadata: StoredFile | None,
+) -> None:
+    """Completes the flush of a record if its metadata are in place, and withdraws it if not.
 
     Args:
         copy: the copy of the store.
@@ -382,104 +388,94 @@ class Recovery:
         stored: the record's object.
         record: the record.
         metadata: the metadata file; None if missing.
+
+    Raises:
+        OSError: another writer is changing the store (``ESTALE``, or FileExistsError), the store
+            refuses, or does not respond.
     """
+    now = None if metadata is None else metadata.fingerprint
+    is_renewed = record.renewed is not None and now == record.renewed
+    if (now == record.before or is_renewed) and not _was_built_on(found, record):
+        return _withdraw(copy, stored, record, metadata)
+    if now != record.after:  # another program has written since
+        for variable, _, _ in record.layers:
+            copy.objects.delete(copy.url_of(f"{variable}/data.stats"))
+    _finish(copy, record, stored.state, now)
 
-    def __init__(
-        self,
-        copy: RemoteCopy,
-        found: Mapping[str, ObjectState],
-        stored: StoredFile,
-        record: FlushRecord,
-        metadata: StoredFile | None,
-    ) -> None:
-        self._copy = copy
-        self._objects = copy.objects
-        self._found = found
-        self._stored = stored
-        self._record = record
-        self._metadata = metadata
 
-    def run(self) -> None:
-        """Completes the flush if its metadata are in place, and withdraws it if not.
+def _was_built_on(found: Mapping[str, ObjectState], record: FlushRecord) -> bool:
+    """True if there are newer layers, whose writer saw those of the flush."""
+    highest: dict[str, int] = {}
+    for name in found:
+        stem, number = layer_of(name) or ("", 0)
+        highest[stem] = max(highest.get(stem, 0), number)
+    own = {variable: number for variable, number, _ in record.layers}
+    return any(highest.get(f"{name}/data", 0) > number for name, number in own.items())
 
-        Raises:
-            OSError: another writer is changing the store (``ESTALE``, or FileExistsError), the
-                store refuses, or does not respond.
-        """
-        record, metadata = self._record, self._metadata
-        now = None if metadata is None else metadata.fingerprint
-        is_renewed = record.renewed is not None and now == record.renewed
-        if (now == record.before or is_renewed) and not self._was_built_on():
-            return self._withdraw()
-        if now != record.after:  # another program has written since
-            for variable, _, _ in record.layers:
-                self._objects.delete(self._copy.url_of(f"{variable}/data.stats"))
-        self._finish(self._stored.state, now)
 
-    def _was_built_on(self) -> bool:
-        """True if there are newer layers, whose writer saw those of the flush."""
-        highest: dict[str, int] = {}
-        for name in self._found:
-            stem, number = layer_of(name) or ("", 0)
-            highest[stem] = max(highest.get(stem, 0), number)
-        own = {variable: number for variable, number, _ in self._record.layers}
-        return any(highest.get(f"{name}/data", 0) > number for name, number in own.items())
+def _finish(
+    copy: RemoteCopy, record: FlushRecord, state: ObjectState, now: Fingerprint | None
+) -> None:
+    ended = record._replace(
+        complete=True, after=now or record.after, layers=[], id=new_id(), renewed=None
+    )
+    copy.put(RECORD, encode_flush_record(ended), state)
 
-    def _finish(self, state: ObjectState, now: Fingerprint | None) -> None:
-        record = self._record._replace(
-            complete=True, after=now or self._record.after, layers=[], id=new_id(), renewed=None
-        )
-        self._copy.put(RECORD, encode_flush_record(record), state)
 
-    def _withdraw(self) -> None:
-        record, metadata = self._record, self._metadata
-        name, data = ("atlas.json", b"") if metadata is None else metadata[:2]
-        is_renewed = metadata is not None and metadata.fingerprint == record.renewed
-        stamp = record.stamp if record.renewed else new_id()
-        renewed = data if is_renewed else stamp_metadata(name, data, stamp)
-        record = record._replace(id=new_id(), stamp=stamp, renewed=fingerprint_of_metadata(renewed))
-        # From here on the writer cannot complete its record, and then not store its metadata.
-        state = self._copy.put(RECORD, encode_flush_record(record), self._stored.state)
-        if not is_renewed:
-            self._copy.put(name, renewed, None if metadata is None else metadata.state)
-        folder = TemporaryFolder()
+def _withdraw(
+    copy: RemoteCopy, stored: StoredFile, record: FlushRecord, metadata: StoredFile | None
+) -> None:
+    name, data = ("atlas.json", b"") if metadata is None else metadata[:2]
+    is_renewed = metadata is not None and metadata.fingerprint == record.renewed
+    stamp = record.stamp if record.renewed else new_id()
+    renewed = data if is_renewed else stamp_metadata(name, data, stamp)
+    record = record._replace(id=new_id(), stamp=stamp, renewed=fingerprint_of_metadata(renewed))
+    # From here on the writer cannot complete its record, and then not store its metadata.
+    state = copy.put(RECORD, encode_flush_record(record), stored.state)
+    if not is_renewed:
+        copy.put(name, renewed, None if metadata is None else metadata.state)
+    folder = TemporaryFolder()
+    try:
+        empty, statistics = _empty_files(folder.path)
+        for variable, number, digest in record.layers:
+            base = copy.url_of(f"{variable}/data.af")
+            if copy.objects.state(base) is None:  # a layer needs one
+                with suppress(FileExistsError):
+                    copy.objects.put(base, empty)
+            _bar(copy, f"{variable}/data.{number}.af", empty, folder.path / "layer", digest)
+            _bar(copy, f"{variable}/data.stats", statistics)
+    finally:
+        folder.remove()
+    _finish(copy, record, state, record.renewed)
+
+
+def _bar(
+    copy: RemoteCopy, name: str, empty: bytes, layer: Path | None = None, digest: str = ""
+) -> None:
+    """Puts an empty file in the place of one that the writer has stored or may still store."""
+    url = copy.url_of(name)
+    for _ in range(_N_LOOKS):
+        state = copy.objects.state(url)
+        if state is not None and layer is not None and _digest(copy, url, layer) != digest:
+            return  # of another program, or empty already
         try:
-            empty, statistics = _empty_files(folder.path)
-            for variable, number, digest in record.layers:
-                base = self._copy.url_of(f"{variable}/data.af")
-                if self._objects.state(base) is None:  # a layer needs one
-                    with suppress(FileExistsError):
-                        self._objects.put(base, empty)
-                self._bar(f"{variable}/data.{number}.af", empty, folder.path / "layer", digest)
-                self._bar(f"{variable}/data.stats", statistics)
-        finally:
-            folder.remove()
-        self._finish(state, record.renewed)
+            copy.objects.put(url, empty, expected=state)
+        except FileExistsError:
+            continue  # stored in this moment
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            continue
+        return
+    raise was_replaced(shown_url(url))
 
-    def _bar(self, name: str, empty: bytes, copy: Path | None = None, digest: str = "") -> None:
-        """Puts an empty file in the place of one that the writer has stored or may still store."""
-        url = self._copy.url_of(name)
-        for _ in range(_N_LOOKS):
-            state = self._objects.state(url)
-            if state is not None and copy is not None and self._digest(url, copy) != digest:
-                return  # of another program, or empty already
-            try:
-                self._objects.put(url, empty, expected=state)
-            except FileExistsError:
-                continue  # stored in this moment
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-                continue
-            return
-        raise was_replaced(shown_url(url))
 
-    def _digest(self, url: str, copy: Path) -> str:
-        self._objects.fetch(url, copy, None, lambda n: None)
-        try:
-            return array_layer_digest(str(copy))
-        except CorruptFileError:
-            return ""
+def _digest(copy: RemoteCopy, url: str, layer: Path) -> str:
+    copy.objects.fetch(url, layer, None, lambda n: None)
+    try:
+        return array_layer_digest(str(layer))
+    except CorruptFileError:
+        return ""
 
 
 def _empty_files(folder: Path) -> tuple[bytes, bytes]:
@@ -592,7 +588,7 @@ class RemoteStore(RemoteCopy):
         content = decoded(record)
         try:
             if record is not None and content is not None and not content.complete:
-                Recovery(self, found, record, content, metadata).run()
+                recover(self, found, record, content, metadata)
                 self._must_be_new = self._must_be_new and metadata is not None
                 return False
             self.fetch(found)
