@@ -207,24 +207,14 @@ class Report:
         """
         whole = {} if self.whole is None else {"whole": self.whole.as_dict()}
         return {
-            "structures_read": self.structures_read,
-            "structures_written": self.structures_written,
-            "atoms_written": self.atoms_written,
-            "labels": dict(self.labels),
+            **{name: getattr(self, name) for name in (*_COUNTS, "bytes_read", *_SIZES)},
+            **{name: dict(getattr(self, name)) for name in _BY_LABEL},
+            **{name: list(getattr(self, name)) for name in _LINES},
             "sources": {field: list(names) for field, names in self.sources.items() if names},
-            "source_units": list(self.source_units),
-            "nan_as_missing": dict(self.nan_as_missing),
-            "partly_nan": dict(self.partly_nan),
-            "changes": list(self.changes),
-            "warnings": list(self.warnings),
             "skipped": [
                 {"what": what, "why": why, "count": count}
                 for (what, why), count in self.skipped.items()
             ],
-            "notes": list(self.notes),
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "seconds": self.seconds,
             **whole,
         }
 

@@ -11,15 +11,13 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
-from atompack_torch.batch.conversions import masses_of
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.fields import FileLevel, checked_names
-from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget
+from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget, field_map
 from atompack_torch.formats.indexes import FileVersion
 from atompack_torch.formats.label_hints import name_warnings
 from atompack_torch.formats.molecule_files import MoleculeFiles
@@ -184,9 +182,9 @@ class ParsedFiles(MoleculeFiles):
         return counts
 
     def _open_parts(self) -> list[MoleculeSource]:
-        has_momenta = any(target[-1] for target in self._targets)
-        masses = masses_of(np.arange(256)).tolist() if has_momenta else []
-        fields = FieldMap(self._targets, self._has_cells, masses, self._keeps_nan, self._ignored)
+        fields = field_map(
+            self._targets, self._has_cells, keeps_nan=self._keeps_nan, ignored=self._ignored
+        )
         opened = zip(self._files, self._versions, self._loaded_indexes(), strict=True)
         parts = []
         for file, version, index in opened:

@@ -27,14 +27,13 @@ from typing import Any
 import numpy as np
 
 from atompack_torch._native import (
-    FieldMap,
     LmdbFile,
     LmdbRowBlockSource,
     LmdbRowReader,
     MoleculeSource,
 )
 from atompack_torch.batch.columns import Array, Columns, of_batch
-from atompack_torch.batch.conversions import Parts, atoms_of, masses_of
+from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import Request
 from atompack_torch.errors import AtompackError
@@ -53,7 +52,7 @@ from atompack_torch.formats.converter import (
     readable,
     staged_folder,
 )
-from atompack_torch.formats.extxyz.keys import FoundKey
+from atompack_torch.formats.extxyz.keys import FoundKey, field_map
 from atompack_torch.formats.records import VOIGT, is_per_atom, records_of
 from atompack_torch.options import files_in, threads_or_cores
 from atompack_torch.publishing import published
@@ -98,11 +97,7 @@ class RowBlocks:
         """
         block = self._reader.read(first, min(last, first + _BLOCK_ROWS), _BLOCK_BYTES)
         found = [FoundKey(*field) for field in block.fields]
-        mapped = fields_of_rows(self._path, found, {})
-        targets = [(*key[:2], *field, *key[2:], momenta) for key, field, momenta in mapped]
-        has_momenta = any(momenta for *_, momenta in mapped)
-        masses = masses_of(np.arange(256)).tolist() if has_momenta else []
-        fields = FieldMap(targets, block.has_cells, masses, True, [])
+        fields = field_map(fields_of_rows(self._path, found, {}), block.has_cells)
         return RowBlock(self._path, LmdbRowBlockSource(block, fields), block.left_out)
 
 

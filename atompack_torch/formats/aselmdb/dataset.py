@@ -94,10 +94,7 @@ class AseLmdbDataset(ParsedFiles):
             ) from None
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
-        return [
-            (*key[:2], *field, *key[2:], is_momenta)
-            for key, field, is_momenta in fields_of_rows(self._shown, found, self._key_map)
-        ]
+        return fields_of_rows(self._shown, found, self._key_map)
 
     def _take_files(
         self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]

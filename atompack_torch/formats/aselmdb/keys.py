@@ -18,15 +18,15 @@ from atompack_torch.fields import (
     is_value_of,
     prefixed_id,
 )
-from atompack_torch.formats.extxyz.keys import FoundKey
+from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget
 
 _SECTIONS = ("key_value_pairs/", "data/")
 
 
 def fields_of_rows(
     path: str, found: Iterable[FoundKey], key_map: Mapping[str, str]
-) -> list[tuple[FoundKey, FieldId, bool]]:
-    """Returns the field of each key.
+) -> list[NativeTarget]:
+    """Returns the fields of all keys in the form that the native core expects.
 
     Results of calculators and arrays of the atoms keep their names; so do key-value pairs and data,
     where those of the former come first. An entry named after a scope (``atom_properties/KEY``)
@@ -38,7 +38,7 @@ def fields_of_rows(
         key_map: name of a field, with or without its scope → label or custom property.
 
     Returns:
-        The keys, their fields, and True for momenta.
+        The fields.
 
     Raises:
         FieldError: no row has a key of ``key_map``, or a label belongs to atoms and the key does
@@ -47,7 +47,7 @@ def fields_of_rows(
     """
     check_targets(key_map)
     missing = set(key_map)
-    fields = []
+    fields: list[NativeTarget] = []
     for key in found:
         field, is_momenta = _field_of(key)
         source = field.key if field.key in key_map else PREFIXES.get(field.scope, "") + field.key
@@ -56,7 +56,7 @@ def fields_of_rows(
             field, is_momenta = _asked(path, key, key_map[source]), False
         elif _is_taken(field, key_map):
             continue
-        fields.append((key, field, is_momenta))
+        fields.append((*key[:2], *field, *key[2:], is_momenta))
     for name in sorted(missing):
         raise FieldError(f"{path}: key_map: no row has a field {name!r}")
     return fields

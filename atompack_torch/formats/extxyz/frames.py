@@ -14,19 +14,23 @@ from atompack_torch._native import (
     ExtxyzRemarks,
     ExtxyzScanner,
     ExtxyzSource,
-    FieldMap,
     MoleculeSource,
     ParsedIndex,
     file_version,
 )
 from atompack_torch.batch.columns import Array, Column, Columns, of_batch
-from atompack_torch.batch.conversions import masses_of
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.request import Request
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, PREFIXES
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import blocks_of, example_of
-from atompack_torch.formats.extxyz.keys import FoundKey, Target, native_targets, targets_of
+from atompack_torch.formats.extxyz.keys import (
+    FoundKey,
+    Target,
+    field_map,
+    native_targets,
+    targets_of,
+)
 from atompack_torch.formats.extxyz.text_files import Text
 from atompack_torch.formats.indexes import scan
 from atompack_torch.formats.records import VOIGT, stress_of_six
@@ -112,9 +116,8 @@ class _Molecules(MoleculeDataset):
             if target.key != key:
                 report.origin(PREFIXES.get(target.scope, "") + target.key, key)
         has_momenta = any(target.from_momenta for target in self._targets.values())
-        masses = masses_of(np.arange(256)).tolist() if has_momenta else []
         natives = native_targets(found, self._targets)
-        fields = FieldMap(natives, index.has_cells, masses, True, [], is_exact=True)
+        fields = field_map(natives, index.has_cells, is_exact=True)
         version = file_version(text.path)
         self._frames = ExtxyzSource(
             text.path, text.name, version, index, fields, "read", False, self._remarks

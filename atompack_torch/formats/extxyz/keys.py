@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+import numpy as np
+
+from atompack_torch._native import FieldMap
+from atompack_torch.batch.conversions import masses_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -53,6 +57,20 @@ Shape = tuple[int, ...]
 
 # (level, key, scope, name, kind, shape, is_narrow, from_momenta)
 NativeTarget = tuple[FileLevel, str, int, str, Kind, Shape | None, bool, bool]
+
+
+def field_map(
+    targets: Sequence[NativeTarget],
+    has_cells: bool,
+    *,
+    keeps_nan: bool = True,
+    ignored: Sequence[tuple[FileLevel, str]] = (),
+    is_exact: bool = False,
+) -> FieldMap:
+    """Returns the fields of a file for native readers, with the masses that momenta need."""
+    has_momenta = any(from_momenta for *_, from_momenta in targets)
+    masses = masses_of(np.arange(256)).tolist() if has_momenta else []
+    return FieldMap(targets, has_cells, masses, keeps_nan, ignored, is_exact)
 
 
 class Notices(Protocol):

@@ -11,8 +11,9 @@ from atompack_torch import _native
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import are_same, masses_of, momenta_of
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, FieldId, FileLevel
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, FieldId, FileLevel
 from atompack_torch.formats.extxyz.keys import MOMENTA, NULL, Notices, Shape, written_key
+from atompack_torch.formats.records import is_per_atom
 
 _DEEPEST = 16  # maximum nesting of lists that can be read back
 
@@ -121,11 +122,8 @@ def _written(column: Column, size: _Size, report: Notices) -> _Written | None:
 
 
 def _level_of(column: Column) -> FileLevel:
-    if column.scope == BUILTIN and column.key == MOMENTA:
-        return "atom"
-    if column.scope == BUILTIN and column.key in BUILTINS:
-        return BUILTINS[column.key].level
-    return "atom" if column.scope == ATOM_PROPERTY else "molecule"
+    is_momenta = column[:2] == (BUILTIN, MOMENTA)
+    return "atom" if is_momenta or is_per_atom(column) else "molecule"
 
 
 def _name(column: Column) -> str:
