@@ -12,15 +12,12 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from atompack_torch.errors import CorruptFileError, FieldError, UnsupportedFormatError
 from atompack_torch.formats.recognition import by_suffix, recognize
 from atompack_torch.formats.table import COLLECTION, FORMATS, STORE_METADATA, Format
 from atompack_torch.options import files_in, is_in_memory, is_url, redact_path
-
-if TYPE_CHECKING:
-    from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.files import RemoteFiles
 
 __all__ = ["COLLECTION", "FORMATS", "STORE_METADATA", "Format", "by_suffix", "recognize"]
 

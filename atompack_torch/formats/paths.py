@@ -23,6 +23,7 @@ from atompack_torch.options import (
 )
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.objects import RemoteObjects
 
 if TYPE_CHECKING:
     from atompack_torch._native import FileStore
@@ -78,8 +79,6 @@ class Place:
             path = Path(self.path)
             layers = path.parent.glob(f"{path.stem}.*.af") if has_layers else ()
             return sum(map(bytes_at, [path, *layers]))
-        from atompack_torch.remote.objects import RemoteObjects
-
         objects = RemoteObjects(self.path, self.remote)
         state = None if has_layers else objects.state(self.path)
         if state is not None:

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.table import END_BYTES, FORMATS, HEAD_BYTES, Format
 from atompack_torch.options import folded, is_hidden, is_url, names_below, redact_path
-
-if TYPE_CHECKING:
-    from atompack_torch.remote.files import RemoteFiles
-    from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.listing import can_list, list_names, relative_names
+from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.urls import join_url
 
 
 def format_of_bytes(head: bytes, end: bytes = b"") -> Format | None:
@@ -81,8 +80,6 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
         UnsupportedFormatError: a folder has files of several formats.
     """
     if remote is not None and remote.holds(path):
-        from atompack_torch.remote.memory import MemoryFiles
-
         name = os.fspath(path)
         if name not in remote.recognized:
             if isinstance(remote, MemoryFiles):
@@ -152,8 +149,6 @@ def _in_memory(files: MemoryFiles, name: str) -> Format | None:
 
 
 def _behind(remote: RemoteFiles, url: str) -> Format | None:
-    from atompack_torch.remote.listing import can_list
-
     refusal: PermissionError | None = None
     found = ends = None
     if not url.endswith("/"):
@@ -172,8 +167,6 @@ def _behind(remote: RemoteFiles, url: str) -> Format | None:
 
 
 def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
-    from atompack_torch.remote.listing import list_names, relative_names
-
     names = list_names(remote, url)
     if not names:
         return None
@@ -194,8 +187,6 @@ def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
 
 def _of_probed(remote: RemoteFiles, url: str) -> Format | None:
     """Recognizes a folder that cannot be listed, by files with fixed names."""
-    from atompack_torch.remote.urls import join_url
-
     for known in FORMATS:
         names = [name for name in known.holds if "*" not in name] if known.entry else []
         if any(_has_file(remote, join_url(url, name)) for name in names):

@@ -21,7 +21,7 @@ from atompack_torch.options import (
     is_url,
     shown_url,
 )
-from atompack_torch.remote.listing import parse_json
+from atompack_torch.remote.listing import list_files, list_names, parse_json, relative_names
 from atompack_torch.remote.urls import (
     FSSPEC,
     StorageOptions,
@@ -314,8 +314,6 @@ class RemoteFiles:
             FileNotFoundError: there is none.
             OSError: the folder cannot be listed.
         """
-        from atompack_torch.remote.listing import relative_names
-
         found = (name for name in relative_names(self, url) if has_suffix(name, suffix))
         names = sorted(name for name in found if not is_hidden(name))
         files = [join_url(url, name) for name in names]
@@ -326,14 +324,10 @@ class RemoteFiles:
 
     def bytes_in(self, url: str) -> int | None:
         """Returns the size of all files in a folder; None if it cannot be listed."""
-        from atompack_torch.remote.listing import list_files
-
         return None if is_http(url) else sum(entry.size for entry in list_files(self, url))
 
     def _names_in(self, name: str) -> list[str]:
         """Names of the entries of a folder, for native readers."""
-        from atompack_torch.remote.listing import list_names
-
         names = list_names(self, self._url_of(name))
         if not names:
             raise FileNotFoundError(errno.ENOENT, "no such folder", name)

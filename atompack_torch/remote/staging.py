@@ -121,7 +121,31 @@ def naming(url: str, path: str) -> Iterator[None]:
         raise type(error)(str(error).replace(path, shown_url(url))) from None
 
 
-class StagedFile:
+class _Staged:
+    """Base of what is built in a temporary folder, and uploaded when it is complete."""
+
+    path: Path
+    _folder: TemporaryFolder
+    _progress: bool
+
+    @contextmanager
+    def _uploading(self, n_bytes: int, advice: str) -> Iterator[OnProgress]:
+        """Shows the progress of the block, and removes the folder unless it fails."""
+        label = f"uploading {self.path.name}"
+        with (
+            keeping(self._folder, self.path, advice),
+            transferring(label, n_bytes, enabled=self._progress) as report,
+        ):
+            yield report
+        self._folder.release()
+        self._folder.remove()
+
+    def discard(self) -> None:
+        """Removes what was built."""
+        self._folder.remove()
+
+
+class StagedFile(_Staged):
     """Local file that becomes an object when it is complete.
 
     Args:
@@ -184,12 +208,7 @@ class StagedFile:
                 does not respond; the message names the file.
         """
         size = self.path.stat().st_size
-        label = f"uploading {self.path.name}"
-        advice = "upload it by hand, or to another name"
-        with (
-            keeping(self._folder, self.path, advice),
-            transferring(label, size, enabled=self._progress) as report,
-        ):
+        with self._uploading(size, "upload it by hand, or to another name") as report:
             self._objects.put(
                 self.url,
                 self.path,
@@ -198,15 +217,9 @@ class StagedFile:
                 is_last=True,
                 report=report,
             )
-        self._folder.release()
-        self._folder.remove()
-
-    def discard(self) -> None:
-        """Removes the file."""
-        self._folder.remove()
 
 
-class StagedFolder:
+class StagedFolder(_Staged):
     """Local folder whose files become objects when all of them are complete.
 
     The objects are stored in an order that shows nothing before the last one, which must not exist.
@@ -283,18 +296,12 @@ class StagedFolder:
         own = Path(self._last).name
         names.sort(key=lambda name: (name == self._last, name.rpartition("/")[2] == own, name))
         total = sum(path.stat().st_size for path in files)
-        label = f"uploading {self.path.name}"
-        with (
-            keeping(self._folder, self.path, "upload it by hand, or to another folder"),
-            transferring(label, total, enabled=self._progress) as report,
-        ):
+        with self._uploading(total, "upload it by hand, or to another folder") as report:
             try:
                 self._clear()
                 self._send(names, report)
             except BaseException as error:
                 self._withdraw(error)
-        self._folder.release()
-        self._folder.remove()
 
     def _send(self, names: list[str], report: OnProgress) -> None:
         def send(name: str) -> None:
@@ -327,7 +334,3 @@ class StagedFolder:
             text = f"{error.strerror}; not deleted there: {short_list(left, len(left))}"
             raise type(error)(error.errno, text, error.filename) from error
         raise error
-
-    def discard(self) -> None:
-        """Removes the folder."""
-        self._folder.remove()

@@ -173,6 +173,10 @@ class Upload:
         def request() -> RemoteResponse:
             return self.store.request("PUT", self.url, headers=headers, body=data, file=file)
 
+        return self.stored(request)
+
+    def stored(self, request: Callable[[], RemoteResponse]) -> str:
+        """Stores the object by a request; see ``send``."""
         response, own = self.settled(request)
         if own is None:
             response.check(self.shown)
@@ -353,7 +357,4 @@ def _send_blocks(upload: Upload, parts: list[_Part], report: OnProgress) -> str:
             body=f"<BlockList>{listed}</BlockList>".encode(),
         )
 
-    response, own = upload.settled(complete)
-    if own is None:
-        response.check(upload.shown)
-    return dict(response.headers).get("etag", "") if own is None else own
+    return upload.stored(complete)

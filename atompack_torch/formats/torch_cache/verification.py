@@ -114,8 +114,7 @@ class Recomputation:
 
     def __init__(self, cache: TorchCache, tolerance: float | None) -> None:
         stored = cache.descriptor
-        if stored is None:
-            raise AssertionError("a file with rows names its descriptor")
+        assert stored is not None, "a file with rows names its descriptor"
         self._path = cache._shown
         self._reader = cache._reader()
         self._descriptor = stored.with_dtype("float64")
@@ -129,9 +128,6 @@ class Recomputation:
     def concerns(self, entry: int) -> bool:
         """True if an entry may have rows."""
         return self._reader.has_features or _stored_rows(self._reader, entry) is not None
-
-    def _feature_bytes(self, entry: int) -> int:
-        return 8 * self._descriptor.n_features * self._reader.n_atoms(entry)
 
     def _rows_of(self, entry: int) -> RowCounts:
         edges = self._edges.batch([entry])
@@ -156,10 +152,11 @@ class Recomputation:
         stored = _stored_rows(self._reader, entry)
         if stored is None:
             return
-        if not self._reader.has_features and self._feature_bytes(entry) > _MOST_UNSTORED_BYTES:
+        feature_bytes = 8 * self._descriptor.n_features * self._reader.n_atoms(entry)
+        if not self._reader.has_features and feature_bytes > _MOST_UNSTORED_BYTES:
             raise UnsupportedFormatError(
                 f"{self._path}: features: expected at most {_MOST_UNSTORED_BYTES} bytes to compute "
-                f"of an entry that stores none, got {self._feature_bytes(entry)} (molecule {entry})"
+                f"of an entry that stores none, got {feature_bytes} (molecule {entry})"
             )
         found = self._rows_of(entry)
         most = max(_BYTES_AT_ONCE, 2 * stored.bytes(self._descriptor))
