@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
@@ -11,9 +11,6 @@ from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import histogram, molecule_document, molecule_text
 from atompack_torch.formats.verification import Verification
 from atompack_torch.options import redact_path
-
-if TYPE_CHECKING:
-    from atompack_torch.batch.molecule_batch import Molecule
 
 
 class SeveralFormatsError(UnsupportedFormatError):
@@ -52,17 +49,24 @@ class Head(NamedTuple):
     text: str
 
     @classmethod
-    def of_molecules(cls, datasets: Iterable[Any], n: int) -> Head:
-        """Reads the first ``n`` molecules of each of several datasets."""
-        numbered: list[tuple[int, Molecule]] = []
+    def of_items(
+        cls,
+        datasets: Iterable[Any],
+        n: int,
+        item_text: Callable[[int, Any], str] = molecule_text,
+        item_document: Callable[[int, Any], Any] = molecule_document,
+        noun: str = "molecules",
+    ) -> Head:
+        """Reads the first ``n`` items of each of several datasets, of molecules by default."""
+        numbered: list[tuple[int, Any]] = []
         lines = []
         for dataset in datasets:
             first = [(i, dataset[i]) for i in range(min(n, len(dataset)))]
-            lines += [molecule_text(i, molecule) for i, molecule in first]
-            lines.append(f"{len(first):,} of {len(dataset):,} molecules")
+            lines += [item_text(i, item) for i, item in first]
+            lines.append(f"{len(first):,} of {len(dataset):,} {noun}")
             numbered += first
-        documents = (molecule_document(i, molecule) for i, molecule in numbered)
-        return cls([molecule for _, molecule in numbered], documents, "\n".join(lines))
+        documents = (item_document(i, item) for i, item in numbered)
+        return cls([item for _, item in numbered], documents, "\n".join(lines))
 
 
 class Shown(NamedTuple):

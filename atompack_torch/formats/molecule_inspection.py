@@ -178,7 +178,7 @@ class ParsedEntry:
 
     def head(self, places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
         """Reads the first molecules."""
-        return Head.of_molecules([self._open_fields(places, fields=fields)], n)
+        return Head.of_items([self._open_fields(places, fields=fields)], n)
 
     def verify(
         self, places: Sequence[Place], max_faults: int, progress: bool | OnProgress

@@ -195,27 +195,26 @@ def _blocks(rows: RowBlocks, first: int, last: int, report: Report) -> Iterator[
     """
     apart = first  # rows before this one are read one by one
     with ThreadPoolExecutor(1) as executor:
+        ahead: Future[RowBlock] | None = None
         while first < last:
             is_alone = first < apart or first + 1 == last
-            ahead: Future[RowBlock] | None = executor.submit(
-                rows.read, first, first + 1 if is_alone else last
-            )
-            while ahead is not None:
-                try:
-                    block = ahead.result()
-                except AtompackError as error:
-                    if is_alone:
-                        report.refuse(error)
-                        first += 1
-                    else:
-                        apart = min(first + _ROWS_APART, last)
-                    break
-                first += len(block)
-                is_more = first < last and not is_alone
-                ahead = executor.submit(rows.read, first, last) if is_more else None
-                for key, count in block.left_out.items():
-                    report.skip(_shown_key(key), _why_left_out(key), count)
-                yield from readable(partial(_columns, block), 0, len(block), report)
+            end = first + 1 if is_alone else last
+            try:
+                block = (ahead or executor.submit(rows.read, first, end)).result()
+            except AtompackError as error:
+                ahead = None
+                if is_alone:
+                    report.refuse(error)
+                    first += 1
+                else:
+                    apart = min(first + _ROWS_APART, last)
+                continue
+            first += len(block)
+            is_more = first < last and not is_alone
+            ahead = executor.submit(rows.read, first, last) if is_more else None
+            for key, count in block.left_out.items():
+                report.skip(_shown_key(key), _why_left_out(key), count)
+            yield from readable(partial(_columns, block), 0, len(block), report)
 
 
 def _columns(block: RowBlock, first: int, last: int) -> Columns:

@@ -72,14 +72,7 @@ def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
     """Reads the first examples; they have no fields to select."""
     if fields is not None:
         raise WrongOptionError("fields: expected none for Atlas shards")
-    numbered, lines = [], []
-    for dataset in map(_opened, places):
-        first = [(i, dataset[i]) for i in range(min(n, len(dataset)))]
-        lines += [example_text(i, value) for i, value in first]
-        lines.append(f"{len(first):,} of {len(dataset):,} examples")
-        numbered += first
-    documents = (example_document(i, value) for i, value in numbered)
-    return Head([value for _, value in numbered], documents, "\n".join(lines))
+    return Head.of_items(map(_opened, places), n, example_text, example_document, "examples")
 
 
 def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:

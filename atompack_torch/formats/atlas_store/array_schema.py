@@ -226,11 +226,6 @@ def may_match(stored: tuple[Any, Any, int, int] | None, least: Any, most: Any) -
     low, high, _, _ = stored
     if low is None or high is None:
         return False
-    try:
-        below = least is not None and high < least  # comparisons with NaN are false: it may match
-        above = most is not None and low > most
-    except TypeError:
-        kind = "a string" if isinstance(low, bytes) else "a number"
-        got = next(type(bound).__name__ for bound in (least, most) if bound is not None)
-        raise FieldError(f"min, max: expected {kind}, as the array has, got {got}") from None
+    below = least is not None and high < least  # comparisons with NaN are false: it may match
+    above = most is not None and low > most
     return not bool(below or above)

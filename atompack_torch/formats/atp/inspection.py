@@ -71,7 +71,7 @@ def describe(places: Sequence[Place], full: bool, progress: bool | OnProgress) -
 
 def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
     """Reads the first molecules."""
-    return Head.of_molecules([_open(places, fields=fields)], n)
+    return Head.of_items([_open(places, fields=fields)], n)
 
 
 def statistics(

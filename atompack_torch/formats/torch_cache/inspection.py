@@ -72,7 +72,7 @@ def head(places: Sequence[Place], n: int, fields: Sequence[str] | None) -> Head:
     """Reads the first molecules of each file."""
     options = {} if fields is None else {"fields": fields}
     datasets = (open_dataset(place.path, options | place.options) for place in places)
-    return Head.of_molecules(datasets, n)
+    return Head.of_items(datasets, n)
 
 
 def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress) -> Verification:
