@@ -58,14 +58,6 @@ class Place:
         """Absolute path or URL, and store, for native readers."""
         return self.remote.location(self.remote.absolute(self.path))
 
-    @property
-    def is_folder(self) -> bool:
-        """True for folders of known formats."""
-        if not self.remote.holds(self.path):
-            return Path(self.path).is_dir()
-        found = recognize(self.path, self.remote)
-        return found is not None and bool(found.holds)
-
     def bytes(self) -> int | None:
         """Returns the size of a file, or of all files in a folder; None if it cannot be listed."""
         if not self.remote.holds(self.path):

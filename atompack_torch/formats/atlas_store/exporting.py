@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -111,9 +112,7 @@ def _slabs(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[tuple[list[in
     if not shape:
         yield [], []
         return
-    row_bytes = 8
-    for extent in shape[1:]:
-        row_bytes *= extent
+    row_bytes = 8 * math.prod(shape[1:])
     along = max(chunk[0], 1) if len(chunk) == len(shape) else shape[0]
     step = max(_STEP_BYTES // row_bytes // along, 1) * along
     for first in range(0, shape[0], step):

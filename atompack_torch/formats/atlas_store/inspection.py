@@ -18,7 +18,7 @@ from atompack_torch._native import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.fields import similar_names
-from atompack_torch.formats import opening, recognize
+from atompack_torch.formats import detect, opening
 from atompack_torch.formats.atlas_store.handles import check_store
 from atompack_torch.formats.entry import (
     Compaction,
@@ -73,8 +73,8 @@ _Store = Union["AtlasStore", _FileAsStore]
 
 def _is_store(place: Place) -> bool:
     """True for the folder of a store and the file of a collection, not for an array file."""
-    found = None if place.is_folder else recognize(place.path, place.remote)
-    return place.is_folder or (found is not None and found.name == "atlas-store")
+    found = detect(place.path, place.remote)
+    return found is None or found.name == "atlas-store"
 
 
 def _open(place: Place) -> _Store:
