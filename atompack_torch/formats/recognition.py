@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache
 from pathlib import Path
 
 from atompack_torch.errors import UnsupportedFormatError
@@ -90,7 +90,11 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
         return known
     place = Path(path)
     if place.is_dir():
-        return _of_folder(partial(_holds, place, {}), place)
+        is_below = _among(lambda is_deep: names_below(place, is_deep=is_deep))
+        return _of_folder(
+            lambda pattern: is_below(pattern) if "*" in pattern else (place / pattern).exists(),
+            place,
+        )
     if not place.is_file():
         return None
     with place.open("rb") as file:
@@ -100,14 +104,17 @@ def recognize(path: str | os.PathLike[str], remote: RemoteFiles | None = None) -
     return format_of_bytes(head, end)
 
 
-def _holds(folder: Path, matching: dict[bool, set[str]], pattern: str) -> bool:
-    """True if a file in a folder matches; ``matching`` keeps what was found, by depth."""
-    if "*" not in pattern:
-        return (folder / pattern).exists()
-    is_deep = pattern.startswith("**/")
-    if is_deep not in matching:
-        matching[is_deep] = _matching(names_below(folder, is_deep=is_deep))
-    return pattern in matching[is_deep]
+def _among(list_names: Callable[[bool], Iterable[str]]) -> Callable[[str], bool]:
+    """Returns a function that is True for patterns that a file of a folder matches.
+
+    Args:
+        list_names: lists the folder, with all below it if its argument is True; called when its
+            result is needed.
+    """
+    matching = cache(lambda is_deep: _matching(list_names(is_deep)))
+    return lambda pattern: pattern in matching(False) or (
+        pattern.startswith("**/") and pattern in matching(True)
+    )
 
 
 def _matching(names: Iterable[str]) -> set[str]:
@@ -170,18 +177,7 @@ def _of_listed(remote: RemoteFiles, url: str) -> Format | None:
     names = list_names(remote, url)
     if not names:
         return None
-
-    near = _matching(names)
-    far: set[str] | None = None
-
-    def holds(pattern: str) -> bool:
-        nonlocal far
-        if pattern in near or not pattern.startswith("**/"):
-            return pattern in near
-        if far is None:
-            far = _matching(relative_names(remote, url))
-        return pattern in far
-
+    holds = _among(lambda is_deep: relative_names(remote, url) if is_deep else names)
     return _of_folder(holds, redact_path(url))
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Union
 
 from atompack_torch._native import (
-    ArrayFileReader,
     ArrayFileVerification,
     AtlasReader,
     AtlasVerification,
@@ -18,8 +17,12 @@ from atompack_torch._native import (
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.fields import similar_names
-from atompack_torch.formats import detect, opening
-from atompack_torch.formats.atlas_store.handles import check_store
+from atompack_torch.formats import detect
+from atompack_torch.formats.atlas_store.handles import (
+    ArrayFileHandle,
+    MemoryLimits,
+    StoreHandle,
+)
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,
@@ -351,22 +354,19 @@ def _of_store(store: AtlasReader) -> tuple[int, Iterator[tuple[str, _Array]]]:
     return len(store), arrays
 
 
+_LIMITS = MemoryLimits(MAX_METADATA_BYTES, None)
+
+
 def _open_store(place: Place) -> AtlasReader:
-    path, store = place.location
-    with opening(place.path, "an ATLAS store (a folder)", "atlas-store"):
-        reader = AtlasReader(path, None, MAX_METADATA_BYTES, store)
-        if store is None and not reader.is_collection:
-            check_store(place.path)
-    return reader
+    return StoreHandle(place.remote.absolute(place.path), "r", _LIMITS, place.remote).reader()
 
 
 def _of_file(place: Place) -> tuple[int, Iterator[tuple[str, _Array]], int]:
-    path, store = place.location
-    with opening(place.path, "an array file", "array-file"):
-        file = ArrayFileReader(path if store is not None else place.path, MAX_METADATA_BYTES, store)
+    path = place.remote.absolute(place.path)
+    file = ArrayFileHandle(path, "r", _LIMITS, place.remote)._open_reader(None)
     names = file.names()
     arrays = ((name, _array(file.definition(name))) for name in names)
-    if store is not None:
+    if place.remote.holds(place.path):
         return len(names), arrays, sum(version[2] for version in file.versions)
     return len(names), arrays, place.stored_bytes()
 
