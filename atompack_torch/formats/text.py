@@ -6,6 +6,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,20 +73,15 @@ def is_tensor(value: Any) -> bool:
 
 def first_of(value: Any, most: int) -> str:
     """Formats the first values of a tensor, or of nested lists."""
-    if is_tensor(value):
-        flat, n = value.flatten()[:most].tolist(), value.numel()
-    else:
-        flat, n = [], 0
-        pending = [value]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, list):
-                pending += reversed(part)
-            else:
-                n += 1
-                flat += [part] if n <= most else []
-    texts = [f"{x:.6g}" if isinstance(x, float) else repr(x) for x in flat]
-    return " ".join(texts) + (" ..." if n > most else "")
+    first = value.flatten()[: most + 1].tolist() if is_tensor(value) else _first_in(value, most + 1)
+    texts = [f"{x:.6g}" if isinstance(x, float) else repr(x) for x in first[:most]]
+    return " ".join(texts) + (" ..." if len(first) > most else "")
+
+
+def _first_in(value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list):
+        return [value]
+    return list(islice(chain.from_iterable(_first_in(part, most) for part in value), most))
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:

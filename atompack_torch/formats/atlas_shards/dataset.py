@@ -307,7 +307,6 @@ class ShardDataset(BatchDataset[object, object]):
             if level not in ("atom", "molecule"):
                 raise ValueError(f"levels: expected atom or molecule for {key!r}, got {level!r}")
         self._transform = transform
-        self._is_plain = dtype is None and missing == "nan" and transform is None
         self._root = absolute_location(path)
         is_of_atoms = {utf8("levels", key): at == "atom" for key, at in (levels or {}).items()}
         self._reading = ReadOptions(
@@ -480,8 +479,6 @@ class ShardDataset(BatchDataset[object, object]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[object]:
         """Returns a list of one collated batch, for ``DataLoader``; see ``collate_identity``."""
-        if self._is_plain:
-            return as_payload(*self._collate_stored(indices))
         arena, batch = self._collate_examples(indices)
         batch = self._never_empty(indices, batch)
         shared = arena if self._transform is None else None

@@ -243,20 +243,12 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
     Raises:
         OSError: a file cannot be opened.
     """
-    files = [
-        place.remote.location(file)
-        for place in places
-        for file in files_of(place.path, place.remote)
-    ]
+    files = [places[0].remote.location(file) for file in _files(places)]
     result = Verification([name for name, _ in files], Counter(molecules=0, bytes=0))
-    of_files = {file: Verification([]) for file in files}
-    snapshots = {file: _snapshot_of(file, of_files[file], max_faults) for file in files}
-    total = sum(snapshot.n_molecules for snapshot in snapshots.values() if snapshot)
+    snapshots = [(file, _snapshot_of(file, result, max_faults)) for file in files]
+    total = sum(snapshot.n_molecules for _, snapshot in snapshots if snapshot)
     with reporting(progress, total, "verifying") as report:
-        for file, snapshot in snapshots.items():
-            for fault in of_files[file].faults:
-                result.add_fault(fault, max_faults)
-            result.warnings += of_files[file].warnings
+        for file, snapshot in snapshots:
             if snapshot is None:
                 continue
             try:
