@@ -75,7 +75,7 @@ class RemoteFiles:
     @classmethod
     def checked(
         cls,
-        storage_options: RemoteFiles | StorageOptions | Mapping[str, object] | None,
+        storage_options: RemoteFiles | Mapping[str, object] | None,
         path: object = None,
     ) -> RemoteFiles:
         """Checks the options of a user.
@@ -95,11 +95,6 @@ class RemoteFiles:
         """
         if isinstance(storage_options, RemoteFiles):
             return storage_options
-        schemes = {scheme_of(url) for url in _urls_in(path)}
-        if isinstance(storage_options, StorageOptions):
-            if FSSPEC in schemes:
-                raise TypeError("storage_options: expected a mapping for a URL of fsspec")
-            return cls(storage_options)
         if not isinstance(storage_options, Mapping | None):
             kind = type(storage_options).__name__
             raise TypeError(f"storage_options: expected a mapping, got {kind}")
@@ -109,6 +104,7 @@ class RemoteFiles:
         if limit is not None:
             limit = checked_integer("cache_bytes", limit, 1)
         folder = None if cache is None else absolute_path(cache)
+        schemes = {scheme_of(url) for url in _urls_in(path)}
         if FSSPEC not in schemes:
             return cls(StorageOptions.parse(given), folder, limit)
         options = StorageOptions.parse(given if schemes != {FSSPEC} else None)

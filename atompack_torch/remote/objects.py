@@ -22,7 +22,7 @@ from atompack_torch.remote.uploads import (
     send_file,
     was_replaced,
 )
-from atompack_torch.remote.urls import StorageOptions, native_url, scheme_of
+from atompack_torch.remote.urls import native_url, scheme_of
 
 if TYPE_CHECKING:
     from atompack_torch.remote.client import RemoteStore
@@ -75,7 +75,7 @@ class RemoteObjects:
     def __init__(
         self,
         url: str,
-        storage_options: RemoteFiles | StorageOptions | Mapping[str, object] | None = None,
+        storage_options: RemoteFiles | Mapping[str, object] | None = None,
     ) -> None:
         self._dialect: Dialect = dialect_of(url)
         self._remote = RemoteFiles.checked(storage_options)

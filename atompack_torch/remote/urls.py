@@ -198,7 +198,7 @@ class StorageOptions:
             raise ValueError("storage_options: expected no credentials with anonymous=True")
 
     @classmethod
-    def parse(cls, options: StorageOptions | Mapping[str, object] | None) -> StorageOptions:
+    def parse(cls, options: Mapping[str, object] | None) -> StorageOptions:
         """Checks the ``storage_options=`` of a user.
 
         Args:
@@ -211,11 +211,7 @@ class StorageOptions:
             ValueError: an option is unknown, or contradicts another.
             TypeError: a value has a different type; it is not repeated in the message.
         """
-        if isinstance(options, StorageOptions):
-            return options
-        if not options:
-            return cls()
-        given = dict(options)
+        given = dict(options or {})
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
