@@ -18,29 +18,6 @@ from atompack_torch.options import check_choice, check_threads, short_list
 _MOST_DATASETS, _MOST_VALUES = 8, 100_000
 
 
-def scan_html(scan: ColumnScan, layout: str, values: str) -> str:
-    """Returns the coverage of a scan, the names of some datasets, and a histogram.
-
-    Args:
-        scan: the scan.
-        layout: name of its layout.
-        values: its values in words.
-
-    Returns:
-        The HTML.
-    """
-    n, there = len(scan.mask), int(scan.mask.sum())
-    names = ", ".join(short(name, 40) for name in scan.datasets[:_MOST_DATASETS])
-    names += ", …" if n > _MOST_DATASETS else ""
-    rows: list[tuple[object, object]] = [
-        ("layout", layout),
-        ("values", values),
-        ("datasets with the array", meter(there, n, f"{percent(there, n)} ({there:,})")),
-        ("datasets", names),
-    ]
-    return fragment("ColumnScan", f"{n:,} datasets", table((), rows), _histogram(scan))
-
-
 def _histogram(scan: ColumnScan) -> Markup:
     if not isinstance(scan.values, Tensor) or scan.values.dtype == torch.bool:
         return Markup()
@@ -92,7 +69,16 @@ class ColumnScan:
         )
 
     def _repr_html_(self) -> str:
-        return scan_html(self, *self._described())
+        layout, values = self._described()
+        n, there = len(self.mask), int(self.mask.sum())
+        names = ", ".join(short(name, 40) for name in self.datasets[:_MOST_DATASETS])
+        rows: list[tuple[object, object]] = [
+            ("layout", layout),
+            ("values", values),
+            ("datasets with the array", meter(there, n, f"{percent(there, n)} ({there:,})")),
+            ("datasets", names + (", …" if n > _MOST_DATASETS else "")),
+        ]
+        return fragment("ColumnScan", f"{n:,} datasets", table((), rows), _histogram(self))
 
     def _described(self) -> tuple[str, str]:
         """Returns the layout, and the values in words."""

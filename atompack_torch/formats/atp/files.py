@@ -65,13 +65,12 @@ def warn_of_missing_parts(path: Any, files: list[str]) -> None:
     """
     if not isinstance(path, (str, os.PathLike)) or [os.fspath(path)] == files:
         return
-    found: dict[str, set[str]] = {}
+    found: dict[tuple[str, str], set[str]] = {}
     for file in files:
         name = _PART.fullmatch(file)
         if name is not None:
-            found.setdefault(f"{name[1]}|{name[3]}", set()).add(name[2])
-    for key, numbers in found.items():
-        folder, _, count = key.rpartition("|")
+            found.setdefault((name[1], name[3]), set()).add(name[2])
+    for (folder, count), numbers in found.items():
         missing = int(count) - len(numbers)
         if missing > 0:
             warnings.warn(
