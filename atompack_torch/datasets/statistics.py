@@ -177,7 +177,7 @@ class Statistics:
             "features": None if self.features is None else [vars(one) for one in self.features],
             "coverage": self.coverage,
         }
-        result: dict[str, Any] = _plain(plain)
+        result: dict[str, Any] = plain_values(plain)
         return result
 
     def __repr__(self) -> str:
@@ -248,9 +248,10 @@ def ratio(count: int, total: int) -> float:
     return count / total if total else math.nan
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
+    """Returns nested mappings as dicts with strings as keys, None for numbers that JSON lacks."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_values(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from atompack_torch.datasets.statistics import Spread
+from atompack_torch.datasets.statistics import Spread, plain_values
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,8 @@ class ShardStatistics:
         Returns:
             Name of the attribute → value; numbers that are not finite are None.
         """
-        values = {
-            name: vars(one) | {"spread": None if one.spread is None else _plain(one.spread)}
-            for name, one in self.values.items()
-        }
-        return {"n_examples": self.n_examples, "values": values}
+        found: dict[str, object] = plain_values(asdict(self))
+        return found
 
 
 @dataclass
@@ -150,7 +147,3 @@ def _joined(one: Spread, other: Spread) -> Spread:
     low, high = min(one.min, other.min), max(one.max, other.max)
     std = math.sqrt(variance)
     return Spread(count, n_others, mean, std, math.hypot(mean, std), low, high)
-
-
-def _plain(spread: Spread) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in vars(spread).items()}
