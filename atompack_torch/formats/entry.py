@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from atompack_torch.datasets.sweeping import OnProgress
 from atompack_torch.errors import FieldError, UnsupportedFormatError, printable
@@ -11,6 +14,8 @@ from atompack_torch.formats.paths import Place
 from atompack_torch.formats.text import histogram, molecule_document, molecule_text
 from atompack_torch.formats.verification import Verification
 from atompack_torch.options import redact_path
+
+Array = np.ndarray[Any, Any]
 
 
 class SeveralFormatsError(UnsupportedFormatError):
@@ -143,6 +148,29 @@ class CompactOptions(NamedTuple):
     progress: bool | OnProgress = False
     num_threads: int | None = None
     shards: tuple[int | None, int | None, int | None] | None = None
+
+
+def pieces_of(
+    sizes: Sequence[int], numbers: Array, most: int
+) -> Iterator[tuple[int, int, Array]]:
+    """Splits items into short runs of one source.
+
+    Args:
+        sizes: numbers of items of the sources, one after the other.
+        numbers: (m,) int64, numbers of items of all sources together.
+        most: maximum length of a run.
+
+    Yields:
+        The number of items in earlier runs, the source, and the numbers of the items in it.
+    """
+    firsts = np.cumsum([0, *sizes])
+    for start in range(0, len(numbers), most):
+        run = numbers[start : start + most]
+        which = np.searchsorted(firsts, run, side="right") - 1
+        bounds = [0, *(np.flatnonzero(np.diff(which)) + 1), len(run)]
+        for first, last in pairwise(bounds):
+            source = int(which[first])
+            yield start + first, source, np.ascontiguousarray(run[first:last] - firsts[source])
 
 
 class Compaction(NamedTuple):

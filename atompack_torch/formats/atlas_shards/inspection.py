@@ -21,6 +21,7 @@ from atompack_torch.formats.entry import (
     Head,
     Summary,
     WrongOptionError,
+    pieces_of,
 )
 from atompack_torch.formats.paths import Place, bytes_text
 from atompack_torch.formats.text import example_document, example_text, table
@@ -150,8 +151,8 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
     for reader in readers:
         if (difference := reader.shard_sizes_warning()) is not None:
             raise CorruptFileError(difference)
-    ends = np.cumsum([len(reader) for reader in readers])
-    n = int(ends[-1])
+    sizes = [len(reader) for reader in readers]
+    n = sum(sizes)
     order = np.arange(n) if options.order is None else options.order
     numbers = resolve_indices(order, n, None, "example").numpy()
     shard_size, block_size, strategy = options.shards or (None, None, None)
@@ -173,15 +174,9 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
             codec=codec,
         ) as writer,
     ):
-        for first in range(0, len(numbers), _COPIED_AT_ONCE):
-            part = numbers[first : first + _COPIED_AT_ONCE]
-            sources = np.searchsorted(ends, part, side="right")
-            cuts = np.flatnonzero(np.diff(sources)) + 1
-            for run in np.split(part, cuts):
-                source = int(np.searchsorted(ends, run[0], side="right"))
-                begin = int(ends[source]) - len(readers[source])
-                writer._copy(readers[source], (run - begin).tolist())
-            report(len(part))
+        for _, source, examples in pieces_of(sizes, numbers, _COPIED_AT_ONCE):
+            writer._copy(readers[source], examples.tolist())
+            report(len(examples))
     return Compaction(len(numbers), "examples", before, target.stored_bytes())
 
 

@@ -106,9 +106,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _array(value: Any) -> Any:
     """Converts numbers, arrays and tensors to an array; None for anything else."""
-    if isinstance(value, (bool, int, float)):
-        return np.asarray(value)
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(value)
     if hasattr(value, "detach"):
         value = value.detach()

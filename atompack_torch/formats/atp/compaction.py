@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,12 +16,11 @@ from atompack_torch._native import (
     AtpWriter,
     check_same_records,
 )
-from atompack_torch.batch.columns import Array
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.formats.atp.files import snapshot_of
 from atompack_torch.formats.atp.writer import Codec
-from atompack_torch.formats.entry import CompactOptions
+from atompack_torch.formats.entry import Array, CompactOptions, pieces_of
 from atompack_torch.options import (
     CODECS,
     DEFAULT_LEVEL,
@@ -137,28 +134,13 @@ def _checked_order(order: Any, n_molecules: int) -> Array:
 
 
 def _copy(native: AtpWriter, sources: list[AtpReader], numbers: Array, report: OnProgress) -> None:
-    for _, source, indices in _pieces(sources, numbers):
-        native.copy(source, indices)
+    sizes = [len(source) for source in sources]
+    for _, source, indices in pieces_of(sizes, numbers, _RUN):
+        native.copy(sources[source], indices)
         report(len(indices))
     native.commit(publish=False)
     path = native.present_path
     copied = AtpReader(path, AtpSnapshot.take(path), "read", False)
-    for done, source, indices in _pieces(sources, numbers):
-        check_same_records(source, indices, copied, done)
+    for done, source, indices in pieces_of(sizes, numbers, _RUN):
+        check_same_records(sources[source], indices, copied, done)
         report(len(indices))
-
-
-def _pieces(sources: list[AtpReader], numbers: Array) -> Iterator[tuple[int, AtpReader, Array]]:
-    """Yields short runs of molecules of one file: number of preceding ones, reader, indices."""
-    firsts = np.cumsum([0, *(len(source) for source in sources)])
-    for start in range(0, len(numbers), _RUN):
-        run = numbers[start : start + _RUN]
-        which = np.searchsorted(firsts, run, side="right") - 1
-        bounds = [0, *(np.flatnonzero(np.diff(which)) + 1), len(run)]
-        for first, last in itertools.pairwise(bounds):
-            source = which[first]
-            yield (
-                start + first,
-                sources[source],
-                np.ascontiguousarray(run[first:last] - firsts[source]),
-            )
