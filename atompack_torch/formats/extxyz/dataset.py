@@ -17,13 +17,13 @@ from atompack_torch._native import (
     check_regular_file,
 )
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.formats.extxyz.decompressed_cache import plain_path
 from atompack_torch.formats.extxyz.keys import (
     FoundKey,
     NativeTarget,
     native_targets,
     targets_of,
 )
+from atompack_torch.formats.extxyz.text_files import plain_path
 from atompack_torch.formats.indexes import FileVersion, open_index
 from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions
 from atompack_torch.options import (

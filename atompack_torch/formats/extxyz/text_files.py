@@ -18,8 +18,11 @@ from typing import IO, Any, cast
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.paths import STDIN, is_pipe
 from atompack_torch.formats.recognition import format_of_bytes
+from atompack_torch.formats.user_cache import PLAIN, kept_copy
+from atompack_torch.progress import Progress
 
 _PIECE_BYTES = 1 << 20
+_SILENT_BYTES = 16 << 20  # smaller files are unpacked without a progress bar
 _HEAD_BYTES = 4096
 # Unpacked bytes that a compressed input may have: this many, or as many times those that were read.
 _ALWAYS_BYTES, _MAX_RATIO = 256 << 20, 64
@@ -110,6 +113,42 @@ def plain_pieces(path: str, max_bytes: int | None = None) -> Iterator[tuple[byte
         source = _Resumed(stream, head)
         for piece in _text_pieces(source, head, path, max_bytes):
             yield piece, source.n_bytes
+
+
+def plain_path(path: str, max_bytes: int | None = None) -> str:
+    """Returns the path of a text file that is not compressed: the file itself, or its copy.
+
+    A compressed file (gzip, bzip2, xz) is unpacked once, into the folder ``plain`` of the cache
+    folder of the user; see ``kept_copy``.
+
+    Args:
+        path: the file.
+        max_bytes: limit on the plain text, see ``plain_pieces``.
+
+    Returns:
+        The path of the plain text.
+
+    Raises:
+        CorruptFileError: compressed data is damaged or cut, or has more text; no copy is kept.
+        UnsupportedFormatError: the content is not text.
+        OSError: the file cannot be read or is changed in the meantime, or there is no room for the
+            copy.
+    """
+    if not is_compressed(path):
+        return path
+
+    def unpack(hidden: Path) -> None:
+        size = Path(path).stat().st_size
+        label = f"unpacking {Path(path).name}"
+        with (
+            hidden.open("xb") as file,
+            Progress(size, "bytes", label=label, enabled=size >= _SILENT_BYTES) as bar,
+        ):
+            for piece, n_read in plain_pieces(path, max_bytes):
+                file.write(piece)
+                bar.update(n_read - bar.done)
+
+    return os.fspath(kept_copy([path], PLAIN, ".txt", unpack))
 
 
 def _opened_pipe(path: str | os.PathLike[str]) -> IO[bytes]:
