@@ -37,8 +37,13 @@ from atompack_torch.datasets.request import Request
 from atompack_torch.errors import AtompackError
 from atompack_torch.fields import RESULTS
 from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
-from atompack_torch.formats.aselmdb.keys import fields_of_rows
-from atompack_torch.formats.aselmdb.rows import BOOKKEEPING, Row, row_of, take_metadata
+from atompack_torch.formats.aselmdb.rows import (
+    BOOKKEEPING,
+    Row,
+    fields_of_rows,
+    row_of,
+    take_metadata,
+)
 from atompack_torch.formats.conversion_report import Report, pass_on
 from atompack_torch.formats.converter import (
     Source,

@@ -16,7 +16,7 @@ from atompack_torch._native import (
     check_regular_file,
 )
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.aselmdb.keys import fields_of_rows
+from atompack_torch.formats.aselmdb.rows import fields_of_rows
 from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget
 from atompack_torch.formats.indexes import FileVersion, open_index
 from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions
