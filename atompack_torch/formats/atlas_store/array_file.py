@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 from atompack_torch._native import read_array_statistics
 from atompack_torch.errors import file_exists
-from atompack_torch.formats.atlas_store.array_schema import ArraySchema, ArrayStatistics, put
+from atompack_torch.formats.atlas_store.array_schema import (
+    ArraySchema,
+    ArrayStatistics,
+    Attribute,
+    Values,
+    attribute,
+    definition,
+    put,
+)
 from atompack_torch.formats.atlas_store.block_cache import BlockCache, checked_cache
 from atompack_torch.formats.atlas_store.handles import (
     ArrayFileHandle,
@@ -20,12 +28,6 @@ from atompack_torch.formats.atlas_store.handles import (
     MemoryLimits,
 )
 from atompack_torch.formats.atlas_store.publishing import RemoteArrayFile
-from atompack_torch.formats.atlas_store.stored_values import (
-    Attribute,
-    Values,
-    attribute,
-    definition,
-)
 from atompack_torch.options import (
     BUFFERS,
     MAX_METADATA_BYTES,

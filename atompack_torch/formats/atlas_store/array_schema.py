@@ -1,26 +1,259 @@
-"""Layout and stored statistics of arrays."""
+"""Layout and stored statistics of arrays, and lossless conversion of values to their types."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.exact_values import check_unmasked, host_array
+from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
 from atompack_torch.errors import FieldError
-from atompack_torch.formats.atlas_store.stored_values import (
-    TEXTS,
-    Texts,
-    Values,
-    extents,
-    numbers,
-    texts,
-)
 from atompack_torch.options import utf8
+
+# Names of the supported element types; "timestamp_ns" is int64 nanoseconds since 1970.
+NUMERIC = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "timestamp_ns"),
+)
+TEXTS = ("string", "binary")
+DTYPES = (*NUMERIC, *TEXTS)
+
+# Strings or binary values of an array, in lists nested once per axis.
+Texts: TypeAlias = str | bytes | list["Texts"]
+# Content of an array: numbers, or strings.
+Values = Tensor | Texts
+# Value of an attribute.
+Attribute: TypeAlias = bool | int | float | str | bytes | np.datetime64 | list["Attribute"]
+
+
+def checked_dtype(dtype: Any) -> str:
+    """Returns the name of an element type.
+
+    Args:
+        dtype: its name, or a dtype of NumPy or torch.
+
+    Returns:
+        One of ``DTYPES``.
+
+    Raises:
+        ValueError: arrays cannot have this dtype.
+    """
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if not isinstance(dtype, str) and not name.startswith(("int", "uint", "float")):
+        with suppress(TypeError):  # torch.bool, classes: not of the names below
+            name = str(np.dtype(dtype))
+    if name == "datetime64[ns]":
+        name = "timestamp_ns"
+    if name not in DTYPES:
+        raise ValueError(f"dtype: expected one of {', '.join(DTYPES)}, got {dtype!r}")
+    return name
+
+
+def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
+    """Converts a fill value to the type in which an array stores it.
+
+    Args:
+        dtype: one of ``DTYPES``.
+        fill: the fill value; None: none is stored.
+
+    Returns:
+        The fill value.
+
+    Raises:
+        FieldError: it is not a value of the dtype.
+    """
+    if fill is None:
+        return None
+    if dtype in TEXTS:
+        if not isinstance(fill, str):
+            raise FieldError(f"fill_value: expected str for {dtype}, got {type(fill).__name__}")
+        return fill
+    if np.ndim(fill):
+        raise FieldError(f"fill_value: expected one number, got shape {np.shape(fill)}")
+    return numbers(dtype, fill).item()  # type: ignore[no-any-return]
+
+
+def definition(
+    dtype: Any,
+    shape: Sequence[int],
+    dimension_names: Sequence[str] | None,
+    chunk_shape: Sequence[int] | None,
+    fill_value: Any,
+) -> tuple[str, list[int], list[str] | None, list[int] | None, int | float | str | None]:
+    """Builds the definition of an array in the form that the native core takes.
+
+    Args:
+        dtype: dtype of the elements; see ``AtlasStore.define_array``, which also describes the
+            others.
+        shape: extents.
+        dimension_names: one per axis, or None.
+        chunk_shape: extents of the chunks, or None.
+        fill_value: value of missing elements, or None.
+
+    Returns:
+        The arguments, checked, in the same order.
+
+    Raises:
+        ValueError: arrays cannot have this dtype.
+        FieldError: the fill value is not a value of it, or there is not one name per axis.
+    """
+    name = checked_dtype(dtype)
+    names = None
+    if dimension_names is not None:
+        names = [utf8("dimension_names", name) for name in dimension_names]
+        if len(names) != len(shape):
+            raise FieldError(
+                f"dimension_names: expected one for each of {len(shape)} axes, got {len(names)}"
+            )
+    if isinstance(fill_value, str):
+        utf8("fill_value", fill_value)
+    chunks = extents("chunk_shape", chunk_shape)
+    extent_of_axes = extents("shape", shape) or []
+    return name, extent_of_axes, names, chunks, checked_fill(name, fill_value)
+
+
+def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
+    """Converts extents to the form that the native core takes.
+
+    Args:
+        name: name of the argument, for messages.
+        given: extents, or None.
+
+    Returns:
+        A list of ``int``, or None.
+
+    Raises:
+        TypeError: one is not an integer.
+        ValueError: one is negative.
+    """
+    if given is None:
+        return None
+    found = []
+    for extent in given:
+        try:
+            found.append(operator.index(extent))
+        except TypeError:
+            raise TypeError(f"{name}: expected integers, got {extent!r}") from None
+    if any(extent < 0 for extent in found):
+        raise ValueError(f"{name}: expected numbers from 0, got {found}")
+    return found
+
+
+def numbers(dtype: str, values: Any) -> np.ndarray[Any, Any]:
+    """Converts values to a contiguous array of a stored numeric dtype (timestamps as int64).
+
+    Args:
+        dtype: one of ``NUMERIC``.
+        values: an array, a tensor, a number or lists of numbers. Integers are accepted for any
+            dtype that can represent them, floats for floating dtypes (float64 is rounded to
+            float32 as long as a finite number stays finite); timestamps are ``datetime64`` of any
+            unit, or integers in nanoseconds. Masked values are not allowed.
+
+    Returns:
+        The values in the shape in which they were given.
+
+    Raises:
+        FieldError: a value does not fit, or is of a different type.
+    """
+    if isinstance(values, Tensor):
+        given = host_array("values", values)
+    else:
+        given = as_array("values", values)
+    target = np.dtype("int64" if dtype == "timestamp_ns" else dtype)
+    if given.dtype.kind == "M" and dtype == "timestamp_ns":
+        given = _nanoseconds(given)
+    kinds = "iuf" if target.kind == "f" else "iu"
+    if given.dtype.kind not in kinds:
+        raise FieldError(f"values: expected {dtype}, got {given.dtype}")
+    return converted("values", given, target, rounds=True)
+
+
+def _nanoseconds(moments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    try:
+        found = moments.astype("datetime64[ns]")
+        exact = np.array_equal(found.astype(moments.dtype), moments, equal_nan=True)
+    except OverflowError:  # NumPy 2.5; older versions wrap around
+        exact = False
+    if not exact:
+        raise FieldError("values: expected timestamps that nanoseconds hold exactly")
+    return found.view(np.int64)
+
+
+def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
+    """Encodes strings or binary values as bytes in row-major order; also returns their shape.
+
+    Args:
+        dtype: ``"string"`` or ``"binary"``.
+        values: ``str`` (or ``bytes``), lists of them nested once per axis, or a NumPy array.
+
+    Returns:
+        The encoded values, and the shape.
+
+    Raises:
+        FieldError: a value is of a different type, or lists differ in length.
+    """
+    flat: list[bytes] = []
+    shape = _flatten(dtype, values, flat)
+    return flat, shape
+
+
+def _flatten(dtype: str, values: Any, flat: list[bytes]) -> tuple[int, ...]:
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)):
+        flat.append(_encoded(dtype, values))
+        return ()
+    if not isinstance(values, Sequence):
+        raise FieldError(f"values: expected {dtype}, got {type(values).__name__}")
+    shapes = {_flatten(dtype, value, flat) for value in values}
+    if len(shapes) > 1:
+        raise FieldError("values: expected lists of equal length")
+    return (len(values), *(shapes.pop() if shapes else ()))
+
+
+def _encoded(dtype: str, value: str | bytes) -> bytes:
+    if dtype == "binary" and isinstance(value, bytes):
+        return value
+    if dtype == "string" and isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise FieldError(f"values: a string is not valid UTF-8: {error.reason}") from None
+    raise FieldError(f"values: expected {dtype}, got {type(value).__name__}")
+
+
+def attribute(value: Any) -> bool | int | float | str | tuple[str, int]:
+    """Converts an attribute to the form that the native core takes.
+
+    Args:
+        value: bool, int, float, str or ``numpy.datetime64``.
+
+    Returns:
+        The value; ``("ns", nanoseconds)`` for a timestamp.
+
+    Raises:
+        TypeError: the value is of a type that attributes cannot have.
+        FieldError: an integer of more than 64 bits.
+    """
+    if isinstance(value, np.datetime64):
+        return ("ns", int(numbers("timestamp_ns", value)))
+    if isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
+        value = value.item()
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise FieldError(f"attribute: expected an integer of 64 bits, got {value}")
+    if isinstance(value, str):
+        utf8("attribute", value)
+    if not isinstance(value, (bool, int, float, str)):
+        raise TypeError(
+            f"attribute: expected bool, int, float, str or datetime64, got {type(value).__name__}"
+        )
+    return value
 
 
 class ArraySchema(NamedTuple):

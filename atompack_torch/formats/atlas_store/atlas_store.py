@@ -18,9 +18,13 @@ from atompack_torch.formats.atlas_store import exporting, xarray_datasets
 from atompack_torch.formats.atlas_store.array_schema import (
     ArraySchema,
     ArrayStatistics,
+    Attribute,
     Bound,
+    Values,
+    attribute,
     check_bounds,
     comparable,
+    definition,
     may_match,
     put,
 )
@@ -35,12 +39,6 @@ from atompack_torch.formats.atlas_store.handles import (
     StoreOptions,
 )
 from atompack_torch.formats.atlas_store.publishing import RemoteStore
-from atompack_torch.formats.atlas_store.stored_values import (
-    Attribute,
-    Values,
-    attribute,
-    definition,
-)
 from atompack_torch.options import (
     MAX_METADATA_BYTES,
     MEMORY,

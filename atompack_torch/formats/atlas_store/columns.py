@@ -12,7 +12,7 @@ from torch import Tensor
 from atompack_torch.display.charts import Series, bins_of, histogram, meter
 from atompack_torch.display.fragments import fragment
 from atompack_torch.display.markup import Markup, percent, short, table
-from atompack_torch.formats.atlas_store.stored_values import Values, extents
+from atompack_torch.formats.atlas_store.array_schema import Values, extents
 from atompack_torch.options import check_choice, check_threads, short_list
 
 _MOST_DATASETS, _MOST_VALUES = 8, 100_000

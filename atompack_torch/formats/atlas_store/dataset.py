@@ -19,11 +19,10 @@ from atompack_torch.datasets.batches import BatchDataset
 from atompack_torch.datasets.options import DatasetOptions, Missing
 from atompack_torch.datasets.transport import as_payload
 from atompack_torch.fields import FieldSpec
-from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+from atompack_torch.formats.atlas_store.array_schema import ArraySchema, Values
 from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
 from atompack_torch.formats.atlas_store.block_cache import BlockCache
 from atompack_torch.formats.atlas_store.columns import Layout, ScanOptions
-from atompack_torch.formats.atlas_store.stored_values import Values
 from atompack_torch.options import Buffer, is_url, short_list
 
 # Values of one dataset by array, None where it lacks the array, and its name.

@@ -14,9 +14,8 @@ from atompack_torch.errors import FieldError
 from atompack_torch.options import redact_path
 
 if TYPE_CHECKING:
-    from atompack_torch.formats.atlas_store.array_schema import ArraySchema
+    from atompack_torch.formats.atlas_store.array_schema import ArraySchema, Values
     from atompack_torch.formats.atlas_store.atlas_store import AtlasStore
-    from atompack_torch.formats.atlas_store.stored_values import Values
 
 
 def host_dtype(dtype: str) -> np.dtype[Any]:
