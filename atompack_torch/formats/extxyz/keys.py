@@ -93,7 +93,7 @@ class FoundKey(NamedTuple):
     is_narrow: bool = False  # all values have one type of 32 bits
 
 
-class Target(NamedTuple):
+class FieldTarget(NamedTuple):
     """Field that a key denotes."""
 
     scope: int
@@ -107,7 +107,7 @@ def targets_of(
     keys: Mapping[str, str],
     report: Notices,
     missing: Callable[[str, FieldError], None] | None = None,
-) -> dict[tuple[FileLevel, str], Target]:
+) -> dict[tuple[FileLevel, str], FieldTarget]:
     """Returns the field of each key; ``keys``, given by the user, take precedence.
 
     Args:
@@ -124,7 +124,7 @@ def targets_of(
         FieldError: two keys denote one field, or a key of the user is absent or of the wrong level.
     """
     by_place = {(field.level, field.key): field for field in found}
-    targets: dict[tuple[FileLevel, str], Target] = {}
+    targets: dict[tuple[FileLevel, str], FieldTarget] = {}
     for key, name in keys.items():
         places = [(level, key) for level in SCOPES if (level, key) in by_place]
         if not places:
@@ -138,13 +138,13 @@ def targets_of(
     targets |= _known_labels(by_place, targets, keys.values())
     _add_momenta(path, by_place, targets, report)
     for place in by_place:
-        targets.setdefault(place, Target(*_custom(*place)))
+        targets.setdefault(place, FieldTarget(*_custom(*place)))
     _check_unique(path, targets)
     return targets
 
 
 def native_targets(
-    found: Iterable[FoundKey], targets: Mapping[tuple[FileLevel, str], Target]
+    found: Iterable[FoundKey], targets: Mapping[tuple[FileLevel, str], FieldTarget]
 ) -> list[NativeTarget]:
     """Returns the fields of all keys in the form that the native core expects."""
     natives: list[NativeTarget] = []
@@ -154,32 +154,32 @@ def native_targets(
     return natives
 
 
-def _asked(path: str, place: tuple[FileLevel, str], name: str) -> Target:
+def _asked(path: str, place: tuple[FileLevel, str], name: str) -> FieldTarget:
     level, key = place
     check_target(key, name)
     if name in ("cell", "pbc"):
         raise FieldError(f"{path}: {name}: expected under its own key, got {key!r}")
     if name not in BUILTINS:
-        return Target(SCOPES[level], name)
+        return FieldTarget(SCOPES[level], name)
     if BUILTINS[name].level != level:
         wanted = BUILTINS[name].level
         raise FieldError(
             f"{path}: {key}: expected a value per {wanted} for {name}, got per {level}"
         )
-    return Target(BUILTIN, name)
+    return FieldTarget(BUILTIN, name)
 
 
 def _known_labels(
     found: Mapping[tuple[FileLevel, str], FoundKey],
-    taken: Mapping[tuple[FileLevel, str], Target],
+    taken: Mapping[tuple[FileLevel, str], FieldTarget],
     given: Collection[str],
-) -> dict[tuple[FileLevel, str], Target]:
-    labels: dict[tuple[FileLevel, str], Target] = {}
+) -> dict[tuple[FileLevel, str], FieldTarget]:
+    labels: dict[tuple[FileLevel, str], FieldTarget] = {}
     for level, names in LABELS.items():
         for name, sources in names.items():
             free = [(level, key) for key in sources if (level, key) in found.keys() - taken.keys()]
             if free and name not in given and _may_be(name, found[free[0]]):
-                labels[free[0]] = Target(BUILTIN, name)
+                labels[free[0]] = FieldTarget(BUILTIN, name)
     return labels
 
 
@@ -193,7 +193,7 @@ def _may_be(name: str, field: FoundKey) -> bool:
 def _add_momenta(
     path: str,
     found: Mapping[tuple[FileLevel, str], FoundKey],
-    targets: dict[tuple[FileLevel, str], Target],
+    targets: dict[tuple[FileLevel, str], FieldTarget],
     report: Notices,
 ) -> None:
     place: tuple[FileLevel, str] = ("atom", MOMENTA)
@@ -202,7 +202,7 @@ def _add_momenta(
     if importlib.util.find_spec("ase") is None:
         report.note(f"{path}: momenta stay momenta: the masses of the elements come with ase")
         return
-    targets[place] = Target(BUILTIN, "velocities", from_momenta=True)
+    targets[place] = FieldTarget(BUILTIN, "velocities", from_momenta=True)
 
 
 def _custom(level: FileLevel, key: str) -> FieldId:
@@ -210,7 +210,7 @@ def _custom(level: FileLevel, key: str) -> FieldId:
     return FieldId(scope, key.removeprefix(PREFIXES[scope]))
 
 
-def _check_unique(path: str, targets: Mapping[tuple[FileLevel, str], Target]) -> None:
+def _check_unique(path: str, targets: Mapping[tuple[FileLevel, str], FieldTarget]) -> None:
     seen: dict[FieldId, str] = {}
     for (_, key), target in targets.items():
         field = FieldId(target.scope, target.key)
