@@ -21,8 +21,7 @@ from atompack_torch.options import (
     is_url,
     redact_path,
 )
-from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.files import MemoryFiles, RemoteFiles
 from atompack_torch.remote.objects import RemoteObjects
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from pathlib import Path
 from atompack_torch.errors import UnsupportedFormatError
 from atompack_torch.formats.table import END_BYTES, FORMATS, HEAD_BYTES, Format
 from atompack_torch.options import folded, is_hidden, is_url, names_below, redact_path
-from atompack_torch.remote.files import RemoteFiles
+from atompack_torch.remote.files import MemoryFiles, RemoteFiles
 from atompack_torch.remote.listing import can_list, list_names, relative_names
-from atompack_torch.remote.memory import MemoryFiles
 from atompack_torch.remote.urls import join_url
 
 

@@ -47,8 +47,7 @@ from atompack_torch.options import (
     is_url,
     utf8,
 )
-from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.files import MemoryFiles, RemoteFiles
 
 if TYPE_CHECKING:
     import xarray

@@ -23,8 +23,7 @@ from atompack_torch.options import (
     redact_path,
     with_fields,
 )
-from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.files import MemoryFiles, RemoteFiles
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from typing import Any
 from atompack_torch import formats
 from atompack_torch._native import AtpSnapshot
 from atompack_torch.options import absolute_path, has_suffix, is_url
-from atompack_torch.remote.files import RemoteFiles
-from atompack_torch.remote.memory import MemoryFiles
+from atompack_torch.remote.files import MemoryFiles, RemoteFiles
 from atompack_torch.remote.urls import is_root, path_of
 
 # Folder, number of the part and number of parts.
