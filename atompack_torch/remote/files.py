@@ -1,4 +1,4 @@
-"""Files of datasets that are not local paths: in remote stores, opened in each process; in memory."""
+"""Access to files that have no local path: in remote stores and in memory."""
 
 from __future__ import annotations
 
