@@ -9,7 +9,7 @@ from pathlib import Path
 from atompack_torch.formats.converter import Mode
 from atompack_torch.options import has_suffix, is_hidden, is_url, shown_url
 from atompack_torch.remote.local_copies import transferring
-from atompack_torch.remote.objects import RemoteObjects
+from atompack_torch.remote.objects import RemoteObjects, each
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
     Options,
@@ -19,7 +19,6 @@ from atompack_torch.remote.staging import (
     local_name,
     naming,
 )
-from atompack_torch.remote.uploads import each
 
 _Path = str | os.PathLike[str]
 

@@ -15,9 +15,8 @@ from typing import Literal
 
 from atompack_torch.errors import AtompackError, file_exists
 from atompack_torch.options import short_list, shown_url
-from atompack_torch.remote.local_copies import transferring
-from atompack_torch.remote.objects import ObjectState, RemoteObjects
-from atompack_torch.remote.uploads import OnProgress, each
+from atompack_torch.remote.local_copies import OnProgress, transferring
+from atompack_torch.remote.objects import ObjectState, RemoteObjects, each
 
 _LONGEST_NAME = 200
 N_TRANSFERS = 8  # files at a time

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from atompack_torch.options import shown_url
 from atompack_torch.remote.client import RemoteStore
-from atompack_torch.remote.uploads import Upload, dialect_of, send_file
+from atompack_torch.remote.objects import Upload, dialect_of, send_file
 
 
 def upload_of(store: RemoteStore, url: str, overwrite: bool) -> Upload:

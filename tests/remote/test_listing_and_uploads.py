@@ -14,7 +14,7 @@ from atompack_torch import CorruptFileError
 from atompack_torch.remote import listing
 from atompack_torch.remote.client import RemoteStore
 from atompack_torch.remote.listing import list_objects, parse_xml
-from atompack_torch.remote.uploads import MIN_PART_BYTES
+from atompack_torch.remote.objects import MIN_PART_BYTES
 
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 

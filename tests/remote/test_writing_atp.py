@@ -16,7 +16,7 @@ from object_server import ObjectServer
 from stand_ins import Azure, running
 
 import atompack_torch as apt
-from atompack_torch.remote import uploads
+from atompack_torch.remote.objects import MIN_PART_BYTES, send_file
 from atompack_torch.remote.client import RemoteStore
 
 URL = "s3://bucket/sets/data.atp"
@@ -205,7 +205,7 @@ def test_large_objects_are_sent_in_parts(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
-        uploads.send_file.__kwdefaults__ or {}, "part_bytes", uploads.MIN_PART_BYTES
+        send_file.__kwdefaults__ or {}, "part_bytes", MIN_PART_BYTES
     )
     data = {**molecule(1.0), "properties": {"big": np.random.default_rng(0).random((1, 800_000))}}
     with writer(server) as made:
@@ -311,7 +311,7 @@ def test_plain_http_servers_that_take_objects(server: ObjectServer) -> None:
 def test_blobs_of_azure_whole_and_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     url, big = "az://container/sets/data.atp", np.random.default_rng(0).random((1, 800_000))
     monkeypatch.setitem(
-        uploads.send_file.__kwdefaults__ or {}, "part_bytes", uploads.MIN_PART_BYTES
+        send_file.__kwdefaults__ or {}, "part_bytes", MIN_PART_BYTES
     )
     with running(Azure()) as service:
         options = {"endpoint_url": service.url, "token": Azure.signature}

@@ -13,7 +13,7 @@ from s3_servers import KEY, SECRET, Server
 
 from atompack_torch.remote.client import RemoteStore
 from atompack_torch.remote.listing import list_objects
-from atompack_torch.remote.uploads import MIN_PART_BYTES
+from atompack_torch.remote.objects import MIN_PART_BYTES
 
 KEYS = [
     "plain.atp",

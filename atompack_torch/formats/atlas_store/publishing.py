@@ -25,7 +25,7 @@ from atompack_torch.errors import CorruptFileError, FieldError, file_exists
 from atompack_torch.formats import STORE_METADATA
 from atompack_torch.options import MAX_METADATA_BYTES, shown_url
 from atompack_torch.remote.local_copies import transferring
-from atompack_torch.remote.objects import ObjectState, RemoteObjects
+from atompack_torch.remote.objects import ObjectState, RemoteObjects, each, was_replaced
 from atompack_torch.remote.staging import (
     N_TRANSFERS,
     Options,
@@ -33,7 +33,6 @@ from atompack_torch.remote.staging import (
     keeping,
     local_name,
 )
-from atompack_torch.remote.uploads import each, was_replaced
 
 _LAYER = re.compile(r"(.*)\.(\d+)\.af")
 _Identity = tuple[int, int, int]
