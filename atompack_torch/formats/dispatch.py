@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from atompack_torch.errors import FieldError, UnsupportedFormatError
 from atompack_torch.fields import usual_unit
 from atompack_torch.formats import detect, recognize, unknown
-from atompack_torch.formats.entry import (
-    Compaction,
-    CompactOptions,
-    SeveralFormatsError,
-    Shown,
-)
+from atompack_torch.formats.entry import Compaction, CompactOptions, SeveralFormatsError, Shown
 from atompack_torch.formats.paths import Openable, Place, listed, located
 from atompack_torch.formats.table import ATP_ENTRY, SHARDS_ENTRY, STORES_ENTRY
 from atompack_torch.formats.text import (

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from atompack_torch._native import (
-    BatchRequest,
-    MoleculeSource,
-    NanIsMissingSource,
-    StatisticsPass,
-)
+from atompack_torch._native import BatchRequest, MoleculeSource, NanIsMissingSource, StatisticsPass
 from atompack_torch.datasets.sweeping import OnProgress, available_threads, reporting, steps
 from atompack_torch.errors import AtompackError, FieldError, printable
 from atompack_torch.fields import RESERVED, FieldId, public_names

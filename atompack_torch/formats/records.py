@@ -12,13 +12,7 @@ import numpy as np
 from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import Parts, full_stress
 from atompack_torch.errors import AtompackError, CorruptFileError
-from atompack_torch.fields import (
-    ATOM_PROPERTY,
-    BUILTIN,
-    BUILTINS,
-    MOLECULE_PROPERTY,
-    FieldId,
-)
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS, MOLECULE_PROPERTY, FieldId
 from atompack_torch.formats.conversion_report import Report, described
 
 # ASE's xx, yy, zz, yz, xz, xy of a tensor: the indices of rows and of columns.

@@ -24,12 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from atompack_torch._native import (
-    LmdbFile,
-    LmdbRowBlockSource,
-    LmdbRowReader,
-    MoleculeSource,
-)
+from atompack_torch._native import LmdbFile, LmdbRowBlockSource, LmdbRowReader, MoleculeSource
 from atompack_torch.batch.columns import Array, Columns, of_batch
 from atompack_torch.batch.conversions import Parts, atoms_of
 from atompack_torch.datasets.base import MoleculeDataset

@@ -23,11 +23,7 @@ from atompack_torch._native import ShardReader
 from atompack_torch.batch.indices import Indices, is_batch
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.batches import BatchDataset, BatchPrefetcher
-from atompack_torch.datasets.options import (
-    DatasetOptions,
-    DTypes,
-    Missing,
-)
+from atompack_torch.datasets.options import DatasetOptions, DTypes, Missing
 from atompack_torch.datasets.selection.blocks import BatchBlock, Block
 from atompack_torch.datasets.transport import as_payload
 from atompack_torch.errors import CorruptFileError

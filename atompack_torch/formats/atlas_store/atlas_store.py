@@ -39,14 +39,7 @@ from atompack_torch.formats.atlas_store.handles import (
     StoreOptions,
 )
 from atompack_torch.formats.atlas_store.publishing import RemoteStore
-from atompack_torch.options import (
-    MAX_METADATA_BYTES,
-    MEMORY,
-    Buffer,
-    check_choice,
-    is_url,
-    utf8,
-)
+from atompack_torch.options import MAX_METADATA_BYTES, MEMORY, Buffer, check_choice, is_url, utf8
 from atompack_torch.remote.files import MemoryFiles, RemoteFiles
 
 if TYPE_CHECKING:

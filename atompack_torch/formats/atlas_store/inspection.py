@@ -9,20 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union
 
-from atompack_torch._native import (
-    ArrayFileVerification,
-    AtlasReader,
-    AtlasVerification,
-)
+from atompack_torch._native import ArrayFileVerification, AtlasReader, AtlasVerification
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import UnsupportedFormatError, printable
 from atompack_torch.fields import similar_names
 from atompack_torch.formats import detect
-from atompack_torch.formats.atlas_store.handles import (
-    ArrayFileHandle,
-    MemoryLimits,
-    StoreHandle,
-)
+from atompack_torch.formats.atlas_store.handles import ArrayFileHandle, MemoryLimits, StoreHandle
 from atompack_torch.formats.entry import (
     Compaction,
     CompactOptions,

@@ -26,13 +26,7 @@ from atompack_torch.formats import STORE_METADATA
 from atompack_torch.options import MAX_METADATA_BYTES, shown_url
 from atompack_torch.remote.local_copies import transferring
 from atompack_torch.remote.objects import ObjectState, RemoteObjects, each, was_replaced
-from atompack_torch.remote.staging import (
-    N_TRANSFERS,
-    Options,
-    TemporaryFolder,
-    keeping,
-    local_name,
-)
+from atompack_torch.remote.staging import N_TRANSFERS, Options, TemporaryFolder, keeping, local_name
 
 _LAYER = re.compile(r"(.*)\.(\d+)\.af")
 _Identity = tuple[int, int, int]

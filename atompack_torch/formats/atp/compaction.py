@@ -21,13 +21,7 @@ from atompack_torch.errors import FieldError, file_exists
 from atompack_torch.formats.atp.files import snapshot_of
 from atompack_torch.formats.atp.writer import Codec
 from atompack_torch.formats.entry import Array, CompactOptions, pieces_of
-from atompack_torch.options import (
-    CODECS,
-    DEFAULT_LEVEL,
-    check_choice,
-    check_level,
-    is_url,
-)
+from atompack_torch.options import CODECS, DEFAULT_LEVEL, check_choice, check_level, is_url
 from atompack_torch.remote.files import RemoteFiles
 from atompack_torch.remote.staging import StagedFile
 

@@ -17,21 +17,11 @@ from atompack_torch._native import (
     check_regular_file,
 )
 from atompack_torch.errors import UnsupportedFormatError
-from atompack_torch.formats.extxyz.keys import (
-    FoundKey,
-    NativeTarget,
-    native_targets,
-    targets_of,
-)
+from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget, native_targets, targets_of
 from atompack_torch.formats.extxyz.text_files import plain_path
 from atompack_torch.formats.indexes import FileVersion, open_index
 from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions
-from atompack_torch.options import (
-    PathLike,
-    checked_integer,
-    threads_or_cores,
-    with_fields,
-)
+from atompack_torch.options import PathLike, checked_integer, threads_or_cores, with_fields
 
 _SUFFIXES = tuple(
     f"{suffix}{packed}" for suffix in (".xyz", ".extxyz") for packed in ("", ".gz", ".xz", ".bz2")
