@@ -190,42 +190,35 @@ class AtpWriter(StagedWriter):
 
 def _runs(molecules: Any) -> Iterator[columns.StoredRun]:
     """Groups molecules into runs; adjacent views of one batch form one run."""
-    if isinstance(molecules, MoleculeBatch):
-        yield columns.stored(columns.of_batch(molecules))
-        return
-    if isinstance(molecules, Molecule) or _is_atoms(molecules):
+    if isinstance(molecules, (MoleculeBatch, Molecule)) or _is_atoms(molecules):
         molecules = [molecules]
     if not isinstance(molecules, Sequence):
         raise TypeError(
             "expected a Molecule, MoleculeBatch, ase.Atoms or a sequence of them, got "
             f"{type(molecules).__name__}"
         )
-    batch: MoleculeBatch | None = None
+    viewed: MoleculeBatch | None = None
     rows: list[int] = []
     for item in molecules:
-        if isinstance(item, Molecule):
-            source, row = row_of(item)
-            if source is not batch:
-                yield from _rows_of(batch, rows)
-                batch, rows = source, []
-            rows.append(row)
-            continue
-        yield from _rows_of(batch, rows)
-        batch, rows = None, []
-        if isinstance(item, MoleculeBatch):
-            yield columns.stored(columns.of_batch(item))
-        elif _is_atoms(item):
-            yield columns.stored(columns.of_batch(MoleculeBatch.from_ase([item])))
+        batch, row = row_of(item) if isinstance(item, Molecule) else (_batch_of(item), None)
+        if viewed is not None and (batch is not viewed or row is None):
+            yield columns.stored(columns.of_batch(viewed, rows), rows)
+            viewed, rows = None, []
+        if row is None:
+            yield columns.stored(columns.of_batch(batch))
         else:
-            raise TypeError(
-                f"expected Molecule, MoleculeBatch or ase.Atoms, got {type(item).__name__}"
-            )
-    yield from _rows_of(batch, rows)
+            viewed = batch
+            rows.append(row)
+    if viewed is not None:
+        yield columns.stored(columns.of_batch(viewed, rows), rows)
 
 
-def _rows_of(batch: MoleculeBatch | None, rows: list[int]) -> Iterator[columns.StoredRun]:
-    if batch is not None:
-        yield columns.stored(columns.of_batch(batch, rows), rows)
+def _batch_of(item: Any) -> MoleculeBatch:
+    if isinstance(item, MoleculeBatch):
+        return item
+    if _is_atoms(item):
+        return MoleculeBatch.from_ase([item])
+    raise TypeError(f"expected Molecule, MoleculeBatch or ase.Atoms, got {type(item).__name__}")
 
 
 def _is_atoms(item: Any) -> bool:

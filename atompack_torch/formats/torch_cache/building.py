@@ -131,13 +131,6 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def source_of(dataset: MoleculeDataset) -> tuple[str, str]:
-    """Describes the origin of the molecules, for the file's table of entries."""
-    path = dataset.given_path
-    # Without secrets, for the file may be given away.
-    return (redact_path(path) if isinstance(path, (str, os.PathLike)) else ""), "file"
-
-
 def fingerprint_of(dataset: MoleculeDataset, descriptor: Descriptor, header: CacheHeader) -> str:
     """Returns a key of inputs and options.
 
@@ -354,7 +347,10 @@ class BuildJob:
         exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
         dataset = dataset.with_request(replace(request, exclude=exclude, augment=None))
         header = header_of(descriptor, options)
-        header.source_id, header.source_kind = source_of(dataset)
+        path = dataset.given_path
+        # Without secrets, for the file may be given away.
+        header.source_id = redact_path(path) if isinstance(path, (str, os.PathLike)) else ""
+        header.source_kind = "file"
         fingerprint = fingerprint_of(dataset, descriptor, header)
         return cls(dataset, descriptor, header, fingerprint, options, target)
 
