@@ -98,19 +98,17 @@ def _codec_of(
     snapshots: list[AtpSnapshot], codec: Codec | None, level: int | None
 ) -> tuple[str, int]:
     found = {(snapshot.codec, snapshot.level) for snapshot in snapshots}
-    if codec is None:
-        if len({name for name, _ in found}) > 1:
-            raise FieldError("codec: the sources differ in it, so one has to be named")
-        codec_name, its_level = next(iter(found))
-    else:
-        codec_name, its_level = codec, DEFAULT_LEVEL
-        if len(found) == 1 and codec == snapshots[0].codec:
-            its_level = snapshots[0].level
-    if level is None:  # another writer may have put any number into the header
-        low, high = ZSTD_LEVELS
-        return codec_name, min(max(its_level, low), high)
-    check_level(codec_name, level)
-    return codec_name, level
+    names = {name for name, _ in found}
+    if codec is None and len(names) > 1:
+        raise FieldError("codec: the sources differ in it, so one has to be named")
+    codec_name = codec or names.pop()
+    if level is not None:
+        check_level(codec_name, level)
+        return codec_name, level
+    first = snapshots[0].level
+    its_level = first if found == {(codec_name, first)} else DEFAULT_LEVEL
+    low, high = ZSTD_LEVELS  # another writer may have put any number into the header
+    return codec_name, min(max(its_level, low), high)
 
 
 def _checked_order(order: Any, n_molecules: int) -> Array:
