@@ -167,22 +167,6 @@ class LocalCopy:
         return self.path, self._identity
 
 
-def latest_version(remote: RemoteFiles, url: str) -> ObjectVersion:
-    """Returns the present version of an object.
-
-    Args:
-        remote: access to remote files.
-        url: the URL of the object.
-
-    Returns:
-        The version.
-
-    Raises:
-        OSError: as for ``fetch_into``.
-    """
-    return version_of(remote.open_object(url))
-
-
 def local_copy(
     remote: RemoteFiles,
     url: str,

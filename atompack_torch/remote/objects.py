@@ -43,11 +43,6 @@ class Dialect:
     has_generations: bool = False
     parts: str = ""
 
-    def headers(self) -> Headers:
-        """Returns headers for one object, with a mark of its own."""
-        mark = [(self.mark, uuid.uuid4().hex)] if self.mark else []
-        return [*mark, *self.fixed]
-
     def absent(self) -> Headers:
         """Returns the condition that there is no object."""
         if self.has_generations:
@@ -138,7 +133,8 @@ class Upload:
     headers: Headers = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.headers = self.dialect.headers()
+        mark = [(self.dialect.mark, uuid.uuid4().hex)] if self.dialect.mark else []
+        self.headers = [*mark, *self.dialect.fixed]
         self._is_first = not self.marks
         self.marks.add(self.dialect.mark_in(dict(self.headers)))
 

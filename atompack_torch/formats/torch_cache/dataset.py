@@ -41,8 +41,8 @@ from atompack_torch.remote.local_copies import (
     Hint,
     LocalCopy,
     ObjectVersion,
-    latest_version,
     local_copy,
+    version_of,
 )
 
 # Device, inode and size of a local file, or the version of a remote one.
@@ -293,8 +293,10 @@ class TorchCache:
         current._identity = current._copy = current._native = None
         with formats.opening(self._given, "a feature cache (HDF5)", "hdf5"):
             is_remote = is_url(self._given)
-            if is_remote and latest_version(self._remote, self._given) == self._identity:
-                return False
+            if is_remote:
+                present = version_of(self._remote.open_object(self._given))
+                if present == self._identity:
+                    return False
             current._reader()
         if current._identity == self._identity:
             return False

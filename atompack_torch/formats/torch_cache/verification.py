@@ -374,7 +374,6 @@ def _add(found: _Findings, result: Verification, max_faults: int) -> None:
     result.n_differences += len(found.differences)
     for fault in sorted(found.faults, key=lambda fault: fault.molecule or 0):
         result.add_fault(fault, max_faults)
-    found.differences.sort(key=lambda difference: (difference.entry, difference.field))
     result.differences += found.differences[: max(0, max_faults - len(result.differences))]
 
 
