@@ -150,9 +150,7 @@ class CompactOptions(NamedTuple):
     shards: tuple[int | None, int | None, int | None] | None = None
 
 
-def pieces_of(
-    sizes: Sequence[int], numbers: Array, most: int
-) -> Iterator[tuple[int, int, Array]]:
+def pieces_of(sizes: Sequence[int], numbers: Array, most: int) -> Iterator[tuple[int, int, Array]]:
     """Splits items into short runs of one source.
 
     Args:

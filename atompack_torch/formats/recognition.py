@@ -111,8 +111,8 @@ def _among(list_names: Callable[[bool], Iterable[str]]) -> Callable[[str], bool]
             result is needed.
     """
     matching = cache(lambda is_deep: _matching(list_names(is_deep)))
-    return lambda pattern: pattern in matching(False) or (
-        pattern.startswith("**/") and pattern in matching(True)
+    return lambda pattern: (
+        pattern in matching(False) or (pattern.startswith("**/") and pattern in matching(True))
     )
 
 

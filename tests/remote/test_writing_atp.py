@@ -16,8 +16,8 @@ from object_server import ObjectServer
 from stand_ins import Azure, running
 
 import atompack_torch as apt
-from atompack_torch.remote.objects import MIN_PART_BYTES, send_file
 from atompack_torch.remote.client import RemoteStore
+from atompack_torch.remote.objects import MIN_PART_BYTES, send_file
 
 URL = "s3://bucket/sets/data.atp"
 KEY = "sets/data.atp"
@@ -204,9 +204,7 @@ def test_an_upload_whose_answers_were_all_lost_can_be_repeated(server: ObjectSer
 def test_large_objects_are_sent_in_parts(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(
-        send_file.__kwdefaults__ or {}, "part_bytes", MIN_PART_BYTES
-    )
+    monkeypatch.setitem(send_file.__kwdefaults__ or {}, "part_bytes", MIN_PART_BYTES)
     data = {**molecule(1.0), "properties": {"big": np.random.default_rng(0).random((1, 800_000))}}
     with writer(server) as made:
         made.write_arrays(**data)
@@ -310,9 +308,7 @@ def test_plain_http_servers_that_take_objects(server: ObjectServer) -> None:
 
 def test_blobs_of_azure_whole_and_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     url, big = "az://container/sets/data.atp", np.random.default_rng(0).random((1, 800_000))
-    monkeypatch.setitem(
-        send_file.__kwdefaults__ or {}, "part_bytes", MIN_PART_BYTES
-    )
+    monkeypatch.setitem(send_file.__kwdefaults__ or {}, "part_bytes", MIN_PART_BYTES)
     with running(Azure()) as service:
         options = {"endpoint_url": service.url, "token": Azure.signature}
         with apt.AtpWriter(url, storage_options=options) as made:
