@@ -169,7 +169,7 @@ def list_objects(store: RemoteStore, url: str, *, by_folder: bool = False) -> It
             anywhere.
         by_folder: list folders, whose URLs end with ``/``, instead of the objects in them.
 
-    Yields:
+    Returns:
         One entry per object, including objects whose keys end with ``/``.
 
     Raises:
