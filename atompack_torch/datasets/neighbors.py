@@ -139,7 +139,7 @@ class NeighborList:
         if not hasattr(dataset, "_open_source"):
             raise TypeError(f"dataset: expected an AtpDataset, got {type(dataset).__name__}")
         neighbors = replace(self, vectors=False, triplets=False)
-        request = BatchRequest(fields=[], neighbors=neighbors.as_tuple())
+        request = BatchRequest(fields=set(), neighbors=neighbors.as_tuple())
         source, selection, n_atoms = dataset.source(), dataset.selection, dataset.n_atoms
         found = np.zeros(len(n_atoms), np.int64)
         with reporting(progress, len(n_atoms), "neighbors") as report:

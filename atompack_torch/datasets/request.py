@@ -153,26 +153,20 @@ class Request:
         """
         declared = declared_fields(source)
         names = dict(zip(public_names(declared, RESERVED), declared, strict=True))
-        fields = None
-        asked: list[str] = []
+        fields: set[tuple[int, str]] | None = None
         if self.fields is not None:
             any_label = self.optional or len(source) == 0
-            fields = _ids_of(self.fields, names, path, BUILTINS if any_label else GEOMETRY)
-            asked = [field.key for field in fields if field not in declared]
+            fields = {*_ids_of(self.fields, names, path, BUILTINS if any_label else GEOMETRY)}
             # The number of the source in a mixture is always included.
-            fields += [field for field in declared if field == SOURCE]
-            fields += [NOISE] * (self.augment is not None and self.augment.keep_noise)
+            fields.update(field for field in declared if field == SOURCE)
+            if self.augment is not None and self.augment.keep_noise:
+                fields.add(NOISE)
         floating, casts = _casts_of(self.dtype, names, path)
-        excluded = [field for name in self.exclude for field in _possible_ids(name, names)]
-        _check_casts({field for field, _ in casts}.difference(excluded), source, path)
+        excluded = {field for name in self.exclude for field in _possible_ids(name, names)}
+        _check_casts(casts.keys() - excluded, source, path)
         return BatchRequest(
             fields=fields,
             excluded=excluded,
-            defaults=[
-                (BUILTIN, key, builtin.level, builtin.dtype, builtin.shape)
-                for key, builtin in BUILTINS.items()
-                if key in asked
-            ],
             floating=floating,
             casts=casts,
             missing=self.missing,
@@ -295,22 +289,21 @@ def _possible_ids(name: str, known: Mapping[str, FieldId]) -> list[FieldId]:
 
 def _casts_of(
     dtype: DTypes | None, known: Mapping[str, FieldId], path: Any
-) -> tuple[str | None, list[tuple[FieldId, str]]]:
+) -> tuple[str | None, dict[tuple[int, str], str]]:
     if dtype is None:
-        return None, []
+        return None, {}
     if isinstance(dtype, torch.dtype):
-        return str(dtype).removeprefix("torch."), []
-    casts = []
+        return str(dtype).removeprefix("torch."), {}
+    casts: dict[tuple[int, str], str] = {}
     for name, wanted in dtype.items():
-        target = str(wanted).removeprefix("torch.")
-        if name == "positions":
-            casts.append((FieldId(BUILTIN, name), target))
-        else:
-            casts += [(field, target) for field in _ids_of([name], known, path, BUILTINS)]
+        is_position = name == "positions"
+        ids = [FieldId(BUILTIN, name)] if is_position else _ids_of([name], known, path, BUILTINS)
+        for field in ids:
+            casts.setdefault(field, str(wanted).removeprefix("torch."))
     return None, casts
 
 
-def _check_casts(fields: Collection[FieldId], source: MoleculeSource, path: Any) -> None:
+def _check_casts(fields: Collection[tuple[int, str]], source: MoleculeSource, path: Any) -> None:
     """Raises an error if one of the fields to cast holds strings."""
     if not fields:
         return

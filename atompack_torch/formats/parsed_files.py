@@ -17,7 +17,13 @@ from torch import Tensor
 from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
 from atompack_torch.datasets.options import MoleculeOptions
 from atompack_torch.fields import FileLevel, checked_names
-from atompack_torch.formats.extxyz.keys import FoundKey, Kind, NativeTarget, field_map
+from atompack_torch.formats.extxyz.keys import (
+    FoundKey,
+    Kind,
+    NativeTarget,
+    field_map,
+    found_keys,
+)
 from atompack_torch.formats.indexes import FileVersion
 from atompack_torch.formats.label_hints import name_warnings
 from atompack_torch.formats.molecule_files import MoleculeFiles
@@ -126,13 +132,13 @@ class ParsedFiles(MoleculeFiles):
     def _take_files(
         self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
     ) -> None:
-        fields = _joined_fields(index.fields for index in indexes)
+        fields = _joined_fields(found_keys(index.survey) for index in indexes)
         self._targets = self._map_fields(fields)
         mapped = {target[:2] for target in self._targets}
         self._ignored = [field[:2] for field in fields if field[:2] not in mapped]
         self._files, self._indexes, self._versions = files, indexes, versions
         self._counts = [len(index) for index in indexes]
-        self._has_cells = any(index.has_cells for index in indexes)
+        self._has_cells = any(index.survey.has_cells for index in indexes)
 
     def _loaded_indexes(self) -> list[ParsedIndex]:
         if self._indexes is None:  # in another process
@@ -225,12 +231,11 @@ class ParsedFiles(MoleculeFiles):
         return f"{type(self).__name__}({len(self)} molecules in {files})"
 
 
-def _joined_fields(found: Iterable[list[tuple[Any, ...]]]) -> list[FoundKey]:
+def _joined_fields(found: Iterable[list[FoundKey]]) -> list[FoundKey]:
     """Returns the keys of several files: the widest kind, and the shape if they agree."""
     fields: dict[tuple[str, str], FoundKey] = {}
     for of_file in found:
-        for field in of_file:
-            new = FoundKey(*field)
+        for new in of_file:
             old = fields.setdefault((new.level, new.key), new)
             if old.kind == "null" or new.kind == "null":
                 fields[new.level, new.key] = max(old, new, key=lambda f: _KINDS.index(f.kind))

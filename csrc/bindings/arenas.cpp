@@ -6,14 +6,8 @@
 
 namespace atompack::bindings {
 
-template <>
-struct Members<io::RingAddress> {
-  static auto tie(auto& address) { return std::tie(address.process, address.fd, address.id); }
-};
-template <>
-struct Members<io::RingTicket> {
-  static auto tie(auto& ticket) { return std::tie(ticket.ring, ticket.slot, ticket.number); }
-};
+ATOMPACK_TUPLE(io::RingAddress, process, fd, id);
+ATOMPACK_TUPLE(io::RingTicket, ring, slot, number);
 
 namespace {
 
@@ -58,14 +52,14 @@ std::pair<at::Tensor, std::vector<at::Tensor>> pack_tensors(const std::vector<at
 }  // namespace
 
 void bind_arenas(py::module_& module) {
-  module.def("common_dtype", &common_dtype, py::arg("dtypes"));
-  module.def("pack_tensors", &pack_tensors, py::arg("tensors"));
+  module.def("common_dtype", &common_dtype, "dtypes"_a);
+  module.def("pack_tensors", &pack_tensors, "tensors"_a);
   module.def("ring_to_attach", &collate::ring_to_attach);
-  module.def("attach_ring", &collate::attach_ring, py::arg("address"));
-  module.def("send_arena", &collate::send_arena, py::arg("arena"));
-  module.def("receive_arena", &collate::receive_arena, py::arg("ticket"), py::arg("bytes"));
-  module.def("places_of", &places_of, py::arg("tensors"), py::arg("arena"));
-  module.def("view_arena", &view_arena, py::arg("arena"), py::arg("places"));
+  module.def("attach_ring", &collate::attach_ring, "address"_a);
+  module.def("send_arena", &collate::send_arena, "arena"_a);
+  module.def("receive_arena", &collate::receive_arena, "ticket"_a, "bytes"_a);
+  module.def("places_of", &places_of, "tensors"_a, "arena"_a);
+  module.def("view_arena", &view_arena, "arena"_a, "places"_a);
   module.def("use_one_thread", &collate::use_one_thread);
   module.def("parallel_thread_ids", unlocked(&collate::parallel_thread_ids));
 }

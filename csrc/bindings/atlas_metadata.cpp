@@ -5,7 +5,6 @@
 
 namespace atompack::bindings {
 
-namespace py = pybind11;
 using atlas_store::Metadata;
 
 py::list dataset_names(const Metadata& metadata) {

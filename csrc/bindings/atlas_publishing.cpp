@@ -1,7 +1,5 @@
 // Records and metadata of ATLAS stores as Python uploads them to remote stores.
 
-#include <string>
-
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
 #include "formats/array_file/layer/layer.h"
@@ -15,21 +13,9 @@ using atlas_store::AddedLayer;
 using atlas_store::Fingerprint;
 using atlas_store::Intent;
 
-template <>
-struct Members<Fingerprint> {
-  static auto tie(auto& fingerprint) { return std::tie(fingerprint.bytes, fingerprint.sha256); }
-};
-template <>
-struct Members<AddedLayer> {
-  static auto tie(auto& layer) { return std::tie(layer.variable, layer.number, layer.digest); }
-};
-template <>
-struct Members<Intent> {
-  static auto tie(auto& intent) {
-    return std::tie(intent.complete, intent.before, intent.after, intent.layers, intent.id, intent.stamp,
-                    intent.renewed);
-  }
-};
+ATOMPACK_TUPLE(Fingerprint, bytes, sha256);
+ATOMPACK_TUPLE(AddedLayer, variable, number, digest);
+ATOMPACK_TUPLE(Intent, complete, before, after, layers, id, stamp, renewed);
 
 namespace {
 
@@ -46,15 +32,15 @@ std::string layer_digest(const Path& path) { return array_file::layer_digest(*io
 }  // namespace
 
 void bind_atlas_publishing(py::module_& module) {
-  module.def("stamp_metadata", &stamp_metadata, py::arg("name"), py::arg("file"), py::arg("stamp"));
-  module.def("fingerprint_of_metadata", &fingerprint_of, py::arg("file"));
-  module.def("array_layer_digest", unlocked(&layer_digest), py::arg("path"));
+  module.def("stamp_metadata", &stamp_metadata, "name"_a, "file"_a, "stamp"_a);
+  module.def("fingerprint_of_metadata", &fingerprint_of, "file"_a);
+  module.def("array_layer_digest", unlocked(&layer_digest), "path"_a);
   module.def(
       "encode_flush_record", [](const Intent& record) { return py::bytes(atlas_store::encode_intent(record)); },
-      py::arg("record"));
+      "record"_a);
   module.def(
       "decode_flush_record", [](const py::bytes& file) { return atlas_store::decode_intent(bytes_in(file)); },
-      py::arg("file"));
+      "file"_a);
 }
 
 }  // namespace atompack::bindings

@@ -9,24 +9,15 @@
 namespace atompack::bindings {
 
 // A version in Python: those of the metadata file and of the record of a flush.
-template <>
-struct Members<atlas_store::Version> {
-  static auto tie(auto& version) { return std::tie(version.metadata, version.intent); }
-};
+ATOMPACK_TUPLE(atlas_store::Version, metadata, intent);
 
 namespace {
 
 using atlas_store::Store;
 
-std::shared_ptr<Store> open_store(const Path& path, const std::optional<atlas_store::Version>& version,
-                                  uint64_t max_metadata_bytes, const std::shared_ptr<io::Store>& files,
-                                  const std::shared_ptr<array_file::BlockCache>& cache) {
-  return make_shared_handle<Store>(io::Location(path.bytes, files), version, max_metadata_bytes,
-                                   cache ? cache : array_file::shared_block_cache());
-}
-
-py::tuple array_of(const Store& self, uint32_t variable, uint32_t dataset) {
-  return describe(without_gil([&] { return self.definition(variable, dataset); }));
+std::shared_ptr<Store> open_store(const io::Location& path, const std::optional<atlas_store::Version>& version,
+                                  uint64_t max_metadata_bytes, const std::shared_ptr<array_file::BlockCache>& cache) {
+  return make_shared_handle<Store>(path, version, max_metadata_bytes, cache ? cache : array_file::shared_block_cache());
 }
 
 // One object for datasets that follow each other and have the same layout.
@@ -34,7 +25,7 @@ py::list arrays_of(const Store& self, uint32_t variable, const std::vector<uint3
   py::list described(datasets.size());
   size_t i = 0;
   for (const auto& [definition, end] : without_gil([&] { return self.definitions(variable, datasets); })) {
-    const py::tuple shared = describe(definition);
+    const py::object shared = py::cast(definition);
     for (; i < end; ++i) described[i] = shared;
   }
   return described;
@@ -57,16 +48,14 @@ atlas_store::AttributeList attributes_in(const Store& store, uint32_t dataset, s
 void bind_atlas_reader(py::module_& module) {
   using array_file::BlockCache;
   py::class_<BlockCache, std::shared_ptr<BlockCache>>(module, "BlockCache")
-      .def(py::init([](uint64_t limit) { return make_shared_handle<BlockCache>(limit); }), py::arg("limit"))
+      .def(py::init([](uint64_t limit) { return make_shared_handle<BlockCache>(limit); }), "limit"_a)
       .def_property_readonly("used", unlocked(&BlockCache::used))
       .def_property_readonly("hits", &BlockCache::hits)
       .def_property_readonly("misses", &BlockCache::misses)
       .def("clear", unlocked(&BlockCache::clear));
   py::class_<Store, std::shared_ptr<Store>> reader(module, "AtlasReader");
   bind_metadata(reader, [](const Store& self, const auto& action) { return action(self.metadata()); });
-  reader
-      .def(py::init(unlocked(&open_store)), py::arg("path"), py::arg("version"), py::arg("max_metadata_bytes"),
-           py::arg("store") = py::none(), py::arg("cache") = py::none())
+  reader.def(py::init(unlocked(&open_store)), "path"_a, "version"_a, "max_metadata_bytes"_a, "cache"_a = py::none())
       .def_property_readonly("version", &Store::version)
       .def_property_readonly("is_collection", [](const Store& self) { return self.is_collection(); })
       .def_property_readonly("has_array_attributes", &Store::has_array_attributes)
@@ -75,31 +64,31 @@ void bind_atlas_reader(py::module_& module) {
           [](const Store& self, uint32_t dataset, std::optional<uint32_t> variable) {
             return attributes_object(attributes_in(self, dataset, variable).values);
           },
-          py::arg("dataset"), py::arg("variable") = py::none())
+          "dataset"_a, "variable"_a = py::none())
       .def(
           "attributes_in_doubt",
           [](const Store& self, uint32_t dataset, std::optional<uint32_t> variable) {
             return keys_in_doubt(attributes_in(self, dataset, variable));
           },
-          py::arg("dataset"), py::arg("variable") = py::none())
+          "dataset"_a, "variable"_a = py::none())
       .def_property_readonly("warnings", [](const Store& self) { return self.warnings(); })
-      .def("array", &array_of, py::arg("variable"), py::arg("dataset"))
-      .def("arrays", &arrays_of, py::arg("variable"), py::arg("datasets"))
+      .def("array", unlocked(&Store::definition), "variable"_a, "dataset"_a)
+      .def("arrays", &arrays_of, "variable"_a, "datasets"_a)
       .def(
           "statistics",
           [](const Store& self, uint32_t variable) {
             return statistics_object(without_gil([&] { return self.statistics(variable); }));
           },
-          py::arg("variable"))
+          "variable"_a)
       .def("blocks", unlocked([](const Store& self, uint32_t variable, const std::vector<int64_t>& datasets) {
              return self.blocks(variable, datasets);
            }),
-           py::arg("variable"), py::arg("datasets"));
+           "variable"_a, "datasets"_a);
   using Verification = Locked<atlas_store::Verification>;
   py::class_<Verification, UniqueHandle<Verification>>(module, "AtlasVerification")
       .def(py::init([](std::shared_ptr<Store> store) { return make_unique_handle<Verification>(std::move(store)); }),
-           py::arg("store"))
-      .def("check", locked(&atlas_store::Verification::check), py::arg("variable"), py::arg("dataset"));
+           "store"_a)
+      .def("check", locked(&atlas_store::Verification::check), "variable"_a, "dataset"_a);
 }
 
 }  // namespace atompack::bindings

@@ -2,8 +2,6 @@
 
 #include <pybind11/stl.h>
 
-#include <type_traits>
-
 #include "bindings/errors.h"
 
 namespace atompack::bindings {
@@ -11,7 +9,6 @@ namespace {
 
 namespace py = pybind11;
 using array_file::Timestamp;
-using array_file::Type;
 
 py::object timestamp_object(Timestamp timestamp) {
   return py::module_::import("numpy").attr("datetime64")(timestamp.nanoseconds, "ns");
@@ -46,38 +43,9 @@ py::object string_object(const std::string& value, ColumnKind kind) {
   return py::bytes(value);
 }
 
-// Returns an extreme or a fill value; timestamps are numbers of nanoseconds.
-template <typename Value>
-py::object value_object(const std::optional<Value>& value, ColumnKind kind) {
-  if (!value) return py::none();
-  return std::visit(
-      [&]<typename T>(const T& held) -> py::object {
-        if constexpr (std::is_same_v<T, std::string>) {
-          return string_object(held, kind);
-        } else if constexpr (std::is_same_v<T, Timestamp>) {
-          return py::int_(held.nanoseconds);
-        } else {
-          return py::cast(held);
-        }
-      },
-      *value);
-}
-
-std::string type_name(Type type) { return type == Type::timestamp ? "timestamp_ns" : std::string(name_of(type)); }
-
-Type type_named(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(Type::timestamp); ++i) {
-    if (type_name(static_cast<Type>(i)) == name) return static_cast<Type>(i);
-  }
-  throw py::value_error(cat("dtype: ", name, " is not a type of arrays"));
-}
-
-array_file::OwnedFill fill_of(Type type, const py::object& value) {
-  if (type == Type::timestamp) return Timestamp{value.cast<int64_t>()};
-  if (type == Type::string || type == Type::binary) return value.cast<std::string>();
-  if (type == Type::float32 || type == Type::float64) return value.cast<double>();
-  if (type >= Type::uint8 && type <= Type::uint64) return value.cast<uint64_t>();
-  return value.cast<int64_t>();
+py::object extreme_object(const std::optional<array_file::Extreme>& extreme) {
+  const auto* const bytes = extreme ? std::get_if<std::string>(&*extreme) : nullptr;
+  return bytes != nullptr ? py::object(py::bytes(*bytes)) : py::cast(extreme);
 }
 
 }  // namespace
@@ -110,33 +78,11 @@ atlas_store::AttributeValue attribute_value(py::handle value) {
   return atlas_store::TimestampValue{{std::get<1>(value.cast<std::tuple<std::string, int64_t>>())}, {}};
 }
 
-py::tuple describe(const array_file::ArrayDefinition& array) {
-  py::list names;
-  for (const std::string& name : array.dimension_names) names.append(str_from_bytes(name));
-  py::list codecs;
-  for (const std::string& codec : array.codecs) codecs.append(str_from_bytes(codec));
-  return py::make_tuple(type_name(array.type), array.shape, array.chunk_shape, names,
-                        value_object(array.fill, ColumnKind::text), codecs);
-}
-
-array_file::ArrayDefinition definition_of(const std::string& name, const std::string& dtype,
-                                          const std::vector<uint64_t>& shape,
-                                          const std::optional<std::vector<std::string>>& dimension_names,
-                                          const std::optional<std::vector<uint64_t>>& chunk_shape,
-                                          const py::object& fill_value) {
-  array_file::ArrayDefinition definition{.name = name, .type = type_named(dtype), .shape = shape};
-  if (dimension_names) definition.dimension_names = *dimension_names;
-  if (chunk_shape) definition.chunk_shape = *chunk_shape;
-  if (!fill_value.is_none()) definition.fill = fill_of(definition.type, fill_value);
-  return definition;
-}
-
 py::dict statistics_object(const array_file::Statistics& statistics) {
   py::dict all;
   for (const auto& [name, of_array] : statistics) {
     all[str_from_bytes(name)] =
-        py::make_tuple(value_object(of_array.min, ColumnKind::bytes), value_object(of_array.max, ColumnKind::bytes),
-                       of_array.n_null, of_array.n_rows);
+        py::make_tuple(extreme_object(of_array.min), extreme_object(of_array.max), of_array.n_null, of_array.n_rows);
   }
   return all;
 }

@@ -16,21 +16,11 @@ using atp::Columns;
 using atp::PathWriter;
 using atp::Value;
 
-DType dtype_of(const py::array& array) {
-  const char kind = array.dtype().kind();
-  const auto bytes = array.itemsize();
-  if (kind == 'b') return DType::boolean;
-  if (kind == 'i' && bytes == 4) return DType::int32;
-  if (kind == 'i' && bytes == 8) return DType::int64;
-  if (kind == 'f' && bytes == 4) return DType::float32;
-  if (kind == 'f' && bytes == 8) return DType::float64;
-  throw FieldError(
-      cat("type: expected bool, int32, int64, float32 or float64, got ", py::str(array.dtype()).cast<std::string>()));
-}
+using Integers = std::span<const int64_t>;
 
 // Returns a view of a contiguous array in native byte order; the caller keeps the array alive.
 Value value_of(const py::array& array) {
-  check_plain(array);
+  if (!is_plain(array)) throw InternalError("an array is not contiguous, or in another byte order");
   Value value{ValueKind::numeric, dtype_of(array), {}, {}};
   if (array.ndim() > Shape::kMaxRank) {
     throw FieldError(cat("shape: expected at most ", Shape::kMaxRank, " dimensions, got ", array.ndim()));
@@ -56,8 +46,8 @@ Value value_of(py::handle item) {
 // (scope, key, array or list of array, str or None, mask or None)
 Column column_of(py::handle item) {
   const auto [scope, key, values, mask] =
-      item.cast<std::tuple<Scope, std::string, py::object, std::optional<py::array>>>();
-  Column column{scope, key, std::nullopt, {}, nullptr};
+      item.cast<std::tuple<Scope, std::string, py::object, std::optional<std::span<const bool>>>>();
+  Column column{scope, key, std::nullopt, {}, mask ? mask->data() : nullptr};
   try {
     if (py::isinstance<py::array>(values)) {
       column.stacked = value_of(py::reinterpret_borrow<py::array>(values));
@@ -68,17 +58,15 @@ Column column_of(py::handle item) {
     error.at_field(key).at_molecule(static_cast<int64_t>(column.each.size()));
     throw;
   }
-  if (mask) column.present = reinterpret_cast<const bool*>(span_of<uint8_t>(*mask).data());
   return column;
 }
 
 // (positions, atomic numbers, ptr, [columns], rows or None)
 Columns columns_of(py::handle item) {
   const auto [positions, numbers, ptr, fields, rows] =
-      item.cast<std::tuple<py::array, py::array, py::array, py::list, std::optional<py::array>>>();
-  Columns columns{value_of(positions), value_of(numbers), span_of<int64_t>(ptr), {}, std::nullopt};
+      item.cast<std::tuple<py::array, py::array, Integers, py::list, std::optional<Integers>>>();
+  Columns columns{value_of(positions), value_of(numbers), ptr, {}, rows};
   for (const py::handle field : fields) columns.fields.push_back(column_of(field));
-  if (rows) columns.rows = span_of<int64_t>(*rows);
   return columns;
 }
 
@@ -89,30 +77,17 @@ void write(PathWriter& self, const py::list& runs) {
   without_gil([&] { self.write(all); });
 }
 
-UniqueHandle<PathWriter> open_writer(const Path& path, atp::OpenMode mode, std::optional<codec::Codec> codec, int level,
-                                     unsigned n_threads) {
-  return make_unique_handle<PathWriter>(path.bytes, mode, codec, level, n_threads);
-}
-
-void copy(PathWriter& self, const atp::Reader& from, const py::array& indices) {
-  const std::span<const int64_t> numbers = span_of<int64_t>(indices);
-  without_gil([&] { self.copy(from, numbers); });
-}
-
-void check_same_records(const atp::Reader& original, const py::array& indices, const atp::Reader& copy, int64_t first) {
-  const std::span<const int64_t> numbers = span_of<int64_t>(indices);
-  without_gil([&] { atp::check_same_records(original, numbers, copy, first); });
-}
-
 }  // namespace
 
 void bind_atp_writer(py::module_& module) {
   py::class_<PathWriter, UniqueHandle<PathWriter>>(module, "AtpWriter")
-      .def(py::init(unlocked(&open_writer)), py::arg("path"), py::arg("mode"), py::arg("codec"), py::arg("level"),
-           py::arg("n_threads") = 0)
-      .def("write", &write, py::arg("runs"))
-      .def("copy", &copy, py::arg("source"), py::arg("indices"))
-      .def("commit", unlocked(&PathWriter::commit), py::arg("publish"))
+      .def(
+          py::init(
+              constructor<UniqueHandle<PathWriter>, Path, atp::OpenMode, std::optional<codec::Codec>, int, unsigned>()),
+          "path"_a, "mode"_a, "codec"_a, "level"_a, "n_threads"_a = 0)
+      .def("write", &write, "runs"_a)
+      .def("copy", unlocked(&PathWriter::copy), "source"_a, "indices"_a)
+      .def("commit", unlocked(&PathWriter::commit), "publish"_a)
       .def("close", unlocked(&PathWriter::close))
       .def("discard", unlocked(&PathWriter::discard))
       .def_property_readonly("is_open", unlocked(&PathWriter::is_open))
@@ -121,8 +96,7 @@ void bind_atp_writer(py::module_& module) {
       .def_property_readonly("present_path", [](const PathWriter& self) {
         return str_from_bytes(without_gil([&] { return self.present_path(); }));
       });
-  module.def("check_same_records", &check_same_records, py::arg("original"), py::arg("indices"), py::arg("copy"),
-             py::arg("first"));
+  module.def("check_same_records", unlocked(&atp::check_same_records), "original"_a, "indices"_a, "copy"_a, "first"_a);
   const auto range_of = [](codec::Codec codec) {
     const codec::LevelRange range = codec::level_range(codec);
     return py::make_tuple(range.min, range.max);

@@ -2,8 +2,6 @@
 
 #include <pybind11/stl.h>
 
-#include <array>
-
 #include "bindings/atlas_values.h"
 #include "bindings/enum_casters.h"
 #include "bindings/errors.h"

@@ -1,9 +1,3 @@
-#include <cstdint>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "bindings/batch_to_python.h"
 #include "bindings/bindings.h"
 #include "bindings/example_reader.h"
@@ -136,44 +130,39 @@ void bind_batchers(py::module_& module) {
   py::class_<FieldTable, std::shared_ptr<FieldTable>>(module, "FieldTable", py::dynamic_attr())
       .def("fields", &field_entries);
   py::class_<Batcher, std::shared_ptr<Batcher>>(module, "Batcher")
-      .def("collate", &collate_indices, py::arg("indices"), py::arg("selection"), py::arg("shared"),
-           py::arg("molecules") = py::none());
+      .def("collate", &collate_indices, "indices"_a, "selection"_a, "shared"_a, "molecules"_a = py::none());
   py::class_<Prefetcher, UniqueHandle<Prefetcher>>(module, "Prefetcher")
-      .def(py::init(&make_prefetcher), py::arg("batcher"), py::arg("n_threads"), py::arg("max_ready"),
-           py::arg("pinned"))
-      .def("submit", &submit, py::arg("indices"), py::arg("selection"))
-      .def("take", &take, py::arg("molecules") = py::none())
+      .def(py::init(&make_prefetcher), "batcher"_a, "n_threads"_a, "max_ready"_a, "pinned"_a)
+      .def("submit", &submit, "indices"_a, "selection"_a)
+      .def("take", &take, "molecules"_a = py::none())
       .def("__len__", &Prefetcher::size);
 
   py::class_<MoleculeBatcher, Batcher, std::shared_ptr<MoleculeBatcher>>(module, "MoleculeBatcher")
       .def(py::init(constructor<std::shared_ptr<MoleculeBatcher>, std::shared_ptr<MoleculeSource>,
                                 std::shared_ptr<Request>, std::shared_ptr<PrecomputedEdges>>()),
-           py::arg("source"), py::arg("request"), py::arg("edges") = py::none())
+           "source"_a, "request"_a, "edges"_a = py::none())
       .def_property_readonly("table", [](const MoleculeBatcher& self) { return mutable_handle(self.table()); })
       .def_property_readonly("request", [](const MoleculeBatcher& self) { return mutable_handle(self.request()); })
       .def_property_readonly("source", [](const MoleculeBatcher& self) { return mutable_handle(self.source()); })
-      .def("collate_one", &collate_one, py::arg("index"), py::arg("selection"));
+      .def("collate_one", &collate_one, "index"_a, "selection"_a);
 
   py::class_<ColumnBatcher, Batcher, std::shared_ptr<ColumnBatcher>>(module, "ColumnBatcher")
-      .def(py::init(&make_column_batcher), py::arg("store"), py::arg("variables"), py::kw_only(), py::arg("start"),
-           py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"), py::arg("max_unstored_bytes"),
-           py::arg("missing") = Missing::nan);
+      .def(py::init(&make_column_batcher), "store"_a, "variables"_a, py::kw_only(), "start"_a, "count"_a, "layout"_a,
+           "dtype"_a, "max_threads"_a, "max_unstored_bytes"_a, "missing"_a = Missing::nan);
   module.def("scan_columns",
              &scan<std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>, Layout,
                    std::optional<DType>, int, std::optional<uint64_t>>,
-             py::arg("store"), py::arg("variables"), py::arg("datasets"), py::arg("names"), py::kw_only(),
-             py::arg("start"), py::arg("count"), py::arg("layout"), py::arg("dtype"), py::arg("max_threads"),
-             py::arg("max_unstored_bytes"));
+             "store"_a, "variables"_a, "datasets"_a, "names"_a, py::kw_only(), "start"_a, "count"_a, "layout"_a,
+             "dtype"_a, "max_threads"_a, "max_unstored_bytes"_a);
 
-  module.def("read_held", &read_held, py::arg("store"), py::arg("dataset"), py::arg("array"));
+  module.def("read_held", &read_held, "store"_a, "dataset"_a, "array"_a);
 
   py::class_<ExampleBatcher, Batcher, std::shared_ptr<ExampleBatcher>>(module, "ExampleBatcher")
-      .def(py::init(&make_example_batcher), py::arg("reader"), py::kw_only(), py::arg("jagged"), py::arg("levels"),
-           py::arg("max_threads"))
+      .def(py::init(&make_example_batcher), "reader"_a, py::kw_only(), "jagged"_a, "levels"_a, "max_threads"_a)
       .def("levels", unlocked([](const ExampleBatcher& self) {
              return std::map<std::string, bool>(self.levels().begin(), self.levels().end());
            }));
-  module.def("read_example", &read_example, py::arg("reader"), py::arg("example"));
+  module.def("read_example", &read_example, "reader"_a, "example"_a);
 }
 
 }  // namespace atompack::bindings

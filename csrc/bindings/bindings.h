@@ -1,5 +1,4 @@
-// Registration functions of the extension modules, one for each source file, and the type casters that these share.
-// Those of _formats are in formats_module.cpp.
+// What the source files of the extension modules share: type casters, and the registration functions' type.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,19 +12,10 @@
 namespace atompack::bindings {
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
-// For both modules.
-void bind_errors(pybind11::module_& module);
-
-// For _C, which makes batches of tensors.
-void bind_arenas(pybind11::module_& module);
-void bind_batchers(pybind11::module_& module);
-void bind_cache_builder(pybind11::module_& module);
-void bind_descriptor(pybind11::module_& module);
-void bind_indices(pybind11::module_& module);
-void bind_outputs(pybind11::module_& module);
-void bind_pickles(pybind11::module_& module);
-void bind_resident(pybind11::module_& module);
-void bind_shard_writer(pybind11::module_& module);
+// Each source file registers its part of a module.
+using Bind = void(pybind11::module_&);
+Bind bind_errors;
 
 }  // namespace atompack::bindings

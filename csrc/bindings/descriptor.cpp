@@ -61,14 +61,14 @@ std::unique_ptr<HeldPoints> hold_points(const at::Tensor& points, int64_t first)
 
 void bind_descriptor(py::module_& module) {
   py::class_<Featurizer>(module, "Featurizer")
-      .def(py::init(&make_featurizer), py::kw_only(), py::arg("species"), py::arg("atomic_numbers"), py::arg("radial"),
-           py::arg("angular"), py::arg("min_cutoff"))
+      .def(py::init(&make_featurizer), py::kw_only(), "species"_a, "atomic_numbers"_a, "radial"_a, "angular"_a,
+           "min_cutoff"_a)
       .def_property_readonly("n_features", [](const Featurizer& self) { return self.descriptor().n_features(); })
       .def_property_readonly("typespin", [](const Featurizer& self) { return self.descriptor().typespin(); })
-      .def("compute", unlocked(&compute), py::arg("structures"), py::arg("derivatives"), py::arg("dtype"));
+      .def("compute", unlocked(&compute), "structures"_a, "derivatives"_a, "dtype"_a);
   py::class_<HeldPoints>(module, "FarthestPoints")
-      .def(py::init(unlocked(&hold_points)), py::arg("points"), py::arg("first"))
-      .def("choose", unlocked([](HeldPoints& self, size_t n) { self.choice.choose(n); }), py::arg("n"))
+      .def(py::init(unlocked(&hold_points)), "points"_a, "first"_a)
+      .def("choose", unlocked([](HeldPoints& self, size_t n) { self.choice.choose(n); }), "n"_a)
       .def("chosen", [](const HeldPoints& self) { return self.choice.chosen(); });
 }
 

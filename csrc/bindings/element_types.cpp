@@ -69,6 +69,11 @@ std::optional<NumpyType> numpy_type(const py::dtype& dtype) {
   return all;
 }
 
+const py::object& numpy_class(const char* name, py::object& kept) {
+  if (!kept) kept = py::module_::import("numpy").attr(name);
+  return kept;
+}
+
 py::dtype numpy_dtype(const TypeTable& table, const ElementType& type) {
   if (type.n_fields > 0) return dtype_of_fields(table, type);
   ElementType native = type;

@@ -27,4 +27,7 @@ std::optional<NumpyType> numpy_type(const pybind11::dtype& dtype);
 // Returns the type in native byte order. `type` must not be bfloat16.
 pybind11::dtype numpy_dtype(const TypeTable& table, const ElementType& type);
 
+// Returns a class of NumPy, which `kept`, a static object, holds from the first call on.
+const pybind11::object& numpy_class(const char* name, pybind11::object& kept);
+
 }  // namespace atompack::bindings

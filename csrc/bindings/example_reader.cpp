@@ -11,10 +11,11 @@ namespace atompack::bindings {
 namespace {
 
 namespace py = pybind11;
+using namespace pybind11::literals;
 
 py::object big_integer(Bytes bytes) {
   const auto type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyLong_Type));
-  return type.attr("from_bytes")(to_bytes(bytes), "little", py::arg("signed") = true);
+  return type.attr("from_bytes")(to_bytes(bytes), "little", "signed"_a = true);
 }
 
 std::vector<int64_t> sizes_of(const Array& array) { return {array.shape.begin(), array.shape.end()}; }

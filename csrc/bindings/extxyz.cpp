@@ -16,21 +16,18 @@ extxyz::ArrayView view_of(py::handle value, bool has_rows) {
   if (value.is_none()) return {};
   if (py::isinstance<py::str>(value)) return {Kind::text, {}, nullptr, value.cast<std::string_view>()};
   const auto array = value.cast<py::array>();
-  const char type = array.dtype().kind();
-  const Kind kind = type == 'f' ? Kind::real : type == 'i' ? Kind::integer : Kind::flag;
-  kind == Kind::real      ? static_cast<void>(span_of<double>(array))
-  : kind == Kind::integer ? static_cast<void>(span_of<int64_t>(array))
-                          : static_cast<void>(span_of<uint8_t>(array));
+  const Kind kind = holds<double>(array) ? Kind::real : holds<int64_t>(array) ? Kind::integer : Kind::flag;
+  if (!is_plain(array) || (kind == Kind::flag && !holds<bool>(array))) throw InternalError("an array of another type");
   const auto* const dims = array.shape();
   return {kind, {dims + (has_rows ? 1 : 0), dims + array.ndim()}, array.data(), {}};
 }
 
 // (level, key, values, present)
-using PyField = std::tuple<Level, std::string, py::object, py::array>;
+using PyField = std::tuple<Level, std::string, py::object, std::span<const uint8_t>>;
 
 extxyz::FieldView view_of(const PyField& from) {
   const auto& [level, key, values, present] = from;
-  extxyz::FieldView field{level, key, span_of<uint8_t>(present), py::isinstance<py::array>(values), {}};
+  extxyz::FieldView field{level, key, present, py::isinstance<py::array>(values), {}};
   if (field.stacked) {
     field.arrays.push_back(view_of(values, true));
   } else {
@@ -39,13 +36,12 @@ extxyz::FieldView view_of(const PyField& from) {
   return field;
 }
 
-py::bytes format(const py::array& ptr, const py::array& positions, const py::array& numbers,
-                 const std::pair<py::array, py::array>& cell, const std::pair<py::array, py::array>& pbc,
+using Flags = std::span<const uint8_t>;
+
+py::bytes format(std::span<const int64_t> ptr, std::span<const double> positions, std::span<const int64_t> numbers,
+                 const std::pair<std::span<const double>, Flags>& cell, const std::pair<Flags, Flags>& pbc,
                  const std::vector<PyField>& fields) {
-  extxyz::BlockView block{span_of<int64_t>(ptr),         span_of<double>(positions),
-                          span_of<int64_t>(numbers),     span_of<double>(cell.first),
-                          span_of<uint8_t>(cell.second), span_of<uint8_t>(pbc.first),
-                          span_of<uint8_t>(pbc.second),  {}};
+  extxyz::BlockView block{ptr, positions, numbers, cell.first, cell.second, pbc.first, pbc.second, {}};
   for (const PyField& field : fields) block.fields.push_back(view_of(field));
   return without_gil([&] { return extxyz::format_block(block); });
 }
@@ -58,8 +54,7 @@ void bind_extxyz(py::module_& module) {
     for (uint8_t number = 0; number <= kLastElement; ++number) symbols.append(symbol_of(number));
     return symbols;
   });
-  module.def("format_extxyz", &format, py::arg("ptr"), py::arg("positions"), py::arg("numbers"), py::arg("cell"),
-             py::arg("pbc"), py::arg("fields"));
+  module.def("format_extxyz", &format, "ptr"_a, "positions"_a, "numbers"_a, "cell"_a, "pbc"_a, "fields"_a);
 }
 
 }  // namespace atompack::bindings

@@ -1,9 +1,3 @@
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
 #include "bindings/python_callback.h"
@@ -25,7 +19,6 @@ void exchange_names(const Path& one, const Path& other) { io::exchange_names(one
 bool has_file(const io::Store& store, const Path& url) { return store.version_of(url.bytes).has_value(); }
 
 py::dict usage_of(const Path& folder) {
-  using namespace py::literals;
   const io::fetch::CacheUsage usage = without_gil([&] { return io::fetch::usage_of(folder.bytes); });
   return py::dict("bytes"_a = usage.bytes, "pages"_a = usage.pages, "files"_a = usage.files,
                   "objects"_a = usage.objects, "oldest_use"_a = usage.oldest_use, "newest_use"_a = usage.newest_use);
@@ -50,12 +43,12 @@ std::shared_ptr<io::MemoryStore> memory_store(const py::dict& buffers) {
 
 void bind_file_store(py::module_& module) {
   py::class_<io::Store, std::shared_ptr<io::Store>>(module, "FileStore")
-      .def("ends", &ends_of, py::arg("url"), py::arg("n_first"), py::arg("n_last"))
-      .def("has_file", unlocked(&has_file), py::arg("url"));
+      .def("ends", &ends_of, "url"_a, "n_first"_a, "n_last"_a)
+      .def("has_file", unlocked(&has_file), "url"_a);
   py::class_<io::MemoryStore, io::Store, std::shared_ptr<io::MemoryStore>>(module, "MemoryStore")
-      .def(py::init(&memory_store), py::arg("files"));
-  module.def("exchange_names", unlocked(&exchange_names), py::arg("one"), py::arg("other"));
-  module.def("block_cache_usage", &usage_of, py::arg("folder"));
+      .def(py::init(&memory_store), "files"_a);
+  module.def("exchange_names", unlocked(&exchange_names), "one"_a, "other"_a);
+  module.def("block_cache_usage", &usage_of, "folder"_a);
 }
 
 }  // namespace atompack::bindings

@@ -4,12 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <pybind11/numpy.h>
 
-#include <algorithm>
-#include <optional>
-#include <string>
-
 #include "base/error.h"
 #include "bindings/bindings.h"
+#include "bindings/element_types.h"
 #include "bindings/tensor_caster.h"
 #include "collate/indices.h"
 #include "collate/torch_threads.h"
@@ -32,8 +29,7 @@ at::Tensor on_cpu(const at::Tensor& tensor) {
 
 bool is_numpy_bool(py::handle item) {
   static auto& type = *new py::object;  // never destroyed: the interpreter may have ended before
-  if (!type) type = py::module_::import("numpy").attr("bool_");
-  return reinterpret_cast<PyObject*>(Py_TYPE(item.ptr())) == type.ptr();
+  return reinterpret_cast<PyObject*>(Py_TYPE(item.ptr())) == numpy_class("bool_", type).ptr();
 }
 
 // Returns the value of a bool of Python, NumPy or torch; nullopt for other objects.
@@ -166,12 +162,12 @@ SourceNumbers numbers_of(const SubsetView& subset, const py::object& selected) {
 
 void bind_indices(py::module_& module) {
   py::class_<plan::RandomOrder>(module, "NativeOrder")
-      .def(py::init<uint64_t, uint64_t, uint64_t, const plan::RandomOrder::Keys&>(), py::arg("n"), py::arg("n_left"),
-           py::arg("n_right"), py::arg("keys"))
-      .def("at", &order_at, py::arg("positions"))
-      .def("between", &order_between, py::arg("first"), py::arg("last"));
-  module.def("resolve_indices", &resolve, py::arg("indices"), py::arg("size"), py::arg("selection"), py::arg("item"));
-  module.def("resolve_index", &resolve_one, py::arg("index"), py::arg("size"), py::arg("selection"), py::arg("item"));
+      .def(py::init<uint64_t, uint64_t, uint64_t, const plan::RandomOrder::Keys&>(), "n"_a, "n_left"_a, "n_right"_a,
+           "keys"_a)
+      .def("at", &order_at, "positions"_a)
+      .def("between", &order_between, "first"_a, "last"_a);
+  module.def("resolve_indices", &resolve, "indices"_a, "size"_a, "selection"_a, "item"_a);
+  module.def("resolve_index", &resolve_one, "index"_a, "size"_a, "selection"_a, "item"_a);
 }
 
 }  // namespace atompack::bindings

@@ -3,8 +3,11 @@
 
 #include <pybind11/pybind11.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 
 #include "bindings/gil.h"
@@ -16,27 +19,39 @@ template <typename T>
 class Locked {
  public:
   template <typename... Arguments>
-  explicit Locked(Arguments&&... arguments) : value_(std::forward<Arguments>(arguments)...) {}
+  explicit Locked(Arguments&&... arguments) : value_(std::make_unique<T>(std::forward<Arguments>(arguments)...)) {}
+
+  bool is_open() const { return is_open_; }
 
   // Calls action(value) without the GIL.
   template <typename Action>
   auto use(const Action& action) {
     const pybind11::gil_scoped_release release;
     const std::scoped_lock lock(mutex_);
-    return action(value_);
+    return action(open());
   }
 
-  // For short actions that make Python objects. The GIL is acquired while the lock is held, never the reverse: a thread
-  // that waits for the lock does not hold the GIL.
+  // The same, if there is a value, which is then destroyed: tracebacks of Python may still refer to this object.
+  template <typename Action>
+  void close(const Action& action) {
+    const pybind11::gil_scoped_release release;
+    const std::scoped_lock lock(mutex_);
+    is_open_ = false;
+    const std::unique_ptr<T> closing = std::move(value_);
+    if (closing) action(*closing);
+  }
+
+  // For actions that make or read Python objects. The GIL is acquired while the lock is held, never the reverse: a
+  // thread that waits for the lock does not hold the GIL.
   template <typename Action>
   auto read(const Action& action) const {
-    std::unique_lock lock(mutex_, std::defer_lock);
-    {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) {
       const pybind11::gil_scoped_release release;
       lock.lock();
     }
     const CollectorPause pause;
-    return action(value_);
+    return action(open());
   }
 
  private:
@@ -54,8 +69,14 @@ class Locked {
     bool was_enabled_;
   };
 
+  T& open() const {
+    if (!value_) throw std::invalid_argument("the file is closed");
+    return *value_;
+  }
+
   mutable std::mutex mutex_;
-  T value_;
+  std::unique_ptr<T> value_;
+  std::atomic<bool> is_open_ = true;
 };
 
 template <typename T, typename Result, typename... Arguments, typename Function>

@@ -3,17 +3,20 @@
 
 #include "bindings/bindings.h"
 
+namespace atompack::bindings {
+
+Bind bind_arenas, bind_batchers, bind_descriptor, bind_indices, bind_outputs, bind_pickles, bind_resident,
+    bind_shard_writer;
+
+}  // namespace atompack::bindings
+
 PYBIND11_MODULE(_C, module) {
+  using namespace atompack::bindings;
   module.doc() = "Native collation of atompack_torch; use the package, not this module.";
   pybind11::module_::import("atompack_torch._formats");  // its classes are arguments here
-  atompack::bindings::bind_errors(module);
-  atompack::bindings::bind_arenas(module);
-  atompack::bindings::bind_resident(module);  // before batchers, whose arguments are of its types
-  atompack::bindings::bind_batchers(module);
-  atompack::bindings::bind_descriptor(module);
-  atompack::bindings::bind_indices(module);
-  atompack::bindings::bind_outputs(module);
-  atompack::bindings::bind_pickles(module);
-  atompack::bindings::bind_shard_writer(module);
-  atompack::bindings::bind_cache_builder(module);
+  // Types are registered before functions that have them as arguments.
+  for (Bind* const bind : {bind_errors, bind_arenas, bind_resident, bind_batchers, bind_descriptor, bind_indices,
+                           bind_outputs, bind_pickles, bind_shard_writer}) {
+    bind(module);
+  }
 }

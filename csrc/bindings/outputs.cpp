@@ -5,16 +5,8 @@
 
 namespace atompack::bindings {
 
-template <>
-struct Members<collate::BatchTensors> {
-  static auto tie(auto& all) {
-    return std::tie(all.positions, all.atomic_numbers, all.ptr, all.cell, all.pbc, all.edge_index, all.edge_shift);
-  }
-};
-template <>
-struct Members<collate::FieldTensor> {
-  static auto tie(auto& field) { return std::tie(field.level, field.row_shape, field.values, field.mask); }
-};
+ATOMPACK_TUPLE(collate::BatchTensors, positions, atomic_numbers, ptr, cell, pbc, edge_index, edge_shift);
+ATOMPACK_TUPLE(collate::FieldTensor, level, row_shape, values, mask);
 
 namespace {
 
@@ -26,7 +18,7 @@ std::vector<at::Tensor> make_outputs(const plan::Request& request, const collate
 }  // namespace
 
 void bind_outputs(pybind11::module_& module) {
-  module.def("make_outputs", unlocked(&make_outputs), py::arg("request"), py::arg("tensors"), py::arg("fields"));
+  module.def("make_outputs", unlocked(&make_outputs), "request"_a, "tensors"_a, "fields"_a);
 }
 
 }  // namespace atompack::bindings

@@ -11,12 +11,7 @@
 
 namespace atompack::bindings {
 
-template <>
-struct Members<passes::Moments> {
-  static auto tie(auto& moments) {
-    return std::tie(moments.count, moments.non_finite, moments.mean, moments.scatter, moments.low, moments.high);
-  }
-};
+ATOMPACK_TUPLE(passes::Moments, count, non_finite, mean, scatter, low, high);
 
 namespace {
 
@@ -87,7 +82,6 @@ py::list coverage_of(const StatisticsPass& pass) {
 }
 
 py::dict statistics_of(const StatisticsPass& pass) {
-  using namespace py::literals;
   const Statistics& found = pass.found();
   return py::dict("n_molecules"_a = found.n_molecules, "n_atoms"_a = found.n_atoms, "sizes"_a = found.sizes,
                   "atoms_of"_a = found.atoms_of, "molecules_of"_a = found.molecules_of, "energy"_a = found.energy,
@@ -112,9 +106,9 @@ py::tuple take_findings(LockedVerifier& verifier) {
 }
 
 // For slots A and B: (generation, number of molecules, None), or (None, None, problem)
-py::list slots_of(const Path& path, const std::shared_ptr<io::Store>& store) {
+py::list slots_of(const io::Location& path) {
   py::list all;
-  for (const atp::SlotState& slot : without_gil([&] { return atp::describe_slots({path.bytes, store}); })) {
+  for (const atp::SlotState& slot : without_gil([&] { return atp::describe_slots(path); })) {
     if (slot.header) {
       all.append(py::make_tuple(slot.header->generation, slot.header->n_molecules, py::none()));
     } else {
@@ -124,37 +118,31 @@ py::list slots_of(const Path& path, const std::shared_ptr<io::Store>& store) {
   return all;
 }
 
+py::dict space_of(const io::Location& path, const atp::Snapshot& snapshot) {
+  const atp::SpaceUse use = without_gil([&] { return atp::measure_space(path, snapshot); });
+  return py::dict("schema_bytes"_a = use.schema_bytes, "index_bytes"_a = use.index_bytes, "n_atoms"_a = use.n_atoms,
+                  "stored_bytes"_a = use.stored_bytes, "decoded_bytes"_a = use.decoded_bytes,
+                  "record_area"_a = use.record_area, "dead_bytes"_a = use.dead_bytes());
+}
+
 }  // namespace
 
 void bind_passes(py::module_& module) {
   py::class_<LockedStatistics, UniqueHandle<LockedStatistics>>(module, "StatisticsPass")
-      .def(py::init(&start_statistics), py::arg("source"), py::arg("request"), py::arg("selection"),
-           py::arg("references"), py::arg("cutoff"), py::arg("n_threads"), py::arg("features") = false)
+      .def(py::init(&start_statistics), "source"_a, "request"_a, "selection"_a, "references"_a, "cutoff"_a,
+           "n_threads"_a, "features"_a = false)
       .def("__len__", locked(&StatisticsPass::size))
       .def("advance", locked(&StatisticsPass::advance))
       .def("found", [](const LockedStatistics& self) { return self.read(&statistics_of); });
   py::class_<LockedVerifier, UniqueHandle<LockedVerifier>>(module, "Verifier")
-      .def(py::init(constructor<UniqueHandle<LockedVerifier>, std::shared_ptr<MoleculeSource>, int>()),
-           py::arg("source"), py::arg("n_threads"))
+      .def(py::init(constructor<UniqueHandle<LockedVerifier>, std::shared_ptr<MoleculeSource>, int>()), "source"_a,
+           "n_threads"_a)
       .def("__len__", locked(&Verifier::size))
       .def("advance", locked(&Verifier::advance))
       .def("take", &take_findings);
-  py::class_<atp::SpaceUse>(module, "AtpSpaceUse")
-      .def_static(
-          "measure",
-          unlocked([](const Path& path, const atp::Snapshot& snapshot, const std::shared_ptr<io::Store>& store) {
-            return atp::measure_space({path.bytes, store}, snapshot);
-          }),
-          py::arg("path"), py::arg("snapshot"), py::arg("store") = py::none())
-      .def_readonly("schema_bytes", &atp::SpaceUse::schema_bytes)
-      .def_readonly("index_bytes", &atp::SpaceUse::index_bytes)
-      .def_readonly("n_atoms", &atp::SpaceUse::n_atoms)
-      .def_readonly("stored_bytes", &atp::SpaceUse::stored_bytes)
-      .def_readonly("decoded_bytes", &atp::SpaceUse::decoded_bytes)
-      .def_readonly("record_area", &atp::SpaceUse::record_area)
-      .def_property_readonly("dead_bytes", &atp::SpaceUse::dead_bytes);
-  module.def("describe_slots", &slots_of, py::arg("path"), py::arg("store") = py::none());
-  module.def("check_regular_file", [](const Path& path) { io::check_regular_file(path.bytes); }, py::arg("path"));
+  module.def("measure_space", &space_of, "path"_a, "snapshot"_a);
+  module.def("describe_slots", &slots_of, "path"_a);
+  module.def("check_regular_file", [](const Path& path) { io::check_regular_file(path.bytes); }, "path"_a);
 }
 
 }  // namespace atompack::bindings

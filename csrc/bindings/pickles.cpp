@@ -1,6 +1,3 @@
-#include <array>
-#include <string_view>
-
 #include "bindings/bindings.h"
 #include "bindings/example_reader.h"
 #include "serial/pickle/machine.h"
@@ -33,9 +30,7 @@ class PickleReader {
 }  // namespace
 
 void bind_pickles(py::module_& module) {
-  py::class_<PickleReader>(module, "PickleReader")
-      .def(py::init<>())
-      .def("read", &PickleReader::read, py::arg("pickle"));
+  py::class_<PickleReader>(module, "PickleReader").def(py::init<>()).def("read", &PickleReader::read, "pickle"_a);
 }
 
 }  // namespace atompack::bindings

@@ -1,8 +1,5 @@
 #include "bindings/python_callback.h"
 
-#include <string>
-#include <utility>
-
 #include "base/error.h"
 #include "bindings/path.h"
 

@@ -3,8 +3,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <functional>
 #include <memory>
 #include <stdexcept>
+#include <string>
+
+#include "bindings/errors.h"
 
 namespace atompack::bindings {
 
@@ -40,6 +44,18 @@ auto with_gil(const Call& call) {
   } catch (const pybind11::error_already_set& error) {
     throw_error_of(error);
   }
+}
+
+inline pybind11::object to_argument(const std::string& text) { return str_from_bytes(text); }
+inline pybind11::object to_argument(size_t number) { return pybind11::int_(number); }
+
+// Returns a function that calls one of Python from any thread; an empty one for None.
+template <typename Result, typename... Arguments>
+std::function<Result(Arguments...)> function_of(const pybind11::object& callable) {
+  if (callable.is_none()) return nullptr;
+  return [shared = shared_object(callable)](Arguments... arguments) {
+    return with_gil([&] { return (*shared)(to_argument(arguments)...).template cast<Result>(); });
+  };
 }
 
 }  // namespace atompack::bindings

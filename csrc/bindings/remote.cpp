@@ -1,17 +1,5 @@
 // The extension module atompack_torch._remote: objects over HTTP and S3. It is imported only when a URL is used, and
 // built only where there is libcurl.
-#include <pybind11/functional.h>
-
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "base/error.h"
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
@@ -24,9 +12,12 @@
 #include "threads/process.h"
 
 namespace atompack::bindings {
-namespace {
 
 namespace http = io::fetch::http;
+ATOMPACK_TUPLE(http::Credentials, access_key, secret_key, session_token, bearer, expiry);
+
+namespace {
+
 using http::HttpStore;
 using io::fetch::OpenObject;
 using io::fetch::OpenQueue;
@@ -35,42 +26,28 @@ using io::fetch::QueuedReader;
 using io::fetch::QueuedRequest;
 using io::fetch::RequestQueue;
 
-// `open` of Python takes a URL and a number of bytes, and returns size, version and first bytes.
+// Returns size, version and first bytes.
+using OpenFile = std::function<std::tuple<uint64_t, std::string, std::string>(const std::string& url, size_t n_first)>;
+
 class PythonStore final : public io::fetch::ObjectStore {
  public:
-  PythonStore(const py::object& open, std::shared_ptr<RequestQueue> queue)
-      : open_(shared_object(open)), queue_(std::make_shared<const OpenQueue>(std::move(queue))) {}
+  PythonStore(OpenFile open, std::shared_ptr<RequestQueue> queue)
+      : open_(std::move(open)), queue_(std::make_shared<const OpenQueue>(std::move(queue))) {}
 
   OpenObject open(const std::string& url, size_t n_first) const override {
-    return with_gil([&] {
-      const auto [size, version, first] =
-          (*open_)(str_from_bytes(url), n_first).cast<std::tuple<uint64_t, std::string, std::string>>();
-      OpenObject opened;
-      opened.version = {size, version, ""};
-      const auto bytes = std::as_bytes(std::span(first));
-      opened.first.assign(bytes.begin(), bytes.end());
-      opened.reader = std::make_shared<QueuedReader>(queue_, url, version);
-      return opened;
-    });
+    const auto [size, version, first] = open_(url, n_first);
+    const Bytes bytes = as_bytes(first);
+    return {{size, version, ""}, {bytes.begin(), bytes.end()}, std::make_shared<QueuedReader>(queue_, url, version)};
   }
 
  private:
-  std::shared_ptr<py::object> open_;
+  OpenFile open_;
   std::shared_ptr<const OpenQueue> queue_;
 };
 
 void finish(QueuedRequest& request, const py::bytes& bytes) {
   const std::string_view view(bytes);  // `bytes` belongs to the caller
   without_gil([&] { request.finish(view); });
-}
-
-void fail(QueuedRequest& request, int code, const Path& reason) {
-  without_gil([&] { request.fail(code, reason.bytes); });
-}
-
-// Python must not end while this thread asks for the GIL: the queue is closed before that.
-RequestQueue::Requests take(RequestQueue& queue, size_t max) {
-  return without_gil([&] { return queue.take(max); });
 }
 
 // After the base of stores of objects.
@@ -80,36 +57,18 @@ void bind_python_store(py::module_& module) {
       .def_property_readonly("version", [](const QueuedRequest& self) { return str_from_bytes(self.version()); })
       .def_property_readonly("offset", &QueuedRequest::offset)
       .def_property_readonly("length", &QueuedRequest::length)
-      .def("finish", &finish, py::arg("data"))
-      .def("fail", &fail, py::arg("code"), py::arg("reason"));
+      .def("finish", &finish, "data"_a)
+      .def("fail", unlocked_as<void, QueuedRequest&, int, const Path&>(&QueuedRequest::fail), "code"_a, "reason"_a);
   py::class_<RequestQueue, std::shared_ptr<RequestQueue>>(module, "RequestQueue")
       .def(py::init<>())
-      .def("take", &take, py::arg("n"))
+      .def("take", unlocked(&RequestQueue::take), "n"_a)  // Python must not end now: the queue is closed before that
       .def("close", unlocked(&RequestQueue::close));
   py::class_<PythonStore, io::fetch::ObjectStore, std::shared_ptr<PythonStore>>(module, "PythonStore")
       .def(py::init([](const py::object& open, std::shared_ptr<RequestQueue> queue) {
-             return make_shared_handle<PythonStore>(open, std::move(queue));
+             return make_shared_handle<PythonStore>(
+                 function_of<OpenFile::result_type, const std::string&, size_t>(open), std::move(queue));
            }),
-           py::arg("open_file"), py::arg("queue"));
-}
-
-// access key, secret key, session token, bearer token, expiry in seconds since 1970
-using CredentialsTuple = std::tuple<std::string, std::string, std::string, std::string, std::optional<double>>;
-
-http::CredentialsProvider provider_of(const py::object& callable) {
-  if (callable.is_none()) return nullptr;
-  return [shared = shared_object(callable)] {
-    return with_gil([&] {
-      const auto [access_key, secret_key, session_token, bearer, expiry] = (*shared)().cast<CredentialsTuple>();
-      http::Credentials credentials{access_key, secret_key, session_token, bearer, std::nullopt};
-      if (expiry) {
-        const auto since_epoch = std::chrono::duration<double>(*expiry);
-        credentials.expiry = std::chrono::system_clock::time_point(
-            std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
-      }
-      return credentials;
-    });
-  };
+           "open_file"_a, "queue"_a);
 }
 
 // Ctrl-C ends calls that block. Python handles signals in the main thread only; others, which may be daemons that still
@@ -120,26 +79,16 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-http::milliseconds milliseconds_of(double seconds, const char* name) {
-  if (!(seconds > 0 && seconds < 1e6)) {
-    throw std::invalid_argument(cat(name, ": expected a positive number of seconds, got ", seconds));
-  }
-  return http::milliseconds(static_cast<int64_t>(seconds * 1000) + 1);
-}
-
 std::shared_ptr<HttpStore> make_store(const std::string& endpoint, const std::string& region,
                                       const py::object& credentials, const http::Headers& headers,
-                                      const std::optional<Path>& ca_file, size_t max_in_flight, double connect_timeout,
-                                      double stall_timeout, unsigned max_attempts) {
+                                      const std::optional<Path>& ca_file, size_t max_in_flight, unsigned max_attempts) {
   http::HttpOptions options;
   options.endpoint = endpoint;
   if (!region.empty()) options.region = region;
-  options.credentials = provider_of(credentials);
+  options.credentials = function_of<http::Credentials>(credentials);
   options.headers = headers;
   if (ca_file) options.ca_file = ca_file->bytes;
   options.max_in_flight = max_in_flight;
-  options.connect_timeout = milliseconds_of(connect_timeout, "connect_timeout");
-  options.stall_timeout = milliseconds_of(stall_timeout, "stall_timeout");
   options.retry.max_attempts = max_attempts;
   options.retry.max_connect_attempts = std::min(max_attempts, options.retry.max_connect_attempts);
   return make_shared_handle<HttpStore>(std::move(options));
@@ -157,21 +106,13 @@ http::Response send(const HttpStore& store, const std::string& method, const std
   return store.request(std::move(request));
 }
 
-// Calls Python to list a folder.
-io::fetch::ListFolder lister_of(const py::object& callable) {
-  return [shared = shared_object(callable)](const std::string& url) {
-    return with_gil([&] { return (*shared)(str_from_bytes(url)).cast<std::vector<std::string>>(); });
-  };
-}
-
-// Calls Python to find the address of a URL, and its name in the block cache.
+// Finds the address of a URL, and its name in the block cache.
 io::fetch::FindAddress finder_of(const py::object& callable) {
-  if (callable.is_none()) return nullptr;
-  return [shared = shared_object(callable)](const std::string& url) {
-    return with_gil([&] {
-      const auto [address, name] = (*shared)(str_from_bytes(url)).cast<std::pair<Path, Path>>();
-      return io::fetch::ObjectAddress{address.bytes, name.bytes};
-    });
+  const auto find = function_of<std::pair<Path, Path>, const std::string&>(callable);
+  if (!find) return nullptr;
+  return [find](const std::string& url) {
+    const auto [address, name] = find(url);
+    return io::fetch::ObjectAddress{address, name};
   };
 }
 
@@ -180,12 +121,12 @@ std::shared_ptr<PagedStore> make_paged_store(std::shared_ptr<io::fetch::ObjectSt
                                              const py::object& list_folder, const py::object& find_address) {
   std::shared_ptr<const io::fetch::BlockCache> disk;
   if (cache_folder) disk = std::make_shared<const io::fetch::BlockCache>(cache_folder->bytes, cache_bytes);
-  return make_shared_handle<PagedStore>(std::move(objects), memory_bytes, std::move(disk), lister_of(list_folder),
+  const auto list = function_of<std::vector<std::string>, const std::string&>(list_folder);
+  return make_shared_handle<PagedStore>(std::move(objects), memory_bytes, std::move(disk), list,
                                         finder_of(find_address));
 }
 
 py::dict stats_of(const PagedStore& store) {
-  using namespace py::literals;
   const io::fetch::PageCacheStats memory = store.stats();
   py::dict stats("held_bytes"_a = memory.held_bytes, "requests"_a = memory.requests,
                  "fetched_bytes"_a = memory.fetched_bytes, "pages_from_disk"_a = memory.pages_from_disk);
@@ -211,7 +152,7 @@ void bind_store(py::module_& module) {
                              })
       .def_property_readonly("body", [](const http::Response& response) { return py::bytes(response.body); })
       .def_readonly("n_attempts", &http::Response::n_attempts)
-      .def("check", &http::check_response, py::arg("url"));
+      .def("check", &http::check_response, "url"_a);
 
   py::class_<OpenObject, UniqueHandle<OpenObject>>(module, "RemoteObject")
       .def_property_readonly("size", [](const OpenObject& object) { return object.version.size; })
@@ -224,27 +165,25 @@ void bind_store(py::module_& module) {
           [](const OpenObject& object, uint64_t offset, uint64_t length) {
             return to_bytes(without_gil([&] { return io::fetch::read_range(object, offset, length); }));
           },
-          py::arg("offset"), py::arg("length"));
+          "offset"_a, "length"_a);
 
   py::class_<io::fetch::ObjectStore, std::shared_ptr<io::fetch::ObjectStore>>(module, "ObjectStore")
       .def("open", unlocked([](const io::fetch::ObjectStore& store, const std::string& url, size_t n_first) {
              return make_unique_handle<OpenObject>(store.open(url, n_first));
            }),
-           py::arg("url"), py::arg("n_first") = 65536);
+           "url"_a, "n_first"_a = 65536);
   py::class_<PagedStore, io::Store, std::shared_ptr<PagedStore>>(module, "PagedStore")
-      .def(py::init(&make_paged_store), py::arg("objects"), py::kw_only(), py::arg("memory_bytes"),
-           py::arg("cache_folder"), py::arg("cache_bytes"), py::arg("list_folder"),
-           py::arg("find_address") = py::none())
+      .def(py::init(&make_paged_store), "objects"_a, py::kw_only(), "memory_bytes"_a, "cache_folder"_a, "cache_bytes"_a,
+           "list_folder"_a, "find_address"_a = py::none())
       .def("stats", &stats_of);
 
   py::class_<HttpStore, io::fetch::ObjectStore, std::shared_ptr<HttpStore>>(module, "RemoteStore")
-      .def(py::init(&make_store), py::kw_only(), py::arg("endpoint") = "", py::arg("region") = "",
-           py::arg("credentials") = py::none(), py::arg("headers") = http::Headers(), py::arg("ca_file") = py::none(),
-           py::arg("max_in_flight") = http::HttpOptions().max_in_flight, py::arg("connect_timeout") = 10.0,
-           py::arg("stall_timeout") = 20.0, py::arg("max_attempts") = http::RetryOptions().max_attempts)
-      .def("request", unlocked(&send), py::arg("method"), py::arg("url"), py::kw_only(),
-           py::arg("query") = http::Query(), py::arg("headers") = http::Headers(), py::arg("body") = py::bytes(),
-           py::arg("file") = py::none(), py::arg("max_response") = http::Request().max_response);
+      .def(py::init(&make_store), py::kw_only(), "endpoint"_a = "", "region"_a = "", "credentials"_a = py::none(),
+           "headers"_a = http::Headers(), "ca_file"_a = py::none(),
+           "max_in_flight"_a = http::HttpOptions().max_in_flight, "max_attempts"_a = http::RetryOptions().max_attempts)
+      .def("request", unlocked(&send), "method"_a, "url"_a, py::kw_only(), "query"_a = http::Query(),
+           "headers"_a = http::Headers(), "body"_a = py::bytes(), "file"_a = py::none(),
+           "max_response"_a = http::Request().max_response);
 }
 
 }  // namespace

@@ -6,31 +6,10 @@
 
 namespace atompack::bindings {
 
-template <>
-struct Members<plan::FieldId> {
-  static auto tie(auto& id) { return std::tie(id.scope, id.key); }
-};
-template <>
-struct Members<physics::NeighborOptions> {
-  static auto tie(auto& options) {
-    return std::tie(options.cutoff, options.full, options.vectors, options.self_interaction, options.triplet_cutoff,
-                    options.max_neighbors);
-  }
-};
-template <>
-struct Members<Augmentation> {
-  static auto tie(auto& options) {
-    return std::tie(options.rotation, options.noise, options.strain, options.keeps_noise, options.vectors,
-                    options.tensors, options.seed, options.epoch);
-  }
-};
-template <>
-struct Members<plan::Output> {
-  static auto tie(auto& output) {
-    return std::tie(output.kind, output.dtype, output.field, output.fill, output.scale, output.columns,
-                    output.references, output.order, output.level, output.row_shape, output.cutoff);
-  }
-};
+ATOMPACK_TUPLE(plan::FieldId, scope, key);
+ATOMPACK_TUPLE(physics::NeighborOptions, cutoff, full, vectors, self_interaction, triplet_cutoff, max_neighbors);
+ATOMPACK_TUPLE(Augmentation, rotation, noise, strain, keeps_noise, vectors, tensors, seed, epoch);
+ATOMPACK_TUPLE(plan::Output, kind, dtype, field, fill, scale, columns, references, order, level, row_shape, cutoff);
 
 namespace {
 
@@ -39,36 +18,6 @@ using plan::Missing;
 using plan::Output;
 using plan::OutputField;
 using plan::Request;
-
-// (scope, key, level, dtype or "string", row shape)
-using PyDeclaration = std::tuple<Scope, std::string, Level, std::string, Shape>;
-
-FieldDeclaration declaration(const PyDeclaration& from) {
-  const auto& [scope, key, level, type, row_shape] = from;
-  return {scope, key, type_named(type, level), row_shape};
-}
-
-std::shared_ptr<Request> make_request(const std::optional<std::vector<FieldId>>& fields,
-                                      const std::vector<FieldId>& excluded, const std::vector<PyDeclaration>& defaults,
-                                      std::optional<DType> floating,
-                                      const std::vector<std::pair<FieldId, DType>>& casts, Missing missing,
-                                      const std::optional<physics::NeighborOptions>& neighbors,
-                                      const std::optional<Augmentation>& augment, std::vector<Output> outputs,
-                                      bool structure, int max_threads) {
-  auto request = std::make_shared<Request>();
-  if (fields) request->fields.emplace(fields->begin(), fields->end());
-  request->excluded = {excluded.begin(), excluded.end()};
-  for (const PyDeclaration& from : defaults) request->defaults.push_back(declaration(from));
-  request->floating = floating;
-  request->casts = {casts.begin(), casts.end()};
-  request->missing = missing;
-  request->neighbors = neighbors;
-  request->augment = augment;
-  request->structure = structure;
-  request->outputs = std::move(outputs);
-  request->max_threads = max_threads;
-  return request;
-}
 
 py::object shape_of(const OutputField& field) {
   return field.row_shape ? py::tuple(py::cast(*field.row_shape)) : py::object(py::none());
@@ -121,27 +70,29 @@ py::list derivative_fields() {
 void bind_request(py::module_& module) {
   module.attr("BUILTIN_FIELDS") = builtin_fields();
   module.attr("DERIVATIVE_FIELDS") = derivative_fields();
-  module.def("stored_dtype", &stored_dtype, py::arg("dtype"), py::arg("is_scalar"));
+  module.def("stored_dtype", &stored_dtype, "dtype"_a, "is_scalar"_a);
   module.def(
       "has_own_shape",
       [](const std::vector<int64_t>& row_shape, Level level, DType dtype) {
         return has_own_shape(row_shape, level, dtype);
       },
-      py::arg("row_shape"), py::arg("level"), py::arg("dtype"));
+      "row_shape"_a, "level"_a, "dtype"_a);
   py::class_<Request, std::shared_ptr<Request>>(module, "BatchRequest")
-      .def(py::init(&make_request), py::kw_only(), py::arg("fields") = py::none(),
-           py::arg("excluded") = std::vector<FieldId>(), py::arg("defaults") = std::vector<PyDeclaration>(),
-           py::arg("floating") = py::none(), py::arg("casts") = std::vector<std::pair<FieldId, DType>>(),
-           py::arg("missing") = Missing::nan, py::arg("neighbors") = py::none(), py::arg("augment") = py::none(),
-           py::arg("outputs") = std::vector<Output>(), py::arg("structure") = true, py::arg("max_threads") = 0)
-      .def("selects", &Request::selects, py::arg("field"))
-      .def("output_fields", &list_output_fields, py::arg("source"))
+      .def(py::init(constructor<std::shared_ptr<Request>, std::optional<std::set<FieldId>>, std::set<FieldId>,
+                                std::optional<DType>, std::map<FieldId, DType>, Missing,
+                                std::optional<physics::NeighborOptions>, std::optional<Augmentation>,
+                                std::vector<Output>, bool, int>()),
+           py::kw_only(), "fields"_a = py::none(), "excluded"_a = std::set<FieldId>(), "floating"_a = py::none(),
+           "casts"_a = std::map<FieldId, DType>(), "missing"_a = Missing::nan, "neighbors"_a = py::none(),
+           "augment"_a = py::none(), "outputs"_a = std::vector<Output>(), "structure"_a = true, "max_threads"_a = 0)
+      .def("selects", &Request::selects, "field"_a)
+      .def("output_fields", &list_output_fields, "source"_a)
       .def(
           "positions",
           [](const Request& request, const MoleculeSource& source) {
             return resolve_positions(source.schemas(), request);
           },
-          py::arg("source"));
+          "source"_a);
 }
 
 }  // namespace atompack::bindings

@@ -1,6 +1,7 @@
 #include "model/sources/resident.h"
 
 #include "bindings/bindings.h"
+#include "bindings/plain_arrays.h"
 #include "bindings/tensor_caster.h"
 #include "collate/edges.h"
 #include "collate/resident_builder.h"
@@ -12,32 +13,12 @@ struct Numbers<ValueKind> {
   static constexpr auto kOption = "kind", kExpected = "0, 1 or 2";
   static constexpr auto kLast = ValueKind::none;
 };
-template <>
-struct Members<FieldType> {
-  static auto tie(auto& type) { return std::tie(type.level, type.kind, type.dtype, type.is_atom_index); }
-};
-template <>
-struct Members<FieldDeclaration> {
-  static auto tie(auto& field) { return std::tie(field.scope, field.key, field.type, field.row_shape); }
-};
-template <>
-struct Members<MoleculeSchema> {
-  static auto tie(auto& schema) { return std::tie(schema.positions, schema.fields); }
-};
-template <>
-struct Members<ResidentField> {
-  static auto tie(auto& field) {
-    return std::tie(field.scope, field.key, field.type, field.row_shape, field.schema, field.declaration);
-  }
-};
-template <>
-struct Members<ResidentForm> {
-  static auto tie(auto& form) { return std::tie(form.schema, form.positions, form.numbers, form.fields); }
-};
-template <>
-struct Members<ResidentTables> {
-  static auto tie(auto& tables) { return std::tie(tables.schemas, tables.fields, tables.forms, tables.path); }
-};
+ATOMPACK_TUPLE(FieldType, level, kind, dtype, is_atom_index);
+ATOMPACK_TUPLE(FieldDeclaration, scope, key, type, row_shape);
+ATOMPACK_TUPLE(MoleculeSchema, positions, fields);
+ATOMPACK_TUPLE(ResidentField, schema, scope, key, type, row_shape, declaration);
+ATOMPACK_TUPLE(ResidentForm, schema, positions, numbers, fields);
+ATOMPACK_TUPLE(ResidentTables, schemas, fields, forms, path);
 
 namespace {
 
@@ -79,29 +60,25 @@ void bind_resident(py::module_& module) {
       .def(py::init(unlocked([](const ResidentTables& tables, const at::Tensor& memory, int64_t n_molecules) {
              return open_resident(std::make_shared<const ResidentTables>(tables), memory, n_molecules);
            })),
-           py::arg("tables"), py::arg("memory"), py::arg("n_molecules"))
+           "tables"_a, "memory"_a, "n_molecules"_a)
       .def("tables", [](const ResidentSource& self) { return *self.tables(); });
   py::class_<ResidentBuilder, UniqueHandle<ResidentBuilder>>(module, "ResidentBuilder")
-      .def(py::init(unlocked(&make_builder)), py::arg("source"), py::arg("numbers"), py::arg("requests"),
-           py::arg("path"))
+      .def(py::init(unlocked(&make_builder)), "source"_a, "numbers"_a, "requests"_a, "path"_a)
       .def("__len__", &ResidentBuilder::size)
-      .def("measure", unlocked(&ResidentBuilder::measure), py::arg("first"), py::arg("last"))
+      .def("measure", unlocked(&ResidentBuilder::measure), "first"_a, "last"_a)
       .def("bytes", &ResidentBuilder::bytes)
       .def("copy", unlocked([](ResidentBuilder& self, int64_t first, int64_t last, const at::Tensor& memory) {
              self.copy(first, last, bytes_in(memory));
            }),
-           py::arg("first"), py::arg("last"), py::arg("memory"))
+           "first"_a, "last"_a, "memory"_a)
       .def("source", unlocked([](const ResidentBuilder& self, const at::Tensor& memory) {
              return open_resident(self.tables(), memory, self.size());
            }),
-           py::arg("memory"));
+           "memory"_a);
   py::class_<PrecomputedEdges, std::shared_ptr<PrecomputedEdges>>(module, "PrecomputedEdges")
-      .def(py::init(unlocked(&keep)), py::kw_only(), py::arg("request"), py::arg("edge_ptr"), py::arg("index"),
-           py::arg("shift"), py::arg("vector"), py::arg("triplet_ptr"), py::arg("triplet_edges"));
-  module.def("count_stored_rows", unlocked([](const MoleculeSource& source, const std::vector<int64_t>& numbers) {
-               return collate::count_stored_rows(source, numbers);
-             }),
-             py::arg("source"), py::arg("numbers"));
+      .def(py::init(unlocked(&keep)), py::kw_only(), "request"_a, "edge_ptr"_a, "index"_a, "shift"_a, "vector"_a,
+           "triplet_ptr"_a, "triplet_edges"_a);
+  module.def("count_stored_rows", unlocked(&collate::count_stored_rows), "source"_a, "numbers"_a);
 }
 
 }  // namespace atompack::bindings

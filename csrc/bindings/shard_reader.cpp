@@ -6,23 +6,16 @@
 
 namespace atompack::bindings {
 
-template <>
-struct Members<atlas_shards::Place> {
-  static auto tie(auto& place) { return std::tie(place.shard, place.block, place.position); }
-};
+ATOMPACK_TUPLE(atlas_shards::Place, shard, block, position);
 
 namespace {
 
 using ShardReader = atlas_shards::Reader;
 
-std::shared_ptr<ShardReader> open_shards(const Path& root, std::optional<uint64_t> cache_blocks,
-                                         const std::shared_ptr<io::Store>& store, atlas_shards::MissingShards missing,
-                                         std::optional<uint64_t> n_shards) {
-  atlas_shards::ReaderOptions options;
-  options.cache_blocks = cache_blocks;
-  options.missing = missing;
-  options.n_shards = n_shards;
-  return make_shared_handle<ShardReader>(io::Location(root.bytes, store), options);
+std::shared_ptr<ShardReader> open_shards(const io::Location& root, std::optional<uint64_t> cache_blocks,
+                                         atlas_shards::MissingShards missing, std::optional<uint64_t> n_shards) {
+  return make_shared_handle<ShardReader>(
+      root, atlas_shards::ReaderOptions{.cache_blocks = cache_blocks, .missing = missing, .n_shards = n_shards});
 }
 
 py::bytes read_block(const ShardReader& reader, uint64_t shard, uint64_t number) {
@@ -44,15 +37,15 @@ py::list shards_of(const ShardReader& reader) {
 
 void bind_shard_reader(py::module_& module) {
   py::class_<ShardReader, std::shared_ptr<ShardReader>>(module, "ShardReader")
-      .def(py::init(unlocked(&open_shards)), py::arg("root"), py::arg("cache_blocks"), py::arg("store") = py::none(),
-           py::arg("missing") = atlas_shards::MissingShards::renumber, py::arg("n_shards") = py::none())
+      .def(py::init(unlocked(&open_shards)), "root"_a, "cache_blocks"_a,
+           "missing"_a = atlas_shards::MissingShards::renumber, "n_shards"_a = py::none())
       .def("__len__", &ShardReader::size)
       .def_property_readonly("fingerprint", &ShardReader::fingerprint)
-      .def("fingerprint_of_first", &ShardReader::fingerprint_of_first, py::arg("n_shards"))
+      .def("fingerprint_of_first", &ShardReader::fingerprint_of_first, "n_shards"_a)
       .def("shards", &shards_of)
       .def("shard_sizes_warning", &ShardReader::shard_sizes_warning)
-      .def("locate", &ShardReader::locate, py::arg("example"))
-      .def("read_block", &read_block, py::arg("shard"), py::arg("number"));
+      .def("locate", &ShardReader::locate, "example"_a)
+      .def("read_block", &read_block, "shard"_a, "number"_a);
 }
 
 }  // namespace atompack::bindings

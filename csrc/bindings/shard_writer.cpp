@@ -1,16 +1,10 @@
 #include <pybind11/numpy.h>
 
-#include <algorithm>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "bindings/bindings.h"
+#include "bindings/bytes.h"
 #include "bindings/element_types.h"
+#include "bindings/locked.h"
+#include "bindings/plain_arrays.h"
 #include "bindings/tensor_caster.h"
 #include "collate/arena.h"
 #include "formats/atlas_shards/reader.h"
@@ -54,19 +48,14 @@ void with_step(const Step& step, const Write& write) {
 
 std::string repr_of(py::handle key) { return py::repr(key).cast<std::string>(); }
 
-const py::object& numpy_attribute(const char* name, py::object& cached) {
-  if (!cached) cached = py::module_::import("numpy").attr(name);
-  return cached;
-}
-
 bool is_numpy_scalar(py::handle value) {
   static auto& generic = *new py::object;  // never destroyed: the interpreter may have ended before
-  return py::isinstance(value, numpy_attribute("generic", generic));
+  return py::isinstance(value, numpy_class("generic", generic));
 }
 
 bool is_memmap(py::handle value) {
   static auto& memmap = *new py::object;
-  return Py_TYPE(value.ptr()) == reinterpret_cast<PyTypeObject*>(numpy_attribute("memmap", memmap).ptr());
+  return Py_TYPE(value.ptr()) == reinterpret_cast<PyTypeObject*>(numpy_class("memmap", memmap).ptr());
 }
 
 bool has_plain_strides(const py::array& array) {
@@ -93,6 +82,10 @@ class ExampleWriter {
   }
 
  private:
+  void enter() {
+    if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
+  }
+
   void put(py::handle value) {
     PyObject* const object = value.ptr();
     if (value.is_none()) return out_.none();
@@ -107,7 +100,7 @@ class ExampleWriter {
     if (is_plain_tensor(value)) return put_tensor(value);
     const bool is_list = PyList_CheckExact(object), is_tuple = PyTuple_CheckExact(object);
     if (!is_list && !is_tuple && !PyDict_CheckExact(object)) refuse_type(value);
-    if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
+    enter();
     if (is_list) {
       out_.begin_list();
       put_items(value, &PyList_Size, &PyList_GetItem);
@@ -127,7 +120,7 @@ class ExampleWriter {
     const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
     if (overflow == 0) return out_.integer(number);
     const auto n_bits = value.attr("bit_length")().cast<size_t>();
-    const py::bytes bytes = value.attr("to_bytes")(n_bits / 8 + 1, "little", py::arg("signed") = true);
+    const py::bytes bytes = value.attr("to_bytes")(n_bits / 8 + 1, "little", "signed"_a = true);
     out_.big_integer(as_bytes(bytes));
   }
 
@@ -187,7 +180,7 @@ class ExampleWriter {
   }
 
   void put_objects(py::handle array) {
-    if (++depth_ > kMaxDepth) refuse(cat("expected values at most ", kMaxDepth, " deep, got deeper ones"));
+    enter();
     const py::list objects = array.attr("reshape")(-1).attr("tolist")();
     out_.begin_objects(shape_of(py::reinterpret_borrow<py::array>(array)), false);
     put_items(objects, &PyList_Size, &PyList_GetItem);
@@ -220,87 +213,31 @@ class ExampleWriter {
   int depth_ = 0;
 };
 
-using atlas_shards::Writer;
+using Writer = Locked<atlas_shards::Writer>;
 
-// Writer that refuses calls from other threads, which may arrive while it compresses blocks without the GIL.
-class ShardWriter {
- public:
-  ShardWriter(const Path& root, const atlas_shards::WriterOptions& options, bool tensors_as_arrays)
-      : writer_(std::make_unique<Writer>(root.bytes, options)), tensors_as_arrays_(tensors_as_arrays) {}
-
-  void write(py::handle example) {
-    const BusyGuard guard(*this);
-    Writer& writer = open();
+void write(Writer& self, py::handle example, bool tensors_as_arrays) {
+  self.read([&](atlas_shards::Writer& writer) {
     pickle::Writer& pickle = writer.begin_example();
     try {
-      ExampleWriter(pickle, tensors_as_arrays_).write(example);
+      ExampleWriter(pickle, tensors_as_arrays).write(example);
     } catch (...) {
       writer.drop_example();
       throw;
     }
     without_gil([&] { writer.end_example(); });
-  }
+  });
+}
 
-  void write_pickled(const py::bytes& pickle) {
-    const BusyGuard guard(*this);
-    Writer& writer = open();
-    const auto bytes = as_bytes(static_cast<std::string_view>(pickle));
-    without_gil([&] {
-      writer.begin_example().pickled(bytes);
-      writer.end_example();
-    });
-  }
+void write_pickled(Writer& self, const py::bytes& pickle) {
+  self.use([bytes = bytes_in(pickle)](atlas_shards::Writer& writer) {
+    writer.begin_example().pickled(bytes);
+    writer.end_example();
+  });
+}
 
-  void copy(const atlas_shards::Reader& reader, const std::vector<uint64_t>& examples) {
-    const BusyGuard guard(*this);
-    Writer& writer = open();
-    without_gil([&] { writer.copy(reader, examples); });
-  }
-
-  void close() {
-    const BusyGuard guard(*this);
-    without_gil([closing = UniqueHandle<Writer>(writer_.release())] {
-      if (closing) closing->close();
-    });
-  }
-
-  void discard() {
-    const BusyGuard guard(*this);
-    without_gil([&] { writer_.reset(); });
-  }
-
-  bool is_open() const { return writer_ != nullptr; }
-  uint64_t size() { return open().size(); }
-
- private:
-  // Marks the writer as busy. Constructed and destroyed with the GIL held.
-  class BusyGuard {
-   public:
-    explicit BusyGuard(ShardWriter& writer) : writer_(writer) {
-      if (writer_.is_busy_) throw std::runtime_error("a writer of shards is for one thread at a time");
-      writer_.is_busy_ = true;
-    }
-    BusyGuard(const BusyGuard&) = delete;
-    BusyGuard& operator=(const BusyGuard&) = delete;
-    ~BusyGuard() { writer_.is_busy_ = false; }
-
-   private:
-    ShardWriter& writer_;
-  };
-
-  Writer& open() {
-    if (!writer_) throw py::value_error("the writer is closed");
-    return *writer_;
-  }
-
-  std::unique_ptr<Writer> writer_;
-  bool tensors_as_arrays_;
-  bool is_busy_ = false;
-};
-
-UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size,
-                                      std::optional<atlas_shards::Strategy> strategy, int level, double dictionary,
-                                      unsigned n_threads, bool tensors_as_arrays, atp::OpenMode mode) {
+UniqueHandle<Writer> make_writer(const Path& root, uint64_t shard_size, uint64_t block_size,
+                                 std::optional<atlas_shards::Strategy> strategy, int level, double dictionary,
+                                 unsigned n_threads, atp::OpenMode mode) {
   const bool creates = mode == atp::OpenMode::create;
   const atlas_shards::WriterOptions options{.shard_size = shard_size,
                                             .block_size = block_size,
@@ -310,23 +247,23 @@ UniqueHandle<ShardWriter> make_writer(const Path& root, uint64_t shard_size, uin
                                             .n_threads = n_threads,
                                             .existing = creates ? io::Existing::refuse : io::Existing::replace,
                                             .appends = mode == atp::OpenMode::append};
-  return make_unique_handle<ShardWriter>(root, options, tensors_as_arrays);
+  return make_unique_handle<Writer>(root, options);
 }
 
 }  // namespace
 
 void bind_shard_writer(py::module_& module) {
-  py::class_<ShardWriter, UniqueHandle<ShardWriter>>(module, "ShardFileWriter")
-      .def(py::init(unlocked(&make_writer)), py::arg("root"), py::kw_only(), py::arg("shard_size"),
-           py::arg("block_size"), py::arg("strategy"), py::arg("level"), py::arg("dictionary"), py::arg("n_threads"),
-           py::arg("tensors_as_arrays"), py::arg("mode"))
-      .def("write", &ShardWriter::write, py::arg("example"))
-      .def("write_pickled", &ShardWriter::write_pickled, py::arg("pickle"))
-      .def("copy", &ShardWriter::copy, py::arg("reader"), py::arg("examples"))
-      .def("close", &ShardWriter::close)
-      .def("discard", &ShardWriter::discard)
-      .def_property_readonly("is_open", &ShardWriter::is_open)
-      .def("__len__", &ShardWriter::size);
+  using Native = atlas_shards::Writer;
+  py::class_<Writer, UniqueHandle<Writer>>(module, "ShardFileWriter")
+      .def(py::init(unlocked(&make_writer)), "root"_a, py::kw_only(), "shard_size"_a, "block_size"_a, "strategy"_a,
+           "level"_a, "dictionary"_a, "n_threads"_a, "mode"_a)
+      .def("write", &write, "example"_a, "tensors_as_arrays"_a)
+      .def("write_pickled", &write_pickled, "pickle"_a)
+      .def("copy", locked(&Native::copy), "reader"_a, "examples"_a)
+      .def("close", [](Writer& self) { self.close([](Native& native) { native.close(); }); })
+      .def("discard", [](Writer& self) { self.close([](Native&) {}); })
+      .def_property_readonly("is_open", &Writer::is_open)
+      .def("__len__", locked(&Native::size));
 }
 
 }  // namespace atompack::bindings

@@ -7,10 +7,7 @@
 
 namespace atompack::bindings {
 
-template <>
-struct Members<torch_cache::DerivativeSizes> {
-  static auto tie(auto& sizes) { return std::tie(sizes.n_edges, sizes.n_triplets); }
-};
+ATOMPACK_TUPLE(torch_cache::DerivativeSizes, n_edges, n_triplets);
 
 namespace {
 
@@ -46,7 +43,6 @@ py::object dict_or_none(const Cache& cache, const std::optional<Attributes>& att
 
 // {group name: attributes under the file's own names, or None if the group is missing}
 py::dict info_of(const Cache& cache) {
-  using namespace py::literals;
   const torch_cache::Info& info = cache.info();
   return py::dict("root"_a = dict_of(cache, info.root), "descriptor_manifest"_a = dict_or_none(cache, info.manifest),
                   "torch_cache"_a = dict_or_none(cache, info.cache),
@@ -82,11 +78,9 @@ py::object load_force_derivatives(const Cache& cache, int64_t entry) {
 
 std::shared_ptr<Cache> open_cache(const Path& path, const std::optional<io::FileIdentity>& identity, bool by_reading,
                                   const std::string& name) {
-  torch_cache::OpenOptions options;
-  options.name = name;
-  if (by_reading) options.access = io::Access::read;
-  options.expected = identity;
-  return make_shared_handle<Cache>(path.bytes, options);
+  const io::Access access = by_reading ? io::Access::read : io::Access::automatic;
+  return make_shared_handle<Cache>(
+      path.bytes, torch_cache::OpenOptions{.access = access, .populate = false, .expected = identity, .name = name});
 }
 
 // Returns a function for def() that calls `function` with an entry that exists.
@@ -107,8 +101,8 @@ py::array atom_counts(const Cache& cache) {
 
 void bind_torch_cache(py::module_& module) {
   py::class_<Cache, std::shared_ptr<Cache>>(module, "TorchCacheReader")
-      .def(py::init(unlocked(&open_cache)), py::arg("path"), py::arg("identity") = std::nullopt,
-           py::arg("by_reading") = false, py::arg("name") = "")
+      .def(py::init(unlocked(&open_cache)), "path"_a, "identity"_a = std::nullopt, "by_reading"_a = false,
+           "name"_a = "")
       .def_property_readonly("identity", &Cache::identity)
       .def("atom_counts", &atom_counts)
       .def("force_entries", unlocked(&Cache::entries_with_forces))
@@ -126,14 +120,14 @@ void bind_torch_cache(py::module_& module) {
       .def("n_atoms", of_entry([](const Cache& self, int64_t entry) { return self.n_atoms(entry); }))
       .def("energy", of_entry(&Cache::energy))
       .def("has_forces", of_entry(&Cache::has_forces))
-      .def("derivative_sizes", of_entry(&Cache::derivative_sizes), py::arg("entry"))
-      .def("load_features", &load_features, py::arg("entry"))
-      .def("load_force_derivatives", &load_force_derivatives, py::arg("entry"));
+      .def("derivative_sizes", of_entry(&Cache::derivative_sizes), "entry"_a)
+      .def("load_features", &load_features, "entry"_a)
+      .def("load_force_derivatives", &load_force_derivatives, "entry"_a);
   py::class_<CacheSource, MoleculeSource, std::shared_ptr<CacheSource>>(module, "TorchCacheSource")
       .def(py::init(unlocked([](std::shared_ptr<Cache> cache, bool whole) {
              return make_shared_handle<CacheSource>(std::move(cache), whole ? EntryParts::whole : EntryParts::rows);
            })),
-           py::arg("cache"), py::kw_only(), py::arg("whole"));
+           "cache"_a, py::kw_only(), "whole"_a);
 }
 
 }  // namespace atompack::bindings

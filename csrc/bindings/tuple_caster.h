@@ -17,14 +17,19 @@ namespace atompack::bindings {
 // tie(value): references to the members in the order of the tuple; specialized for each struct.
 template <typename Struct>
 struct Members;
-template <>
-struct Members<io::FileVersion> {
-  static auto tie(auto& v) { return std::tie(v.device, v.inode, v.size, v.seconds, v.nanoseconds); }
-};
-template <>
-struct Members<io::FileIdentity> {
-  static auto tie(auto& v) { return std::tie(v.device, v.inode, v.size); }
-};
+
+// For a struct without bases, all of whose members are listed in their order.
+#define ATOMPACK_TUPLE(Struct, ...) \
+  template <>                       \
+  struct Members<Struct> {          \
+    static auto tie(auto& value) {  \
+      auto& [__VA_ARGS__] = value;  \
+      return std::tie(__VA_ARGS__); \
+    }                               \
+  }
+
+ATOMPACK_TUPLE(io::FileVersion, device, inode, size, seconds, nanoseconds);
+ATOMPACK_TUPLE(io::FileIdentity, device, inode, size);
 
 template <typename Struct>
 concept HasMembers = requires(Struct& value) { Members<Struct>::tie(value); };
@@ -34,6 +39,9 @@ std::tuple<std::remove_const_t<Members>...> copy_of(const std::tuple<Members&...
   return tied;
 }
 
+template <HasMembers Struct>
+using MembersOf = decltype(copy_of(Members<Struct>::tie(std::declval<Struct&>())));
+
 }  // namespace atompack::bindings
 
 namespace pybind11::detail {
@@ -41,7 +49,7 @@ namespace pybind11::detail {
 template <atompack::bindings::HasMembers Struct>
 struct type_caster<Struct> {
   using Members = atompack::bindings::Members<Struct>;
-  using Tuple = decltype(atompack::bindings::copy_of(Members::tie(std::declval<Struct&>())));
+  using Tuple = atompack::bindings::MembersOf<Struct>;
   PYBIND11_TYPE_CASTER(Struct, make_caster<Tuple>::name);
 
   bool load(handle source, bool convert) {

@@ -21,6 +21,7 @@ class Store;
 
 class Location {
  public:
+  Location() = default;
   Location(std::string path) : path_(std::move(path)) {}  // NOLINT: every path is a location
   Location(const char* path) : path_(path) {}             // NOLINT
   Location(std::string url, std::shared_ptr<const Store> store) : path_(std::move(url)), store_(std::move(store)) {}

@@ -45,13 +45,6 @@ inline std::string_view type_name(const FieldType& type) {
   return type.kind == ValueKind::string ? "string" : "none";
 }
 
-// Reverse of type_name(). Throws std::invalid_argument for an unknown name.
-inline FieldType type_named(std::string_view name, Level level, bool is_atom_index = false) {
-  if (name == "none") return {level, ValueKind::none, DType::uint8, is_atom_index};
-  if (name == "string") return {level, ValueKind::string, DType::uint8, is_atom_index};
-  return {level, ValueKind::numeric, value_named<DType>(name), is_atom_index};
-}
-
 // Field declared by a schema, before any record is read.
 struct FieldDeclaration {
   Scope scope;

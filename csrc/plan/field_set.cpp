@@ -1,5 +1,7 @@
 #include "plan/field_set.h"
 
+#include "model/fields.h"
+
 namespace atompack::plan {
 namespace {
 
@@ -51,9 +53,13 @@ FieldSet::FieldSet(std::span<const MoleculeSchema> schemas, const Request& reque
           {static_cast<int32_t>(schema), declaration.type, declaration.row_shape});
     }
   }
-  for (const FieldDeclaration& declaration : request.defaults) {
-    auto& declared = declared_[static_cast<size_t>(number_of(declaration))];
-    if (declared.empty()) declared.push_back({kSkip, declaration.type, declaration.row_shape});
+  if (!request.fields) return;
+  for (const BuiltinField& label : kBuiltinFields) {
+    const FieldId id{Scope::builtin, std::string(label.key)};
+    if (!request.fields->contains(id) || !request.selects(id)) continue;
+    const FieldType type{label.level, label.kind, label.dtype};
+    auto& declared = declared_[static_cast<size_t>(number_of({id.scope, id.key, type, {}}))];
+    if (declared.empty()) declared.push_back({kSkip, type, Shape(label.row.dims())});
   }
 }
 

@@ -96,10 +96,9 @@ enum class Missing : uint8_t { nan, error, drop };
 constexpr Names<3> names_of(Missing) { return {"missing", {"nan", "error", "drop"}}; }
 
 struct Request {
-  std::optional<std::set<FieldId>> fields;  // nullopt: all
+  std::optional<std::set<FieldId>> fields;  // nullopt: all; builtin ones that no schema has are missing values
   std::set<FieldId> excluded;
-  std::vector<FieldDeclaration> defaults;  // named by the user; added as missing values if no schema has them
-  std::optional<DType> floating;           // dtype of every floating field except the energy
+  std::optional<DType> floating;  // dtype of every floating field except the energy
   std::map<FieldId, DType> casts;
   Missing missing = Missing::nan;
   std::optional<physics::NeighborOptions> neighbors;  // nullopt: no edges

@@ -569,7 +569,7 @@ def test_a_build_of_other_forces_is_not_resumed(sources: Sources, tmp_path: Path
         progress=False,
         resume=True,
     )
-    header = header_of(sources.descriptor, options)
+    header = header_of(sources.descriptor, options, ("", "file"))
     prints = {
         fingerprint_of(
             supervised(sources, "stored", force_subset=apt.ForceSubset(share, seed=seed)),

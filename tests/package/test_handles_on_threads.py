@@ -37,7 +37,7 @@ Path(text).write_text("1\\n\\nH 0 0 0\\n")
 snapshot = native.AtpSnapshot.take(atp)
 reader, entries = native.AtpReader(atp, snapshot, "auto", False), native.TorchCacheReader(cache)
 columns, examples = native.AtlasReader(store, None, 1 << 30), native.ShardReader(shards, None)
-header = core.CacheHeader()
+header = (False, False, "float64", 0, 0, 0, False, "", "", ("", "", ""), "", "")
 numbers = itertools.count()
 
 def new_path():
@@ -79,15 +79,15 @@ READERS = {
 WRITERS = {
     "AtpWriter": lambda: native.AtpWriter(new_path(), "x", None, 3),
     "AtlasWriter": lambda: native.AtlasWriter(
-        new_path(), True, None, 0, 3, 1 << 20, False, 1 << 30, None
+        new_path(), True, (None, "json", 3, 1 << 20, 0, 1 << 30, None), False
     ),
     "ArrayFileWriter": lambda: native.ArrayFileWriter(
-        new_path() + ".af", "zstd", 3, 1 << 20, False, 1 << 30, None
+        new_path() + ".af", ("zstd", 3, 1 << 20, 0, 1 << 30, None), False
     ),
     "ShardFileWriter": lambda: core.ShardFileWriter(
         new_path(), shard_size=2, block_size=1, strategy=0, level=3, dictionary=0.0, n_threads=1,
-        tensors_as_arrays=False, mode="x"),
-    "CacheBuilder": lambda: core.CacheBuilder(new_path(), header, "", 1 << 20),
+        mode="x"),
+    "CacheBuilder": lambda: native.CacheBuilder(new_path(), header, "", 1 << 20),
     "Prefetcher": lambda: prefetcher(molecule_batcher),
     "Prefetcher of columns": lambda: prefetcher(column_batcher),
     "Prefetcher of examples": lambda: prefetcher(example_batcher),

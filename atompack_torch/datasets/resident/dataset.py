@@ -126,7 +126,7 @@ class ResidentDataset(MoleculeDataset):
         reader = origin.without_mapping()
         source = reader._source() if self._is_elsewhere else reader._open_source()
         self._numbers = numbers
-        self._rows = count_stored_rows(source, numbers.tolist())
+        self._rows = count_stored_rows(source, numbers.numpy())
         # Edges of molecules that change are found for each batch.
         kept = (
             self._request

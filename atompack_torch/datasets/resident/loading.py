@@ -257,7 +257,7 @@ def load_block(
         CorruptFileError: a record is damaged.
         FieldError: the neighbor search fails for a molecule.
     """
-    geometry = BatchRequest(fields=[(BUILTIN, key) for key in sorted(GEOMETRY)])
+    geometry = BatchRequest(fields={(BUILTIN, key) for key in GEOMETRY})
     place = redact_path(path)
     builder = ResidentBuilder(source, numbers.tolist(), [*requests, geometry], place)
     n = len(numbers)
@@ -439,6 +439,6 @@ def _load_rest(
     rest = replace(request, neighbors=None, exclude=(*request.exclude, *own))
     native = rest.native(source, path)
     block = load_block(source, numbers, n_atoms, rest, [native], path, None, report)
-    kept = {field[:2] for field in block.tables[1]}
+    kept = {(scope, key) for _, scope, key, *_ in block.tables[1]}
     others = {(0, key) for key in GEOMETRY}
     return HostFields(block, rest, path) if kept - others else None

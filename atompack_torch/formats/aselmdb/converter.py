@@ -50,7 +50,7 @@ from atompack_torch.formats.converter import (
     readable,
     staged_folder,
 )
-from atompack_torch.formats.extxyz.keys import FoundKey, field_map
+from atompack_torch.formats.extxyz.keys import field_map, found_keys
 from atompack_torch.formats.records import VOIGT, records_of
 from atompack_torch.options import files_in, threads_or_cores
 from atompack_torch.publishing import published
@@ -94,9 +94,9 @@ class RowBlocks:
             CorruptFileError: a row is damaged.
         """
         block = self._reader.read(first, min(last, first + _BLOCK_ROWS), _BLOCK_BYTES)
-        found = [FoundKey(*field) for field in block.fields]
-        fields = field_map(fields_of_rows(self._path, found, {}), block.has_cells)
-        return RowBlock(self._path, LmdbRowBlockSource(block, fields), block.left_out)
+        survey = block.survey
+        fields = field_map(fields_of_rows(self._path, found_keys(survey), {}), survey.has_cells)
+        return RowBlock(self._path, LmdbRowBlockSource(block, fields), survey.left_out)
 
 
 class RowBlock(MoleculeDataset):

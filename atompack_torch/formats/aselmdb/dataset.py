@@ -102,7 +102,7 @@ class AseLmdbDataset(ParsedFiles):
         super()._take_files(files, indexes, versions)
         counts: dict[str, int] = {}
         for index in indexes:
-            for key, count in index.left_out.items():
+            for key, count in index.survey.left_out.items():
                 counts[key] = counts.get(key, 0) + count
         self.left_out = counts
         for key, count in counts.items():

@@ -156,10 +156,11 @@ class OpenShards:
         with formats.opening(root, "a folder of Atlas shards", "shards"):
             if store is None:
                 self.reader, self.version = _open_one_generation(
-                    root, lambda: ShardReader(place, options.cache_blocks, None, *how)
+                    root, lambda: ShardReader(place, options.cache_blocks, *how)
                 )
             else:
-                self.reader = ShardReader(place.rstrip("/"), options.cache_blocks, store, *how)
+                location = place.rstrip("/"), store
+                self.reader = ShardReader(location, options.cache_blocks, *how)
                 self.version = self.reader.fingerprint
         self._needs_process = None if store is None else os.getpid()
         self.native: ExampleBatcher | None = None

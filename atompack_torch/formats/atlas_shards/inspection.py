@@ -175,7 +175,7 @@ def compact(places: Sequence[Place], target: Place, options: CompactOptions) -> 
         ) as writer,
     ):
         for _, source, examples in pieces_of(sizes, numbers, _COPIED_AT_ONCE):
-            writer._copy(readers[source], examples.tolist())
+            writer._copy(readers[source], examples.astype(np.uint64))
             report(len(examples))
     return Compaction(len(numbers), "examples", before, target.stored_bytes())
 
@@ -188,7 +188,7 @@ def _first_examples(dataset: ShardDataset) -> list[int]:
 
 def _reader(place: Place, cache_blocks: int | None) -> ShardReader:
     path, store = place.location
-    return ShardReader(place.path if store is None else path, cache_blocks, store)
+    return ShardReader((place.path if store is None else path, store), cache_blocks)
 
 
 def _opened(place: Place) -> ShardDataset:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from atompack_torch import _core
 from atompack_torch._native import ShardReader
 from atompack_torch.batch.molecule_batch import Molecule
@@ -151,7 +154,7 @@ class ShardWriter(StagedWriter):
             tensors=tensors,
             dictionary=dictionary,
         )
-        self._allow_pickle = allow_pickle
+        self._allow_pickle, self._as_arrays = allow_pickle, tensors == "numpy"
         if isinstance(root, str) and is_url(root):
             if mode == "a":
                 raise ValueError(f"{shown_url(root)}: mode: expected 'x' or 'w' for a URL, got 'a'")
@@ -173,7 +176,6 @@ class ShardWriter(StagedWriter):
                 level=options.level,
                 dictionary=options.dictionary,
                 n_threads=num_threads or min(threads_or_cores(None), _MOST_THREADS),
-                tensors_as_arrays=options.tensors == "numpy",
                 mode=mode,
             )
         except FileExistsError:
@@ -198,13 +200,13 @@ class ShardWriter(StagedWriter):
             example = {name: example[name] for name in example.keys()}
         native = self._opened()
         try:
-            native.write(example)
+            native.write(example, self._as_arrays)
         except TypeError:
             if not self._allow_pickle:
                 raise
             native.write_pickled(_pickled(example))
 
-    def _copy(self, reader: ShardReader, examples: list[int]) -> None:
+    def _copy(self, reader: ShardReader, examples: NDArray[np.uint64]) -> None:
         """Adds examples of another dataset unchanged."""
         self._opened().copy(reader, examples)
 

@@ -211,14 +211,14 @@ class ArrayFile(FlushingWriter):
             CorruptFileError: the file is damaged.
         """
         schema = self.schema(name)
-        first, counts = schema.box(start, shape)
+        box = schema.box(start, shape)
         writer = self._handle.writer
         if writer is not None:
-            values = writer.read(name, first, counts)
+            values = writer.read(name, box)
         else:
             limit = self._handle.limits.max_unstored_bytes
-            values = self._handle.reader().read(name, first, counts, limit)
-        return schema.loaded(values, counts)
+            values = self._handle.reader().read(name, box, limit)
+        return schema.loaded(values, box[1])
 
     def stats(self) -> dict[str, ArrayStatistics]:
         """Returns the statistics of each array as of the last flush; no data is read.
@@ -257,8 +257,8 @@ class ArrayFile(FlushingWriter):
             FieldError: the file has the array already, or a value here cannot be stored.
             ValueError: arrays cannot have this dtype.
         """
-        array = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
-        self._handle.changing().define(utf8("array", name), *array)
+        array = definition(name, dtype, shape, dimension_names, chunk_shape, fill_value)
+        self._handle.changing().define(array)
 
     def write(self, name: str, values: Any, start: Sequence[int] | None = None) -> None:
         """Writes a box of elements; chunks that it covers only partly are read and merged.

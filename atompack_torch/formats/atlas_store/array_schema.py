@@ -80,31 +80,32 @@ def checked_fill(dtype: str, fill: Any) -> int | float | str | None:
 
 
 def definition(
+    array: str,
     dtype: Any,
     shape: Sequence[int],
     dimension_names: Sequence[str] | None,
     chunk_shape: Sequence[int] | None,
     fill_value: Any,
-) -> tuple[str, list[int], list[str] | None, list[int] | None, int | float | str | None]:
+) -> tuple[str, str, list[int], list[str], list[int], int | float | str | None, list[str]]:
     """Builds the definition of an array in the form that the native core takes.
 
     Args:
-        dtype: dtype of the elements; see ``AtlasStore.define_array``, which also describes the
-            others.
+        array: name of the array; see ``AtlasStore.define_array``, which also describes the others.
+        dtype: dtype of the elements.
         shape: extents.
         dimension_names: one per axis, or None.
         chunk_shape: extents of the chunks, or None.
         fill_value: value of missing elements, or None.
 
     Returns:
-        The arguments, checked, in the same order.
+        The arguments, checked, in the same order; and no codecs.
 
     Raises:
         ValueError: arrays cannot have this dtype.
         FieldError: the fill value is not a value of it, or there is not one name per axis.
     """
-    name = checked_dtype(dtype)
-    names = None
+    kind = checked_dtype(dtype)
+    names: list[str] = []
     if dimension_names is not None:
         names = [utf8("dimension_names", name) for name in dimension_names]
         if len(names) != len(shape):
@@ -113,9 +114,10 @@ def definition(
             )
     if isinstance(fill_value, str):
         utf8("fill_value", fill_value)
-    chunks = extents("chunk_shape", chunk_shape)
-    extent_of_axes = extents("shape", shape) or []
-    return name, extent_of_axes, names, chunks, checked_fill(name, fill_value)
+    chunks = extents("chunk_shape", chunk_shape) or []
+    of_axes = extents("shape", shape) or []
+    fill = checked_fill(kind, fill_value)
+    return utf8("array", array), kind, of_axes, names, chunks, fill, []
 
 
 def extents(name: str, given: Sequence[int] | None) -> list[int] | None:
@@ -279,16 +281,16 @@ class ArraySchema(NamedTuple):
     codecs: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, stored: tuple[str, Any, Any, Any, Any, Any]) -> ArraySchema:
+    def of(cls, stored: tuple[str, str, Any, Any, Any, Any, Any]) -> ArraySchema:
         """Builds a schema from the native core's tuple.
 
         Args:
-            stored: dtype, shape, chunk shape, dimension names, fill value and codecs.
+            stored: name, dtype, shape, dimension names, chunk shape, fill value and codecs.
 
         Returns:
             The schema.
         """
-        dtype, shape, chunk_shape, names, fill, codecs = stored
+        _, dtype, shape, names, chunk_shape, fill, codecs = stored
         return cls(dtype, tuple(shape), tuple(chunk_shape), tuple(names), fill, tuple(codecs))
 
     def start(self, given: Sequence[int] | None) -> list[int]:
@@ -372,10 +374,10 @@ def put(writer: Any, place: tuple[str, ...], values: Any, start: Sequence[int] |
     schema = ArraySchema.of(writer.definition(*place))
     if schema.dtype in TEXTS:
         flat, shape = texts(schema.dtype, given)
-        writer.write_strings(*place, schema.start(start), list(shape), flat)
+        writer.write_strings(*place, (schema.start(start), shape), flat)
     else:
         stored = numbers(schema.dtype, given)
-        writer.write(*place, schema.start(start), list(stored.shape), stored)
+        writer.write(*place, (schema.start(start), stored.shape), stored)
 
 
 _LONGEST_BYTES = 40  # of a string, in repr

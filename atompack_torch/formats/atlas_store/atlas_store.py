@@ -429,8 +429,8 @@ class AtlasStore(FlushingWriter):
         if writer is not None:
             place = utf8("dataset", dataset), utf8("array", array)
             schema = ArraySchema.of(writer.definition(*place))
-            first, counts = schema.box(start, shape)
-            return schema.loaded(writer.read(*place, first, counts), counts)
+            box = schema.box(start, shape)
+            return schema.loaded(writer.read(*place, box), box[1])
         # A scan takes numbers too.
         scan = self.scan(array, [utf8("dataset", dataset)], start, shape, "list")
         values = scan.values[0]
@@ -627,8 +627,8 @@ class AtlasStore(FlushingWriter):
             FieldError: the dataset has the array already, or a value here cannot be stored.
             ValueError: arrays cannot have this dtype.
         """
-        stored = definition(dtype, shape, dimension_names, chunk_shape, fill_value)
-        self._handle.changing().define(utf8("dataset", dataset), utf8("array", array), *stored)
+        stored = definition(array, dtype, shape, dimension_names, chunk_shape, fill_value)
+        self._handle.changing().define(utf8("dataset", dataset), stored)
 
     def write(
         self, dataset: str, array: str, values: Any, start: Sequence[int] | None = None

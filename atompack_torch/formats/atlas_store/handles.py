@@ -76,6 +76,11 @@ class BlockOptions(WriterOptions):
         if self.limits.max_unstored_bytes is not None:
             checked_integer("max_unstored_bytes", self.limits.max_unstored_bytes, 0)
 
+    @property
+    def native(self) -> tuple[int, int | None, int, int, int | None]:
+        """What native writers of both kinds take, after codec and form."""
+        return self.level, self.block_bytes, self.n_threads, *self.limits
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions(BlockOptions):
@@ -219,19 +224,17 @@ class Handle(Generic[Reader, Writer]):
         return nullcontext() if self.copy is None else naming(self.given, self.local)
 
     def _open_writer(self, native: Any, options: BlockOptions, *arguments: object) -> None:
-        """Opens the native writer; without it, the local copy is not kept."""
+        """Opens the native writer; without it, the local copy is not kept.
+
+        Args:
+            native: its class.
+            options: the options.
+            arguments: arguments that follow the path, the last one a tuple of options.
+        """
         is_durable = options.durable and self.copy is None
         try:
             with self.naming(), formats.opening(self.local, self.article, self.format):
-                self.writer = native(
-                    self.local,
-                    *arguments,
-                    options.level,
-                    options.block_bytes,
-                    is_durable,
-                    *options.limits,
-                    options.n_threads,
-                )
+                self.writer = native(self.local, *arguments, is_durable)
         except BaseException:
             if self.copy is not None:
                 self.copy.discard()
@@ -335,8 +338,8 @@ class StoreHandle(Handle[AtlasReader, AtlasWriter]):
         """
         try:
             is_new = options.mode == "x" and self.copy is None
-            form = FORMS.index(options.metadata)
-            self._open_writer(AtlasWriter, options, is_new, options.codec, form)
+            native = (options.codec, options.metadata, *options.native)
+            self._open_writer(AtlasWriter, options, is_new, native)
         except FileExistsError:
             raise file_exists(self.path, "mode='a' appends to it") from None
 
@@ -356,12 +359,12 @@ class StoreHandle(Handle[AtlasReader, AtlasWriter]):
         limit = self.limits.max_metadata_bytes
         cache = None if self._cache is None else self._cache.native
         if store is not None:
-            native = AtlasReader(place.rstrip("/"), version, limit, store, cache)
+            native = AtlasReader((place.rstrip("/"), store), version, limit, cache)
             if native.version[0] is None:
                 raise FileNotFoundError(errno.ENOENT, "no ATLAS store in this folder", self.path)
             return native
         with self.naming(), formats.opening(place, f"{self.article} (a folder)", self.format):
-            native = AtlasReader(place, version, limit, None, cache)
+            native = AtlasReader(place, version, limit, cache)
             if not native.is_collection:
                 check_store(place)
         return native
@@ -410,17 +413,18 @@ class ArrayFileHandle(Handle[ArrayFileReader, ArrayFileWriter]):
         if self.mode == "r":
             self._keep(self._open_reader(None))
             return
-        self._open_writer(ArrayFileWriter, options, options.codec or "zstd")
+        native = (options.codec or "zstd", *options.native)
+        self._open_writer(ArrayFileWriter, options, native)
 
     @staticmethod
     def _version_of(reader: ArrayFileReader) -> _Versions:
         return reader.versions
 
     def _open_reader(self, version: _Versions | None) -> ArrayFileReader:
-        place, store = self._remote.location(self.given)
+        location = self._remote.location(self.given)
         cache = None if self._cache is None else self._cache.native
         with formats.opening(self.given, self.article, self.format):
-            reader = ArrayFileReader(place, self.limits.max_metadata_bytes, store, cache)
+            reader = ArrayFileReader(location, self.limits.max_metadata_bytes, cache)
         if version is not None and reader.versions != version:
             text = "the file was written to since it was opened; refresh() opens its last flush"
             raise OSError(errno.ESTALE, text, self.path)

@@ -230,8 +230,7 @@ def _checks_of_store(place: Place) -> tuple[int, _Checks]:
 
 def _checks_of_file(place: Place) -> tuple[int, _Checks]:
     """Checks of an array file, each array a dataset; unmapped, so truncation is an error."""
-    path, store = place.location
-    file = ArrayFileVerification(path, MAX_METADATA_BYTES, store)
+    file = ArrayFileVerification(place.location, MAX_METADATA_BYTES)
     names = file.names()
     return len(names), ([partial(file.check, name)] for name in names)
 
@@ -364,7 +363,7 @@ def _of_file(place: Place) -> tuple[int, Iterator[tuple[str, _Array]], int]:
 
 
 def _array(schema: tuple[Any, ...]) -> _Array:
-    return schema[0], tuple(schema[1])
+    return schema[1], tuple(schema[2])
 
 
 def _common(values: Iterable[Any]) -> Any:

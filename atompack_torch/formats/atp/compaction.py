@@ -90,8 +90,7 @@ def _compact(
 
 
 def _reader(file: str, snapshot: AtpSnapshot, remote: RemoteFiles) -> AtpReader:
-    place, store = remote.location(file)
-    return AtpReader(place, snapshot, "read", False, store)
+    return AtpReader(remote.location(file), snapshot, "read", False)
 
 
 def _codec_of(

@@ -117,8 +117,7 @@ class AtpDataset(MoleculeFiles):
         first = 0
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
             part = counts[first : first + snapshot.n_molecules]
-            place, store = self._remote.location(file)
-            read_atom_counts(place, snapshot, part.numpy(), store)
+            read_atom_counts(self._remote.location(file), snapshot, part.numpy())
             first += snapshot.n_molecules
         return counts
 
@@ -127,8 +126,7 @@ class AtpDataset(MoleculeFiles):
             self._needs_process = os.getpid()
         parts: list[MoleculeSource] = []
         for file, snapshot in zip(self._files, self._snapshots, strict=True):
-            place, store = self._remote.location(file)
-            parts.append(AtpReader(place, snapshot, *self._native_access, store))
+            parts.append(AtpReader(self._remote.location(file), snapshot, *self._native_access))
         return parts
 
     def _identity(self) -> Any:

@@ -35,7 +35,7 @@ def snapshot_of(file: str, remote: RemoteFiles | None = None) -> AtpSnapshot:
     """
     access = remote or RemoteFiles()  # keeps it alive until the file is read
     with formats.opening(file, remote=remote):
-        return AtpSnapshot.take(*access.location(file))
+        return AtpSnapshot.take(access.location(file))
 
 
 def files_of(path: Any, remote: RemoteFiles | None = None) -> list[str]:

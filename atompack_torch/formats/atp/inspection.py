@@ -11,11 +11,11 @@ from atompack_torch import formats
 from atompack_torch._native import (
     AtpReader,
     AtpSnapshot,
-    AtpSpaceUse,
     ConcatSource,
     FileStore,
     MoleculeSource,
     describe_slots,
+    measure_space,
 )
 from atompack_torch.datasets.sweeping import OnProgress, reporting
 from atompack_torch.errors import AtompackError, FieldError, printable
@@ -116,14 +116,14 @@ def _open(places: Sequence[Place], **options: Any) -> AtpDataset:
 
 def _describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
     """Describes one file; if it cannot be read, gives only the slots and ``error``."""
-    path, store = remote.location(file)
+    location = path, _ = remote.location(file)
     slots = [
         {"generation": generation, "n_molecules": n_molecules, "problem": problem}
-        for generation, n_molecules, problem in describe_slots(path, store)
+        for generation, n_molecules, problem in describe_slots(location)
     ]
     try:
         snapshot = snapshot_of(file, remote)
-        space = AtpSpaceUse.measure(path, snapshot, store)
+        space = measure_space(location, snapshot)
     except AtompackError as error:
         return {"path": path, "slots": dict(zip("AB", slots, strict=True)), "error": str(error)}
     in_use = [slot["generation"] == snapshot.generation for slot in slots].index(True)
@@ -132,18 +132,18 @@ def _describe_file(file: str, remote: RemoteFiles) -> dict[str, Any]:
     return {
         "path": path,
         "n_molecules": snapshot.n_molecules,
-        "n_atoms": space.n_atoms,
+        "n_atoms": space["n_atoms"],
         "codec": snapshot.codec,
         "level": snapshot.level,
         "record_format": snapshot.record_format,
         "generation": snapshot.generation,
         "slots": dict(zip("AB", slots, strict=True)),
         "file_bytes": snapshot.file_bytes,
-        "record_bytes": space.stored_bytes,
-        "uncompressed_bytes": space.decoded_bytes,
-        "schema_bytes": space.schema_bytes,
-        "index_bytes": space.index_bytes,
-        "dead_bytes": space.dead_bytes,  # None: records overlap
+        "record_bytes": space["stored_bytes"],
+        "uncompressed_bytes": space["decoded_bytes"],
+        "schema_bytes": space["schema_bytes"],
+        "index_bytes": space["index_bytes"],
+        "dead_bytes": space["dead_bytes"],  # None: records overlap
         "tail_bytes": snapshot.file_bytes - snapshot.committed_bytes,
     }
 
@@ -167,8 +167,8 @@ def _text(described: dict[str, Any]) -> str:
 def _source(files: list[str], remote: RemoteFiles) -> MoleculeSource:
     readers = []
     for file in files:
-        path, store = remote.location(file)
-        readers.append(AtpReader(path, snapshot_of(file, remote), "read", False, store))
+        location = remote.location(file)
+        readers.append(AtpReader(location, snapshot_of(file, remote), "read", False))
     return readers[0] if len(readers) == 1 else ConcatSource(readers)
 
 
@@ -253,7 +253,7 @@ def verify(places: Sequence[Place], max_faults: int, progress: bool | OnProgress
                 continue
             try:
                 if _check_overlap(file, snapshot, result, max_faults):
-                    reader = AtpReader(file[0], snapshot, "read", False, file[1])
+                    reader = AtpReader(file, snapshot, "read", False)
                     within = partial(_in_file, file[0])
                     check_records(reader, result, max_faults, report, within, f"{file[0]}: ")
             except AtompackError as error:  # concerns the whole file
@@ -266,14 +266,14 @@ def _in_file(file: str, molecule: int) -> tuple[str, int]:
 
 
 def _snapshot_of(place: _File, result: Verification, max_faults: int) -> AtpSnapshot | None:
-    file, store = place
+    file = place[0]
     try:
         with formats.opening(file):
-            snapshot = AtpSnapshot.take(file, store)
+            snapshot = AtpSnapshot.take(place)
     except AtompackError as error:
         result.add_fault(Fault(file, None, str(error)), max_faults)
         return None
-    for slot, (_, _, problem) in zip("AB", describe_slots(file, store), strict=True):
+    for slot, (_, _, problem) in zip("AB", describe_slots(place), strict=True):
         if problem is not None:
             result.warnings.append(
                 f"{file}: header slot {slot} is damaged, the other one is used: {problem}"
@@ -290,15 +290,16 @@ def _check_overlap(
     place: _File, snapshot: AtpSnapshot, result: Verification, max_faults: int
 ) -> bool:
     """True if the records may be read; with many that share bytes, it could take forever."""
-    file, store = place
-    space = AtpSpaceUse.measure(file, snapshot, store)
-    if space.stored_bytes <= space.record_area:
+    file = place[0]
+    space = measure_space(place, snapshot)
+    stored_bytes, record_area = space["stored_bytes"], space["record_area"]
+    if stored_bytes <= record_area:
         return True
     message = (
-        f"{file}: index: records lie over one another: expected at most {space.record_area} "
-        f"bytes, got {space.stored_bytes}"
+        f"{file}: index: records lie over one another: expected at most {record_area} "
+        f"bytes, got {stored_bytes}"
     )
-    if space.stored_bytes <= 2 * space.record_area:
+    if stored_bytes <= 2 * record_area:
         result.warnings.append(message)
         return True
     result.add_fault(Fault(file, None, message), max_faults)

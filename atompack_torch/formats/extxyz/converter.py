@@ -36,8 +36,8 @@ from atompack_torch.formats.converter import (
 )
 from atompack_torch.formats.extxyz.keys import (
     FieldTarget,
-    FoundKey,
     field_map,
+    found_keys,
     native_targets,
     targets_of,
 )
@@ -112,14 +112,14 @@ class _Molecules(MoleculeDataset):
         self._path: Any = text.name
         self._request = Request(None, (), None, "nan", None, None, None)
         self._index, self._report, self._remarks = index, report, ExtxyzRemarks()
-        found = [FoundKey(*field) for field in index.fields]
+        found = found_keys(index.survey)
         self._targets = targets_of(text.name, found, keys, report, report.miss_key)
         for (_, key), target in self._targets.items():
             if target.key != key:
                 report.origin(PREFIXES.get(target.scope, "") + target.key, key)
         has_momenta = any(target.from_momenta for target in self._targets.values())
         natives = native_targets(found, self._targets)
-        fields = field_map(natives, index.has_cells, is_exact=True)
+        fields = field_map(natives, index.survey.has_cells, is_exact=True)
         version = file_version(text.path)
         self._frames = ExtxyzSource(
             text.path, text.name, version, index, fields, "read", False, self._remarks

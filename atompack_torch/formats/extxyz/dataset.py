@@ -117,7 +117,7 @@ class ExtxyzDataset(ParsedFiles):
         self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]
     ) -> None:
         super()._take_files(files, indexes, versions)
-        for key in dict.fromkeys(key for index in indexes for key in index.left_out):
+        for key in dict.fromkeys(key for index in indexes for key in index.survey.left_out):
             warnings.warn(f"{self._shown}: column {key!r} omitted: strings of atoms", stacklevel=4)
 
     def _open_file(

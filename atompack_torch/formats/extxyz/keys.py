@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from atompack_torch.fields import (
     check_target,
     is_value_of,
 )
+
+if TYPE_CHECKING:
+    from atompack_torch._native import Survey
 
 # Keys that denote a field of .atp. If a file has several, the first counts and the others are
 # custom properties; the first in the list is also the one that is written.
@@ -91,6 +94,14 @@ class FoundKey(NamedTuple):
     kind: Kind
     shape: Shape | None
     is_narrow: bool = False  # all values have one type of 32 bits
+
+
+def found_keys(survey: Survey) -> list[FoundKey]:
+    """Returns what a native survey of a file has found."""
+    return [
+        FoundKey(level, key, kind, None if shape is None else tuple(shape), is_narrow)
+        for level, key, kind, shape, is_narrow in survey.fields
+    ]
 
 
 class FieldTarget(NamedTuple):

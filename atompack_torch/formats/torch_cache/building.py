@@ -18,17 +18,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from atompack_torch._core import (
-    CacheBuilder,
-    CacheHeader,
-    EncodedEntries,
-    encode_cache_entries,
-    use_one_thread,
-)
+from atompack_torch._core import use_one_thread
+from atompack_torch._native import CacheBuilder, EncodedEntries, encode_cache_entries
 from atompack_torch.batch.collated_fields import first_rows
-from atompack_torch.batch.elements import SYMBOLS
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.sweeping import OnProgress, reporting
@@ -91,35 +86,76 @@ class BuildOptions:
         check_threads(self.num_threads)
 
 
-def header_of(descriptor: Descriptor, options: BuildOptions) -> CacheHeader:
+class CacheHeader(NamedTuple):
+    """Settings that a file states.
+
+    Attributes:
+        features: features are stored.
+        force_derivatives: derivatives are stored.
+        storage_dtype: dtype of both.
+        n_features: columns of features.
+        n_radial: radial ones of one species.
+        n_angular: angular ones of one species.
+        multi: the descriptor tells species apart.
+        compat_json: settings of the descriptor.
+        compat_sha256: their digest.
+        manifest: class of the descriptor, its configuration and the digest of that.
+        source_id: where the molecules come from.
+        source_kind: kind of this place.
+    """
+
+    features: bool
+    force_derivatives: bool
+    storage_dtype: str
+    n_features: int
+    n_radial: int
+    n_angular: int
+    multi: bool
+    compat_json: str
+    compat_sha256: str
+    manifest: tuple[str, str, str]
+    source_id: str
+    source_kind: str
+
+
+def header_of(
+    descriptor: Descriptor, options: BuildOptions, source: tuple[str, str]
+) -> CacheHeader:
     """Returns the settings that a file states.
 
     Args:
         descriptor: the descriptor.
         options: which sections are stored, and their dtype.
+        source: where the molecules come from, and the kind of this place.
 
     Returns:
-        The header, without the origin of the molecules.
+        The header.
     """
     compat: Mapping[str, Any] = descriptor.compat
-    header = CacheHeader()
-    header.features = options.features
-    header.force_derivatives = options.force_derivatives
-    header.storage_dtype = options.dtype
-    header.n_radial, header.n_angular = compat["rad_order"] + 1, compat["ang_order"] + 1
-    header.multi = compat["multi"]
-    header.n_features = (header.n_radial + header.n_angular) * (2 if header.multi else 1)
-    header.compat_json = canonical_json(compat)
-    header.compat_sha256 = _sha256(header.compat_json)
+    n_radial, n_angular = compat["rad_order"] + 1, compat["ang_order"] + 1
+    n_features = (n_radial + n_angular) * (2 if compat["multi"] else 1)
+    compat_json = canonical_json(compat)
     config = {
         **{key: compat[key] for key in _CONFIG},
         "device": "cpu",
         "dtype": options.dtype,
-        "n_features": header.n_features,
+        "n_features": n_features,
     }
     config_json = canonical_json(config)
-    header.set_manifest(compat["descriptor_class"], config_json, _sha256(config_json))
-    return header
+    return CacheHeader(
+        features=options.features,
+        force_derivatives=options.force_derivatives,
+        storage_dtype=options.dtype,
+        n_features=n_features,
+        n_radial=n_radial,
+        n_angular=n_angular,
+        multi=compat["multi"],
+        compat_json=compat_json,
+        compat_sha256=_sha256(compat_json),
+        manifest=(compat["descriptor_class"], config_json, _sha256(config_json)),
+        source_id=source[0],
+        source_kind=source[1],
+    )
 
 
 def canonical_json(value: Mapping[str, object]) -> str:
@@ -346,11 +382,10 @@ class BuildJob:
         request = dataset.request.with_geometry()  # else crystals would be computed as open
         exclude = tuple(name for name in request.exclude if name not in GEOMETRY)
         dataset = dataset.with_request(replace(request, exclude=exclude, augment=None))
-        header = header_of(descriptor, options)
         path = dataset.given_path
         # Without secrets, for the file may be given away.
-        header.source_id = redact_path(path) if isinstance(path, (str, os.PathLike)) else ""
-        header.source_kind = "file"
+        source = redact_path(path) if isinstance(path, (str, os.PathLike)) else ""
+        header = header_of(descriptor, options, (source, "file"))
         fingerprint = fingerprint_of(dataset, descriptor, header)
         return cls(dataset, descriptor, header, fingerprint, options, target)
 
@@ -502,14 +537,6 @@ class _Chunks(Iterator[range]):
         return int(self._ends[n_molecules - 1]) if n_molecules else 0
 
 
-_LABELS = {
-    "energy": torch.float64,
-    "forces": torch.float64,
-    "cell": torch.float64,
-    "pbc": torch.bool,
-}
-
-
 def _check_made(batch: MoleculeBatch, header: CacheHeader) -> None:
     """Rejects fields whose shapes contradict ``compat``."""
     for name, shape in _shapes(batch, header).items():
@@ -553,23 +580,41 @@ def _check_atoms(batch: MoleculeBatch, name: str) -> None:
 def _encode(batch: MoleculeBatch, header: CacheHeader) -> EncodedEntries:
     """Encodes a batch, which must have all fields that the header declares."""
     _check_made(batch, header)
-    columns: dict[str, Tensor | None] = {
-        "ptr": batch.ptr,
-        "positions": batch.positions.double().contiguous(),
-        "atomic_numbers": batch.atomic_numbers,
-    }
-    for name, dtype in _LABELS.items():
-        if name in batch:
-            columns[name] = batch[name].to(dtype).contiguous()
-            columns[f"{name}_mask"] = batch.mask(name).contiguous()
-    if header.features:
-        columns["features"] = batch.features.contiguous()
+    derivatives = None
     if header.force_derivatives:
-        columns |= {name: batch[name].contiguous() for name in DERIVATIVES if name in batch}
-        columns["edge_ptr"] = first_rows(batch, "radial_center_idx")
-        columns["triplet_ptr"] = first_rows(batch, "angular_center_idx")
-    names = list(batch["name"]) if "name" in batch else []
-    return encode_cache_entries(columns, names, list(SYMBOLS), header)
+        columns = [_array(batch[name]) if name in batch else None for name in DERIVATIVES]
+        centers = ("radial_center_idx", "angular_center_idx")
+        edge_ptr, triplet_ptr = (_array(first_rows(batch, name)) for name in centers)
+        derivatives = edge_ptr, triplet_ptr, columns
+    return encode_cache_entries(
+        (
+            _array(batch.ptr),
+            _array(batch.positions.double()),
+            _array(batch.atomic_numbers),
+            _label(batch, "energy", torch.float64),
+            _label(batch, "forces", torch.float64),
+            _label(batch, "cell", torch.float64),
+            _label(batch, "pbc", torch.bool),
+            list(batch["name"]) if "name" in batch else [],
+            _array(batch.features) if header.features else None,
+            derivatives,
+            header.storage_dtype,
+        )
+    )
+
+
+def _label(
+    batch: MoleculeBatch, name: str, dtype: torch.dtype
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Returns the values of a label, and flags of the molecules that have one; None: none has."""
+    if name not in batch:
+        return None
+    return _array(batch[name].to(dtype)), _array(batch.mask(name))
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """Returns the values of a tensor as the native core reads them."""
+    return np.ascontiguousarray(tensor.numpy(force=True))
 
 
 _PATIENCE = 10.0  # seconds for which others may look at a part

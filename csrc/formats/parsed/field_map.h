@@ -26,8 +26,8 @@ struct Target {
   std::string name;
   Kind kind;
   std::optional<std::vector<int64_t>> shape;
-  bool from_momenta = false;  // velocities, as momenta divided by masses
   bool is_narrow = false;     // 32 bits hold all values
+  bool from_momenta = false;  // velocities, as momenta divided by masses
 };
 
 // Masses of the elements in dalton by atomic number; NaN: no element. Empty: not known.

@@ -69,5 +69,22 @@ TEST(FieldSet, EnergiesAndGeometry) {
   EXPECT_EQ(resolve_positions(schemas, request), DType::float32);
 }
 
+TEST(FieldSet, LabelsNamedByTheUserThatNoFileHasAreMissing) {
+  const std::array<MoleculeSchema, 1> schemas{{{DType::float64,
+                                                {declared("energy", DType::float32, Shape{}, Scope::builtin),
+                                                 declared("stress", DType::float32, Shape{3, 3}, Scope::builtin)}}}};
+  Request request;
+  std::set<FieldId>& named = request.fields.emplace();
+  for (const char* const key : {"energy", "dipole", "stress", "cell"}) named.insert({Scope::builtin, key});
+  request.excluded = {{Scope::builtin, "stress"}, {Scope::builtin, "cell"}};
+  const FieldSet fields(schemas, request);
+  ASSERT_EQ(fields.table()->fields().size(), 2U);
+  EXPECT_EQ(fields.table()->fields()[1].id.key, "dipole");
+  const FieldPlan dipole = fields.resolve(1, std::array{0}, {}, 2);
+  EXPECT_EQ(dipole.type.dtype, DType::float64);
+  EXPECT_EQ(dipole.row_shape, Shape{3});
+  EXPECT_FALSE(dipole.ragged);
+}
+
 }  // namespace
 }  // namespace atompack::plan

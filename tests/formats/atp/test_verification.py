@@ -269,9 +269,9 @@ def test_a_file_that_shrinks(new_path: NewPath, monkeypatch: pytest.MonkeyPatch)
     path = damaged_file(new_path(), 50, [])
     seen = inspection.describe_slots
 
-    def cut(file: str, *store: Any) -> list[tuple[int, int, None] | tuple[None, None, str]]:
-        slots = seen(file, *store)
-        os.truncate(file, 9000)
+    def cut(place: Any) -> list[tuple[int, int, None] | tuple[None, None, str]]:
+        slots = seen(place)
+        os.truncate(place[0], 9000)
         return slots
 
     monkeypatch.setattr(inspection, "describe_slots", cut)

@@ -166,27 +166,8 @@ Root check_footer(Bytes archive) {
 
 namespace {
 
-struct TypeTraits {
-  std::string_view name;
-  uint64_t item_bytes;
-};
-
-constexpr std::array<TypeTraits, 16> kTraits{{{"bool", 1},
-                                              {"int8", 1},
-                                              {"int16", 2},
-                                              {"int32", 4},
-                                              {"int64", 8},
-                                              {"uint8", 1},
-                                              {"uint16", 2},
-                                              {"uint32", 4},
-                                              {"uint64", 8},
-                                              {"float32", 4},
-                                              {"float64", 8},
-                                              {"string", 0},
-                                              {"binary", 0},
-                                              {"fixed-size list", 0},
-                                              {"list", 0},
-                                              {"timestamp", 8}}};
+// Of the types in their order.
+constexpr std::array<uint8_t, 16> kItemBytes{1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 0, 0, 0, 0, 8};
 
 Fill load_fill(const Archive& archive, uint64_t at) {
   const uint64_t payload = at + TaggedLayout::kPayload;
@@ -218,9 +199,7 @@ void check_index(uint64_t index, Run among, std::string_view what) {
 
 }  // namespace
 
-std::string_view name_of(Type type) { return kTraits.at(static_cast<size_t>(type)).name; }
-
-uint64_t item_bytes(Type type) { return kTraits.at(static_cast<size_t>(type)).item_bytes; }
+uint64_t item_bytes(Type type) { return kItemBytes.at(static_cast<size_t>(type)); }
 
 Footer::Footer(Bytes archive) : archive_(archive) {
   const auto [root, version] = check_footer(archive);

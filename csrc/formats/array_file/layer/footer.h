@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "formats/array_file/layer/archive.h"
 
 namespace atompack::array_file {
@@ -66,7 +67,11 @@ enum class Type : uint8_t {
   timestamp,
 };
 
-std::string_view name_of(Type type);
+constexpr Names<16> names_of(Type) {
+  return {"dtype",
+          {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+           "string", "binary", "fixed-size list", "list", "timestamp_ns"}};
+}
 // Size of one value; 0 if values differ in length.
 uint64_t item_bytes(Type type);
 

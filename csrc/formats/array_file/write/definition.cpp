@@ -30,8 +30,6 @@ void check_kind(const OwnedFill& fill, Type type) {
 }
 
 void check_fill(const OwnedFill& fill, Type type) {
-  const bool is_integer = std::holds_alternative<int64_t>(fill);
-  if (type == Type::timestamp && is_integer) return;  // some programs store these as integers
   if (type == Type::timestamp) return check_kind<Timestamp>(fill, type);
   if (type == Type::string) return check_kind<std::string>(fill, type);
   with_number_of(type, [&]<typename T>(T) {
@@ -44,6 +42,15 @@ void check_fill(const OwnedFill& fill, Type type) {
       throw FieldError(cat("fill value: expected none for ", name_of(type), ", got one"));
     }
   });
+}
+
+// Integers as the type stores them.
+OwnedFill typed(const OwnedFill& fill, Type type) {
+  const auto* const number = std::get_if<int64_t>(&fill);
+  if (number == nullptr) return fill;
+  if (type == Type::timestamp) return Timestamp{*number};
+  const bool is_unsigned = type >= Type::uint8 && type <= Type::uint64;
+  return is_unsigned && *number >= 0 ? OwnedFill(static_cast<uint64_t>(*number)) : fill;
 }
 
 void check_string(std::string_view text, std::string_view what) {
@@ -149,7 +156,10 @@ ArrayDefinition with_defaults(ArrayDefinition definition) {
   check_string(definition.name, "name");
   check_axes(definition);
   check_size(definition);
-  if (definition.fill) check_fill(*definition.fill, definition.type);
+  if (definition.fill) {
+    definition.fill = typed(*definition.fill, definition.type);
+    check_fill(*definition.fill, definition.type);
+  }
   if (const auto* const text = definition.fill ? std::get_if<std::string>(&*definition.fill) : nullptr) {
     check_string(*text, "fill value");
   }

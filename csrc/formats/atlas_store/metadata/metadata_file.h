@@ -21,6 +21,10 @@ inline constexpr uint64_t kMaxStoredBytes = UINT32_MAX;
 
 enum class Form : uint8_t { json, json_zst, json_lz4, msgpack, msgpack_zst, msgpack_lz4 };
 
+constexpr Names<6> names_of(Form) {
+  return {"metadata", {"json", "json.zst", "json.lz4", "msgpack", "msgpack.zst", "msgpack.lz4"}};
+}
+
 // If there are several, the first one counts.
 inline constexpr std::array<std::string_view, 6> kFileNames{"atlas.json",    "atlas.json.zst",    "atlas.json.lz4",
                                                             "atlas.msgpack", "atlas.msgpack.zst", "atlas.msgpack.lz4"};

@@ -124,13 +124,10 @@ Builder::Builder(const std::string& path, CacheHeader header, const std::string&
 
 Builder::~Builder() = default;
 
-void Builder::append(EncodedEntries entries) {
+void Builder::append(const EncodedEntries& entries) {
   file_.write_at(end_, entries.bytes);
   file_.start_writing_back(end_, entries.bytes.size());
-  for (EntryRecord& record : entries.records) {
-    record.address += end_;
-    pending_.push_back(std::move(record));
-  }
+  for (const EntryRecord& record : entries.records) pending_.emplace_back(record).address += end_;
   end_ += entries.bytes.size();
   pending_bytes_ += entries.bytes.size();
   if (pending_bytes_ >= checkpoint_bytes_) checkpoint();
@@ -160,7 +157,7 @@ void Builder::absorb(const std::string& part_path, const std::string& fingerprin
           cat(part.file_.present_path(), ": expected all entries of its journal, got a truncated file"));
     }
     for (EntryRecord& record : some.records) record.address -= records[first].address;
-    append(std::move(some));
+    append(some);
     first = last;
   }
   checkpoint();

@@ -55,7 +55,7 @@ class Builder {
   // Includes entries of an earlier build.
   int64_t n_entries() const { return std::ssize(journal_.records()) + std::ssize(pending_); }
 
-  void append(EncodedEntries entries);
+  void append(const EncodedEntries& entries);
   // Moves all entries of an unfinished build of another path into this one, except for the first ones, which are here
   // already.
   void absorb(const std::string& part_path, const std::string& fingerprint, size_t n_known = 0);

@@ -9,19 +9,18 @@
 
 #include "formats/torch_cache/rows/heap.h"
 #include "formats/torch_cache/rows/tables.h"
+#include "model/fields.h"
 
 namespace atompack::torch_cache {
 
-// Values of all molecules of a batch, and flags for those that have one; no values: none has.
+// Values of all molecules of a batch, and flags for those that have one.
 template <typename T>
 struct LabelColumn {
-  const T* values = nullptr;
-  const bool* present = nullptr;
-
-  bool has(size_t molecule) const { return values != nullptr && present[molecule]; }
+  std::span<const T> values;
+  std::span<const bool> present;
 };
 
-// Floating-point values of all rows of a batch, `row` numbers each.
+// Numbers of all rows of a batch, `row` numbers each; no values: none is stored.
 struct ValueColumn {
   const std::byte* values = nullptr;
   DType dtype = DType::float64;
@@ -30,25 +29,20 @@ struct ValueColumn {
 
 // Derivatives as in a batch: atoms are numbered within the batch.
 struct DerivativeColumns {
-  std::span<const int64_t> edge_ptr, triplet_ptr;  // (B + 1,): the first row of each molecule
-  const int64_t *radial_center = nullptr, *radial_neighbor = nullptr;
-  ValueColumn radial_gradients, radial_typespin;  // no typespin values for a single species
-  const int64_t *angular_center = nullptr, *angular_j = nullptr, *angular_k = nullptr;
-  std::array<ValueColumn, 3> angular_gradients;  // with respect to i, j, k
-  ValueColumn angular_typespin;
+  std::span<const int64_t> edge_ptr, triplet_ptr;             // (B + 1,): the first row of each molecule
+  std::array<ValueColumn, kDerivativeFields.size()> columns;  // no typespin for a single species
 };
 
 struct EntryColumns {
-  std::span<const int64_t> ptr;                   // (B + 1,): the first atom of each molecule
-  const double* positions = nullptr;              // (N, 3)
-  std::span<const int64_t> atomic_numbers;        // (N,)
-  std::span<const std::string> symbols;           // by atomic number
-  LabelColumn<double> energy, forces, cell;       // (B,), (N, 3), (B, 3, 3)
-  LabelColumn<bool> pbc;                          // (B, 3)
-  std::vector<std::optional<std::string>> names;  // empty: no molecule has one
-  std::optional<ValueColumn> features;            // of all atoms
-  std::optional<DerivativeColumns> derivatives;   // of molecules with forces
-  DType storage = DType::float64;                 // of features and derivatives in the file
+  std::span<const int64_t> ptr;                             // (B + 1,): the first atom of each molecule
+  std::span<const double> positions;                        // (N, 3)
+  std::span<const int64_t> atomic_numbers;                  // (N,)
+  std::optional<LabelColumn<double>> energy, forces, cell;  // (B,), (N, 3), (B, 3, 3)
+  std::optional<LabelColumn<bool>> pbc;                     // (B, 3)
+  std::vector<std::optional<std::string>> names;            // empty: no molecule has one
+  ValueColumn features;                                     // of all atoms
+  std::optional<DerivativeColumns> derivatives;             // of molecules with forces
+  DType storage = DType::float64;                           // of features and derivatives in the file
 };
 
 struct EncodedEntries {

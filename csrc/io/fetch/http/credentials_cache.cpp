@@ -6,9 +6,9 @@
 namespace atompack::io::fetch::http {
 namespace {
 
-constexpr std::chrono::minutes kRenewBefore{5};  // others are fetched while the old ones are still in use
-constexpr std::chrono::seconds kValidFor{10};    // requests need some time
-constexpr std::chrono::seconds kPause{10};       // between fetches that fail, or change nothing
+constexpr double kRenewBefore = 300;        // seconds; others are fetched while the old ones are still in use
+constexpr double kValidFor = 10;            // seconds, which requests need
+constexpr std::chrono::seconds kPause{10};  // between fetches that fail, or change nothing
 
 }  // namespace
 
@@ -33,7 +33,8 @@ CredentialsCache::Ptr CredentialsCache::current() {
   std::unique_lock lock(state_->mutex);
   if (!state_->provider) return state_->current;
   const auto& [current, fetched_at] = std::tie(state_->current, state_->fetched_at);
-  const auto now = std::chrono::system_clock::now();
+  const std::chrono::duration<double> since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  const double now = since_1970.count();
   const bool is_valid = current && (!current->expiry || now + kValidFor < *current->expiry ||
                                     Clock::now() - fetched_at < std::chrono::seconds(1));
   const bool is_late = current && current->expiry && now + kRenewBefore >= *current->expiry;

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 struct Credentials {
   std::string access_key, secret_key, session_token;
   std::string bearer;
-  std::optional<std::chrono::system_clock::time_point> expiry;
+  std::optional<double> expiry;  // in seconds since 1970
 
   bool is_anonymous() const { return access_key.empty() && bearer.empty(); }
   bool operator==(const Credentials&) const = default;

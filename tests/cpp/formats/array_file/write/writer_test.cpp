@@ -178,6 +178,15 @@ TEST_F(ArrayWriter, ChunksOfFourGigabytesAreRefused) {
             path() + ": chunk: expected at most 4294967295 bytes, got 34359738368 (field 'a')");
 }
 
+TEST_F(ArrayWriter, IntegersAreFillValuesOfEveryTypeThatHoldsThem) {
+  Writer writer(path());
+  writer.define({.name = "time", .type = Type::timestamp, .shape = {1}, .fill = int64_t{-7}});
+  writer.define({.name = "count", .type = Type::uint16, .shape = {1}, .fill = int64_t{7}});
+  EXPECT_EQ(writer.definition("time").fill, array_file::OwnedFill(Timestamp{-7}));
+  EXPECT_EQ(writer.definition("count").fill, array_file::OwnedFill(uint64_t{7}));
+  EXPECT_THROW(writer.define({.name = "less", .type = Type::uint16, .shape = {1}, .fill = int64_t{-1}}), FieldError);
+}
+
 TEST_F(ArrayWriter, AFlushCanBeStaged) {
   Writer writer(path(), options(Codec::lz4));
   writer.define(kSix);

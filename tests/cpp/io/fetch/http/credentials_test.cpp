@@ -35,7 +35,8 @@ struct Provider {
       std::this_thread::sleep_for(duration);
       const int n = ++n_calls;
       Credentials credentials{"A", "S", cat(n), "", {}};
-      if (lifetime) credentials.expiry = system_clock::now() + *lifetime;
+      const std::chrono::duration<double> since_1970 = system_clock::now().time_since_epoch();
+      if (lifetime) credentials.expiry = (since_1970 + *lifetime).count();
       return credentials;
     };
   }
