@@ -21,7 +21,9 @@ class MemoryStore(FileStore):
 
 class AtpSnapshot:
     @staticmethod
-    def take(path: str | os.PathLike[str], store: FileStore | None = None) -> AtpSnapshot: ...
+    def take(
+        path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
+    ) -> AtpSnapshot: ...
     def __getstate__(
         self,
     ) -> tuple[int, int, int, int, int, int, int, int, str, int, int, int, int]: ...
@@ -49,11 +51,10 @@ class MoleculeSource:
 class AtpReader(MoleculeSource):
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
         snapshot: AtpSnapshot,
         access: str,
         populate: bool,
-        store: FileStore | None = None,
     ) -> None: ...
 
 class ConcatSource(MoleculeSource):
@@ -114,15 +115,24 @@ class BlockCache:
 class AtlasReader:
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
         version: tuple[tuple[int, int, int, int, int] | None, tuple[int, int, int, int, int] | None]
         | None,
         max_metadata_bytes: int,
-        store: FileStore | None = None,
         cache: BlockCache | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...
-    def array(self, variable: int, dataset: int) -> tuple[typing.Any, ...]: ...
+    def array(
+        self, variable: int, dataset: int
+    ) -> tuple[
+        str,
+        str,
+        list[int],
+        list[str],
+        list[int],
+        bool | int | int | float | str | int | None,
+        list[str],
+    ]: ...
     def arrays(
         self, variable: int, datasets: collections.abc.Sequence[int]
     ) -> list[typing.Any]: ...
@@ -159,14 +169,8 @@ class AtlasWriter:
         self,
         path: str | os.PathLike[str],
         create: bool,
-        codec: str | None,
-        form: int,
-        level: int,
-        block_bytes: int | None,
+        options: tuple[str | None, str, int, int | None, int, int, int | None],
         durable: bool,
-        max_metadata_bytes: int,
-        max_unstored_bytes: int | None,
-        n_threads: int = 0,
     ) -> None: ...
     def __len__(self) -> int: ...
     def abandon(self) -> None: ...
@@ -178,14 +182,27 @@ class AtlasWriter:
     def define(
         self,
         arg0: str,
-        arg1: str,
-        arg2: str,
-        arg3: collections.abc.Sequence[int],
-        arg4: collections.abc.Sequence[str] | None,
-        arg5: collections.abc.Sequence[int] | None,
-        arg6: typing.Any,
+        arg1: tuple[
+            str,
+            str,
+            collections.abc.Sequence[int],
+            collections.abc.Sequence[str],
+            collections.abc.Sequence[int],
+            bool | int | int | float | str | int | None,
+            collections.abc.Sequence[str],
+        ],
     ) -> None: ...
-    def definition(self, arg0: str, arg1: str) -> tuple[typing.Any, ...]: ...
+    def definition(
+        self, arg0: str, arg1: str
+    ) -> tuple[
+        str,
+        str,
+        list[int],
+        list[str],
+        list[int],
+        bool | int | int | float | str | int | None,
+        list[str],
+    ]: ...
     def delete_array(self, arg0: str, arg1: str) -> None: ...
     def delete_dataset(self, arg0: str) -> None: ...
     def find_datasets(self, names: collections.abc.Sequence[str]) -> list[int]: ...
@@ -194,8 +211,7 @@ class AtlasWriter:
         self,
         arg0: str,
         arg1: str,
-        arg2: collections.abc.Sequence[int],
-        arg3: collections.abc.Sequence[int],
+        arg2: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]],
     ) -> typing.Any: ...
     def rewrite_redefined(self) -> bool: ...
     def set_attribute(self, arg0: str, arg1: str, arg2: typing.Any) -> None: ...
@@ -205,17 +221,15 @@ class AtlasWriter:
         self,
         arg0: str,
         arg1: str,
-        arg2: collections.abc.Sequence[int],
-        arg3: collections.abc.Sequence[int],
-        arg4: numpy.ndarray[typing.Any, typing.Any],
+        arg2: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]],
+        arg3: numpy.ndarray[typing.Any, typing.Any],
     ) -> None: ...
     def write_strings(
         self,
         arg0: str,
         arg1: str,
-        arg2: collections.abc.Sequence[int],
-        arg3: collections.abc.Sequence[int],
-        arg4: list[typing.Any],
+        arg2: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]],
+        arg3: collections.abc.Sequence[str],
     ) -> None: ...
     def write_unconverted(
         self, arg0: str, arg1: str, arg2: numpy.ndarray[typing.Any, typing.Any]
@@ -227,31 +241,39 @@ class ArrayFileWriter:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        codec: str,
-        level: int,
-        block_bytes: int | None,
+        options: tuple[str, int, int | None, int, int, int | None],
         durable: bool,
-        max_metadata_bytes: int,
-        max_unstored_bytes: int | None,
-        n_threads: int = 0,
     ) -> None: ...
     def abandon(self) -> None: ...
     def attributes(self, arg0: str) -> dict[str, typing.Any]: ...
     def compact(self) -> None: ...
     def define(
         self,
-        arg0: str,
-        arg1: str,
-        arg2: collections.abc.Sequence[int],
-        arg3: collections.abc.Sequence[str] | None,
-        arg4: collections.abc.Sequence[int] | None,
-        arg5: typing.Any,
+        arg0: tuple[
+            str,
+            str,
+            collections.abc.Sequence[int],
+            collections.abc.Sequence[str],
+            collections.abc.Sequence[int],
+            bool | int | int | float | str | int | None,
+            collections.abc.Sequence[str],
+        ],
     ) -> None: ...
-    def definition(self, arg0: str) -> tuple[typing.Any, ...]: ...
+    def definition(
+        self, arg0: str
+    ) -> tuple[
+        str,
+        str,
+        list[int],
+        list[str],
+        list[int],
+        bool | int | int | float | str | int | None,
+        list[str],
+    ]: ...
     def flush(self) -> None: ...
     def names(self) -> list[str]: ...
     def read(
-        self, arg0: str, arg1: collections.abc.Sequence[int], arg2: collections.abc.Sequence[int]
+        self, arg0: str, arg1: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]]
     ) -> typing.Any: ...
     def remove(self, arg0: str) -> None: ...
     def rewrite_redefined(self) -> bool: ...
@@ -259,36 +281,42 @@ class ArrayFileWriter:
     def write(
         self,
         arg0: str,
-        arg1: collections.abc.Sequence[int],
-        arg2: collections.abc.Sequence[int],
-        arg3: numpy.ndarray[typing.Any, typing.Any],
+        arg1: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]],
+        arg2: numpy.ndarray[typing.Any, typing.Any],
     ) -> None: ...
     def write_strings(
         self,
         arg0: str,
-        arg1: collections.abc.Sequence[int],
-        arg2: collections.abc.Sequence[int],
-        arg3: list[typing.Any],
+        arg1: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]],
+        arg2: collections.abc.Sequence[str],
     ) -> None: ...
     def write_unconverted(self, arg0: str, arg1: numpy.ndarray[typing.Any, typing.Any]) -> bool: ...
 
 class ArrayFileReader:
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
         max_metadata_bytes: int,
-        store: FileStore | None = None,
         cache: BlockCache | None = None,
     ) -> None: ...
     def attributes(self, name: str) -> dict[str, typing.Any]: ...
-    def definition(self, arg0: str) -> tuple[typing.Any, ...]: ...
+    def definition(
+        self, arg0: str
+    ) -> tuple[
+        str,
+        str,
+        list[int],
+        list[str],
+        list[int],
+        bool | int | int | float | str | int | None,
+        list[str],
+    ]: ...
     def names(self) -> list[str]: ...
     def read(
         self,
         arg0: str,
-        arg1: collections.abc.Sequence[int],
-        arg2: collections.abc.Sequence[int],
-        arg3: int | None,
+        arg1: tuple[collections.abc.Sequence[int], collections.abc.Sequence[int]],
+        arg2: int | None,
     ) -> typing.Any: ...
     def statistics(self) -> dict[str, typing.Any]: ...
     @property
@@ -296,10 +324,42 @@ class ArrayFileReader:
 
 class ArrayFileVerification:
     def __init__(
-        self, path: str | os.PathLike[str], max_metadata_bytes: int, store: FileStore | None = None
+        self,
+        path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
+        max_metadata_bytes: int,
     ) -> None: ...
     def check(self, name: str) -> None: ...
     def names(self) -> list[str]: ...
+
+class EncodedEntries:
+    @property
+    def n_bytes(self) -> int: ...
+
+class CacheBuilder:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        header: tuple[
+            bool, bool, str, int, int, int, bool, str, str, tuple[str, str, str], str, str
+        ],
+        fingerprint: str,
+        checkpoint_bytes: int,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def absorb(self, part: str | os.PathLike[str], fingerprint: str, n_known: int = 0) -> None: ...
+    def append(self, entries: EncodedEntries) -> None: ...
+    def checkpoint(self) -> None: ...
+    def close(self) -> None: ...
+    def discard(self) -> None: ...
+    def finish(self) -> None: ...
+
+class Survey:
+    @property
+    def fields(self) -> list[typing.Any]: ...
+    @property
+    def has_cells(self) -> bool: ...
+    @property
+    def left_out(self) -> dict[str, int]: ...
 
 class ParsedIndex:
     head_bytes: typing.ClassVar[int] = 40
@@ -313,13 +373,9 @@ class ParsedIndex:
     @property
     def ends_open(self) -> bool: ...
     @property
-    def fields(self) -> list[typing.Any]: ...
-    @property
-    def has_cells(self) -> bool: ...
-    @property
-    def left_out(self) -> dict[str, int]: ...
-    @property
     def stamp(self) -> tuple[int, int, int]: ...
+    @property
+    def survey(self) -> Survey: ...
 
 class FieldMap:
     def __init__(
@@ -381,7 +437,7 @@ class LmdbRowScanner:
 class LmdbRowSource(MoleculeSource):
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
         version: tuple[int, int, int, int, int],
         index: ParsedIndex,
         fields: FieldMap,
@@ -392,11 +448,7 @@ class LmdbRowSource(MoleculeSource):
 class LmdbRowBlock:
     def __len__(self) -> int: ...
     @property
-    def fields(self) -> list[typing.Any]: ...
-    @property
-    def has_cells(self) -> bool: ...
-    @property
-    def left_out(self) -> dict[str, int]: ...
+    def survey(self) -> Survey: ...
 
 class LmdbRowBlockSource(MoleculeSource):
     def __init__(self, block: LmdbRowBlock, fields: FieldMap) -> None: ...
@@ -410,13 +462,10 @@ class BatchRequest:
     def __init__(
         self,
         *,
-        fields: collections.abc.Sequence[tuple[int, str]] | None = None,
-        excluded: collections.abc.Sequence[tuple[int, str]] = [],
-        defaults: collections.abc.Sequence[
-            tuple[int, str, str, str, collections.abc.Sequence[int]]
-        ] = [],
+        fields: collections.abc.Set[tuple[int, str]] | None = None,
+        excluded: collections.abc.Set[tuple[int, str]] = set(),
         floating: str | None = None,
-        casts: collections.abc.Sequence[tuple[tuple[int, str], str]] = [],
+        casts: collections.abc.Mapping[tuple[int, str], str] = {},
         missing: str = "nan",
         neighbors: tuple[float, bool, bool, bool, float | None, int | None] | None = None,
         augment: tuple[
@@ -473,32 +522,11 @@ class Verifier:
     def advance(self) -> int: ...
     def take(self) -> tuple[typing.Any, ...]: ...
 
-class AtpSpaceUse:
-    @staticmethod
-    def measure(
-        path: str | os.PathLike[str], snapshot: AtpSnapshot, store: FileStore | None = None
-    ) -> AtpSpaceUse: ...
-    @property
-    def dead_bytes(self) -> int | None: ...
-    @property
-    def decoded_bytes(self) -> int: ...
-    @property
-    def index_bytes(self) -> int: ...
-    @property
-    def n_atoms(self) -> int: ...
-    @property
-    def record_area(self) -> int: ...
-    @property
-    def schema_bytes(self) -> int: ...
-    @property
-    def stored_bytes(self) -> int: ...
-
 class ShardReader:
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
         cache_blocks: int | None,
-        store: FileStore | None = None,
         missing: str = "renumber",
         n_shards: int | None = None,
     ) -> None: ...
@@ -572,10 +600,33 @@ def decode_flush_record(
     tuple[int, str] | None,
 ]: ...
 def describe_slots(
-    path: str | os.PathLike[str], store: FileStore | None = None
+    path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
 ) -> list[typing.Any]: ...
 def direct_reads() -> tuple[int, int]: ...
 def element_symbols() -> list[typing.Any]: ...
+def encode_cache_entries(
+    columns: tuple[
+        numpy.ndarray[typing.Any, typing.Any],
+        numpy.ndarray[typing.Any, typing.Any],
+        numpy.ndarray[typing.Any, typing.Any],
+        tuple[numpy.ndarray[typing.Any, typing.Any], numpy.ndarray[typing.Any, typing.Any]] | None,
+        tuple[numpy.ndarray[typing.Any, typing.Any], numpy.ndarray[typing.Any, typing.Any]] | None,
+        tuple[numpy.ndarray[typing.Any, typing.Any], numpy.ndarray[typing.Any, typing.Any]] | None,
+        tuple[numpy.ndarray[typing.Any, typing.Any], numpy.ndarray[typing.Any, typing.Any]] | None,
+        collections.abc.Sequence[str | None],
+        numpy.ndarray[typing.Any, typing.Any] | None,
+        tuple[
+            numpy.ndarray[typing.Any, typing.Any],
+            numpy.ndarray[typing.Any, typing.Any],
+            typing.Annotated[
+                collections.abc.Sequence[numpy.ndarray[typing.Any, typing.Any] | None],
+                "FixedSize(11)",
+            ],
+        ]
+        | None,
+        str,
+    ],
+) -> EncodedEntries: ...
 def encode_flush_record(
     record: tuple[
         bool,
@@ -602,12 +653,15 @@ def format_extxyz(
 ) -> bytes: ...
 def has_own_shape(row_shape: collections.abc.Sequence[int], level: str, dtype: str) -> bool: ...
 def is_uring_available() -> bool: ...
+def measure_space(
+    path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
+    snapshot: AtpSnapshot,
+) -> dict[str, typing.Any]: ...
 def read_array_statistics(path: str | os.PathLike[str]) -> dict[str, typing.Any]: ...
 def read_atom_counts(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | tuple[str | os.PathLike[str], FileStore | None],
     snapshot: AtpSnapshot,
     counts: numpy.ndarray[typing.Any, typing.Any],
-    store: FileStore | None = None,
 ) -> None: ...
 def stamp_metadata(name: str, file: bytes, stamp: str) -> bytes: ...
 def stored_dtype(dtype: str, is_scalar: bool) -> str: ...

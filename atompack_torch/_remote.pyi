@@ -56,8 +56,6 @@ class RemoteStore(ObjectStore):
         headers: collections.abc.Sequence[tuple[str, str]] = [],
         ca_file: str | os.PathLike[str] | None = None,
         max_in_flight: int = 512,
-        connect_timeout: float = 10.0,
-        stall_timeout: float = 20.0,
         max_attempts: int = 8,
     ) -> None: ...
     def request(

@@ -26,13 +26,13 @@ using collate::ResidentBuilder;
 using plan::PrecomputedEdges;
 using plan::Request;
 
-std::span<std::byte> bytes_in(const at::Tensor& memory) {
+std::span<std::byte> memory_of(const at::Tensor& memory) {
   return {static_cast<std::byte*>(memory.mutable_data_ptr()), memory.nbytes()};
 }
 
 std::shared_ptr<ResidentSource> open_resident(std::shared_ptr<const ResidentTables> tables, const at::Tensor& memory,
                                               int64_t n_molecules) {
-  return make_shared_handle<ResidentSource>(std::move(tables), bytes_in(memory), n_molecules,
+  return make_shared_handle<ResidentSource>(std::move(tables), memory_of(memory), n_molecules,
                                             std::make_shared<at::Tensor>(memory));
 }
 
@@ -68,7 +68,7 @@ void bind_resident(py::module_& module) {
       .def("measure", unlocked(&ResidentBuilder::measure), "first"_a, "last"_a)
       .def("bytes", &ResidentBuilder::bytes)
       .def("copy", unlocked([](ResidentBuilder& self, int64_t first, int64_t last, const at::Tensor& memory) {
-             self.copy(first, last, bytes_in(memory));
+             self.copy(first, last, memory_of(memory));
            }),
            "first"_a, "last"_a, "memory"_a)
       .def("source", unlocked([](const ResidentBuilder& self, const at::Tensor& memory) {
