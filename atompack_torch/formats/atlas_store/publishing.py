@@ -474,7 +474,8 @@ def _digest(copy: RemoteCopy, url: str, layer: Path) -> str:
 def _empty_files(folder: Path) -> tuple[bytes, bytes]:
     """Returns an array file without arrays, and its statistics."""
     path = folder / "empty.af"
-    writer = ArrayFileWriter(str(path), "none", 3, 1 << 20, False, MAX_METADATA_BYTES, None)
+    options = ("none", 3, 1 << 20, 0, MAX_METADATA_BYTES, None)
+    writer = ArrayFileWriter(str(path), options, False)
     writer.compact()
     writer.abandon()
     return path.read_bytes(), path.with_suffix(".stats").read_bytes()
