@@ -1,4 +1,4 @@
-// What the source files of the extension modules share: type casters, and the registration functions' type.
+// Type casters that the source files of the extension modules share, and the type of their registration functions.
 #pragma once
 
 #include <pybind11/pybind11.h>

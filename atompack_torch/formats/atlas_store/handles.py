@@ -78,7 +78,7 @@ class BlockOptions(WriterOptions):
 
     @property
     def native(self) -> tuple[int, int | None, int, int, int | None]:
-        """What native writers of both kinds take, after codec and form."""
+        """Options of native writers of both kinds, after codec and form."""
         return self.level, self.block_bytes, self.n_threads, *self.limits
 
 
