@@ -96,7 +96,7 @@ class CacheHeader(NamedTuple):
         n_features: columns of features.
         n_radial: radial ones of one species.
         n_angular: angular ones of one species.
-        multi: the descriptor tells species apart.
+        multi: the descriptor distinguishes species.
         compat_json: settings of the descriptor.
         compat_sha256: their digest.
         manifest: class of the descriptor, its configuration and the digest of that.
