@@ -15,7 +15,7 @@ from torch import Tensor
 from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.outputs import Output, by_atomic_number
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import FieldSpec, Level, check_unique, similar_names
+from atompack_torch.fields import FieldSpec, Level, similar_names
 from atompack_torch.options import checked_integer, checked_number
 from atompack_torch.trainers._labels import STATES
 from atompack_torch.trainers._layout import Layout
@@ -44,7 +44,8 @@ def labels_of(key_map: Mapping[str, str] | None) -> dict[str, str]:
     Returns:
         The inverse.
     """
-    check_unique(key_map or {})
+    if key_map and len({*key_map.values()}) < len(key_map):
+        raise ValueError("key_map: expected each name once, got one twice")
     return {label: name for name, label in (key_map or {}).items()}
 
 
