@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace atompack {
@@ -42,7 +43,7 @@ class DataError : public std::exception {
     if (molecule_) *molecule_ += base;
     return render();
   }
-  DataError& at_field(const std::string& field) {
+  DataError& at_field(std::string_view field) {
     if (!field_) field_ = field;
     return render();
   }
@@ -111,7 +112,7 @@ class KindOfDataError : public DataError {
   using DataError::DataError;
   Kind& in_file(const std::string& path) { return static_cast<Kind&>(DataError::in_file(path)); }
   Kind& at_molecule(int64_t molecule) { return static_cast<Kind&>(DataError::at_molecule(molecule)); }
-  Kind& at_field(const std::string& field) { return static_cast<Kind&>(DataError::at_field(field)); }
+  Kind& at_field(std::string_view field) { return static_cast<Kind&>(DataError::at_field(field)); }
 };
 
 // Bytes that contradict the format: checksum, bounds, tags, counts.
@@ -170,17 +171,39 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// Adds the file's path to errors about its data.
-
-// Runs `action`; data errors that do not name a file yet get this path.
-template <typename Action>
-auto in_file(const std::string& path, const Action& action) {
+// Runs `action`; data errors get from `add` what the caller knows.
+template <typename Add, typename Action>
+decltype(auto) with_context(const Add& add, const Action& action) {
   try {
     return action();
   } catch (DataError& error) {
-    error.in_file(path);
+    add(error);
     throw;
   }
+}
+
+// Runs `action`; data errors that do not name a file yet get this path.
+template <typename Action>
+decltype(auto) in_file(const std::string& path, const Action& action) {
+  return with_context([&](DataError& error) { error.in_file(path); }, action);
+}
+
+// The same for the name of a field.
+template <typename Action>
+decltype(auto) at_field(std::string_view field, const Action& action) {
+  return with_context([&](DataError& error) { error.at_field(field); }, action);
+}
+
+// The same for the number of a molecule.
+template <typename Action>
+decltype(auto) at_molecule(int64_t molecule, const Action& action) {
+  return with_context([&](DataError& error) { error.at_molecule(molecule); }, action);
+}
+
+// Runs `action`; offsets in its data errors count from `base`: see DataError::shift_offset().
+template <typename Action>
+decltype(auto) shift_offset(uint64_t base, std::string_view of, const Action& action) {
+  return with_context([&](DataError& error) { error.shift_offset(base, std::string(of)); }, action);
 }
 
 }  // namespace atompack

@@ -27,13 +27,10 @@ class EdgeFinder final : public MoleculeVisitor {
   void find(int64_t index, Bytes record, PairList& pairs, AngularPairs* angular) {
     structure_.clear();
     source_.visit(index, record, *this);
-    try {
+    source_.located(index, [&] {
       structure_.find_pairs(search_, pairs);
       if (angular != nullptr) angular->add_structure(pairs, structure_.n_atoms(), *triplet_cutoff_);
-    } catch (DataError& error) {
-      source_.locate(error, index);
-      throw;
-    }
+    });
   }
 
   void geometry(const Geometry& geometry) override { structure_.set_positions(geometry); }

@@ -80,7 +80,7 @@ void Filler::copy(std::byte* to, const FieldType& out, const FieldView& view, By
   try {
     copy_atom_indices(to, data.data(), stored, count, {plan_.ptr[row], plan_.n_rows(Level::atom, row)});
   } catch (CorruptFileError& error) {
-    throw error.at_field(std::string(view.key));
+    throw error.at_field(view.key);
   }
 }
 
@@ -132,7 +132,7 @@ void Filler::field(const FieldView& view, Bytes data) {
     if (options_.tolerant && !options_.surveyed) throw PlanMismatch{};
     if (options_.tolerant) return;
     if (view.fault != nullptr) throw *view.fault;
-    throw CorruptFileError("duplicate key").at_field(std::string(view.key));
+    throw CorruptFileError("duplicate key").at_field(view.key);
   }
   write(view, data, field, number);
   mask(number) = true;

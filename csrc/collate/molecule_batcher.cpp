@@ -59,14 +59,14 @@ bool MoleculeBatcher::can_plan_by_schema(std::span<const int32_t> touched) const
 }
 
 void MoleculeBatcher::place_outputs(plan::BatchPlan& plan) const {
-  try {
+  const auto add_place = [&](DataError& error) {
+    if (!plan.indices.empty()) source_->locate(error, plan.indices.front());
+  };
+  with_context(add_place, [&] {
     plan::fit_edges(plan, request_->outputs);
     plan::lay_out(plan);
     plan::lay_out_outputs(plan, request_->outputs);
-  } catch (DataError& error) {
-    if (!plan.indices.empty()) source_->locate(error, plan.indices.front());
-    throw;
-  }
+  });
 }
 
 void MoleculeBatcher::count_work(plan::BatchPlan& plan) const {

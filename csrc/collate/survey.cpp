@@ -41,7 +41,7 @@ class Surveyor final : public MoleculeVisitor {
       found.observations[earlier->second] = seen;  // the last value of a builtin field counts
     } else {
       CorruptFileError error("duplicate key");
-      error.at_field(std::string(view.key));
+      error.at_field(view.key);
       add_fault(number, error);
     }
   }

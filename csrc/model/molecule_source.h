@@ -136,6 +136,12 @@ class MoleculeSource {
   // Adds path and index in that file to an error about this molecule; converts an offset in the record to one in the
   // file if possible. visit() does this itself for errors of its own and of its visitor.
   virtual void locate(DataError& error, int64_t index) const = 0;
+
+  // Runs `action`; errors about data get the place of this molecule.
+  template <typename Action>
+  decltype(auto) located(int64_t index, const Action& action) const {
+    return with_context([&](DataError& error) { locate(error, index); }, action);
+  }
 };
 
 }  // namespace atompack

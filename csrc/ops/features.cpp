@@ -46,12 +46,8 @@ std::vector<Part> cut(std::span<const int64_t> ptr, int64_t n_parts) {
 void search(const Chebyshev& descriptor, const Structures64& structures, Part& part) {
   physics::NeighborhoodSearch search = descriptor.search();
   for (size_t molecule = part.first_molecule; molecule < part.last_molecule; ++molecule) {
-    try {
-      search.find(structures.positions(molecule), structures.lattice(molecule), part.near);
-    } catch (DataError& error) {
-      error.at_molecule(static_cast<int64_t>(molecule));
-      throw;
-    }
+    at_molecule(static_cast<int64_t>(molecule),
+                [&] { search.find(structures.positions(molecule), structures.lattice(molecule), part.near); });
   }
 }
 

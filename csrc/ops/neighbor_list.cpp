@@ -206,15 +206,16 @@ class PairFinder {
       PairPart& part = parts_[first_part + number];
       NeighborSearch search(options_);
       for (size_t structure = part.first; structure < part.last; ++structure) {
-        located(structure,
-                [&] { search.find(structures_.positions(structure), structures_.lattice(structure), *part.pairs); });
+        at_molecule(static_cast<int64_t>(structure), [&] {
+          search.find(structures_.positions(structure), structures_.lattice(structure), *part.pairs);
+        });
       }
     });
   }
 
   void find_large(size_t structure, int64_t n_threads) {
     parts_.push_back({structure, structure + 1});
-    located(structure, [&] {
+    at_molecule(static_cast<int64_t>(structure), [&] {
       parts_.back().large = std::make_unique<LargeStructure>(structures_.positions(structure),
                                                              structures_.lattice(structure), options_, n_threads);
     });
@@ -242,15 +243,7 @@ class PairFinder {
     }
   }
 
-  template <typename Body>
-  static void located(size_t structure, const Body& body) {
-    try {
-      body();
-    } catch (DataError& error) {
-      error.at_molecule(static_cast<int64_t>(structure));
-      throw;
-    }
-  }
+
 
   void write_index(const PairPart& part, int64_t place, int64_t count, int64_t* index) const {
     size_t begin = 0;

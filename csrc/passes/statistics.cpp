@@ -165,7 +165,7 @@ class Adder final : public MoleculeVisitor {
     if (is_first) {
       present_.push_back(number);
     } else if (view.scope != Scope::builtin) {
-      throw CorruptFileError("duplicate key").at_field(std::string(view.key));
+      throw CorruptFileError("duplicate key").at_field(view.key);
     }
     if (view.scope != Scope::builtin) return;
     if (view.key == "energy") energy_ = scalar(view.type.dtype, data);
@@ -234,12 +234,7 @@ class Adder final : public MoleculeVisitor {
   }
 
   void add_pairs() {
-    try {
-      find_pairs(search_);
-    } catch (DataError& error) {
-      source_.locate(error, index_);
-      throw;
-    }
+    source_.located(index_, [&] { find_pairs(search_); });
     sums.n_pairs += static_cast<int64_t>(pairs_.size());
   }
 

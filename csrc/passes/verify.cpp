@@ -48,7 +48,7 @@ class Checker final : public MoleculeVisitor {
     if (view.fault != nullptr) return report_at_place(*view.fault);
     if (view.scope != Scope::builtin && is_repeated(view)) {
       CorruptFileError error("duplicate key");
-      return report_at_place(error.at_field(std::string(view.key)));
+      return report_at_place(error.at_field(view.key));
     }
     if (has_non_finite(view.type.dtype, data)) ++found.non_finite[{view.scope, std::string(view.key)}];
   }

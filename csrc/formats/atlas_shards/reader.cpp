@@ -141,14 +141,12 @@ ParsedBlock Reader::parse(uint64_t shard, uint64_t number) const {
   thread_local pickle::Machine machine;
   const ShardMeta& meta = shards_[shard].meta;
   Block block = read_block(shard, number);
-  try {
-    return {std::move(block), meta.examples_in(number), machine};
-  } catch (DataError& error) {
+  const auto add_place = [&](DataError& error) {
     const bool is_bare = meta.strategy == Strategy::bare;
     error.at_offset(0).shift_offset(0, cat(" of block ", number, is_bare ? "" : ", decompressed"));
     error.in_file(location_of(shard, kDataFile).path());
-    throw;
-  }
+  };
+  return with_context(add_place, [&] { return ParsedBlock(std::move(block), meta.examples_in(number), machine); });
 }
 
 io::Location Reader::location_of(uint64_t shard, const char* file) const { return root_ / shards_[shard].name / file; }
@@ -267,12 +265,9 @@ Block Reader::read_block(uint64_t shard, uint64_t number) const {
       throw CorruptFileError(cat(what, ": expected ", range.size(), " bytes, got ", got), range.begin);
     }
     if (shards_[shard].meta.strategy == Strategy::bare) return stored;
-    try {
-      return decompress_block(stored.bytes(), file->dictionary.get(), max_bytes);
-    } catch (DataError& error) {
-      error.at_offset(0).shift_offset(range.begin, cat(", in ", what));
-      throw;
-    }
+    return with_context(
+        [&](DataError& error) { error.at_offset(0).shift_offset(range.begin, cat(", in ", what)); },
+        [&] { return decompress_block(stored.bytes(), file->dictionary.get(), max_bytes); });
   });
 }
 

@@ -570,12 +570,8 @@ Collection read_collection(const io::Location& place, uint64_t max_metadata_byte
     const Bytes stored = source->bytes(frame.footer.offset, frame.footer.length, buffer);
     if (stored.empty()) throw CorruptFileError("footer: expected a zstd frame, got 0 bytes");
     container->footer = codec::zstd_decompress_unsized(stored, max_metadata_bytes, "max_metadata_bytes=");
-    try {
-      FooterDecoder(*container, collection.metadata, frame.footer.offset, deleted).decode();
-    } catch (DataError& error) {
-      error.shift_offset(0, " of the decompressed footer");
-      throw;
-    }
+    shift_offset(0, " of the decompressed footer",
+                 [&] { FooterDecoder(*container, collection.metadata, frame.footer.offset, deleted).decode(); });
   });
   const io::FileVersion& written = container->file->version();
   if (container->mask && container->mask->version().seconds < written.seconds) {

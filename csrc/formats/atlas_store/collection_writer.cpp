@@ -257,7 +257,7 @@ class CollectionWriter {
     for (const array_file::StoredChunk& chunk : array.chunks) {
       if (n_rows == 0) break;
       const Bytes bytes = layers.layer(chunk.layer).read(chunk.chunk, last_);
-      array_file::in_layer(layers.layer(chunk.layer), array.name,
+      array_file::in_array(layers.layer(chunk.layer).path(), array.name,
                            [&] { summary.add(bytes, grid.box_of(grid.cell_at(chunk.cell)).n_elements()); });
       made.chunks.push_back({chunk.cell, writer.append(bytes, grid.n_cells())});
     }

@@ -453,7 +453,7 @@ AttributeList Store::read_declared(uint32_t variable, uint32_t dataset,
   for (const DeclaredAttribute& attribute : declared) {
     std::optional<FoundAttribute> found;
     for (size_t i = 0; i < history.size() && !found; ++i) {
-      found = array_file::in_layer(layers.layer(history[i].layer), history[i].record.name,
+      found = array_file::in_array(layers.layer(history[i].layer).path(), history[i].record.name,
                                    [&] { return find_in(layers, history[i], attribute, is_collection()); });
     }
     if (found) list.values.push_back(std::move(found->attribute));
@@ -596,7 +596,7 @@ void Store::fail_disagreement(uint32_t variable, uint32_t dataset) const {
   throw CorruptFileError(cat("array: expected ", text(declared.dtype.type(), declared.shape),
                              " as in the metadata, got ", text(layout.type, layout.shape)))
       .in_file(is_collection() ? snapshot_.container->path() : base_path(variable))
-      .at_field(std::string(metadata().dataset_name(dataset)));
+      .at_field(metadata().dataset_name(dataset));
 }
 
 Verification::Verification(std::shared_ptr<const Store> store)
@@ -610,7 +610,7 @@ void Verification::check(uint32_t variable, uint32_t dataset) {
   if (!schema) store_->fail_no_array(variable, dataset);
   auto& reader = readers_[variable];
   if (!reader) reader = store_->open_reader(variable, array_file::Reading::by_pread);
-  array_file::in_layer(reader->layers().layer(0), name, [&] {
+  array_file::in_array(reader->layers().layer(0).path(), name, [&] {
     if (!reader->contains(name)) throw CorruptFileError("no such array");
     const array_file::Array array = reader->array(name);
     const Schema& declared = metadata.schema(*schema);

@@ -101,21 +101,13 @@ Encoder::Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules)
   check_numbers();
   SchemaUnion known(rules.schema);
   for (const Column& column : columns.fields) {
-    try {
+    at_field(column.key, [&] {
       check_column(column);
       if (auto section = section_of(column, known)) sections_.push_back(std::move(*section));
-    } catch (DataError& error) {
-      error.at_field(column.key);
-      throw;
-    }
+    });
   }
   for (const SchemaEntry& entry : known.added()) {
-    try {
-      check_format(entry, rules);
-    } catch (DataError& error) {
-      error.at_field(entry.key);
-      throw;
-    }
+    at_field(entry.key, [&] { check_format(entry, rules); });
   }
   const auto place = [](const Section& section) { return writing_place(*section.column); };
   std::ranges::sort(sections_, {}, place);
@@ -278,13 +270,8 @@ void Encoder::check_sizes(codec::Codec codec) {
       if (!has_field(*section.column, row(i))) continue;
       bytes += section.head.size() + 4 + payload_bytes(section, row(i));
     }
-    try {
-      if (n > kMax || bytes > kMax || codec::compressed_bound(codec, bytes) > kMax) {
-        throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes"));
-      }
-    } catch (DataError& error) {
-      error.at_molecule(i);
-      throw;
+    if (n > kMax || bytes > kMax || codec::compressed_bound(codec, bytes) > kMax) {
+      throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes")).at_molecule(i);
     }
     record_bytes_[static_cast<size_t>(i)] = bytes;
   }
@@ -377,16 +364,13 @@ class SectionCollector::Visitor final : public MoleculeVisitor {
 };
 
 void SectionCollector::add(const SchemaEntry& entry) {
-  try {
+  at_field(entry.key, [&] {
     known_.add(entry);
     const bool fits = rules_.format != 2 || from_.header().record_format == 2;
     if (!fits && needs_format_3(entry.scope, entry.tag)) {
       throw FieldError(cat("type: record format 2 cannot store ", words_for(entry.tag), " in this field"));
     }
-  } catch (DataError& error) {
-    error.at_field(entry.key);
-    throw;
-  }
+  });
 }
 
 SectionCollector::SectionCollector(const Reader& from, RecordRules& rules)
@@ -405,12 +389,7 @@ void SectionCollector::collect(int64_t index, Bytes record) {
   Visitor visitor(*this);
   from_.visit(index, record, visitor);
   if (!visitor.found_undeclared()) return;
-  try {
-    collect_undeclared(record);
-  } catch (DataError& error) {
-    from_.locate(error, index);
-    throw;
-  }
+  from_.located(index, [&] { collect_undeclared(record); });
 }
 
 // A visitor does not see tags, and several tags may stand for the same type.

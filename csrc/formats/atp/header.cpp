@@ -137,14 +137,11 @@ Snapshot take_snapshot(const io::Location& location) {
   Snapshot snapshot{file->identity(), {}};
   std::array<std::byte, 2 * Header::kEncodedSize> slots{};
   const size_t got = file->read_at(0, slots);
-  try {
+  in_file(file->path(), [&] {
     snapshot.header = choose_header(Bytes(slots).first(got), snapshot.identity.size);
     check_record_format(snapshot.header);
     check_contents(snapshot.header, io::FileRanges(file, snapshot.header.committed_end()));
-  } catch (DataError& error) {
-    error.in_file(file->path());
-    throw;
-  }
+  });
   return snapshot;
 }
 

@@ -129,22 +129,12 @@ std::unique_lock<std::mutex> PathWriter::use() const {
 
 void PathWriter::write(std::span<const Columns> runs) {
   const auto lock = use();
-  try {
-    writer_->write(runs);
-  } catch (DataError& error) {
-    error.in_file(path_);
-    throw;
-  }
+  in_file(path_, [&] { writer_->write(runs); });
 }
 
 void PathWriter::copy(const Reader& from, std::span<const int64_t> indices) {
   const auto lock = use();
-  try {
-    writer_->copy(from, indices);
-  } catch (DataError& error) {
-    error.in_file(path_);
-    throw;
-  }
+  in_file(path_, [&] { writer_->copy(from, indices); });
 }
 
 void PathWriter::commit(bool publish) {

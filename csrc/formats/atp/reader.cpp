@@ -47,7 +47,7 @@ Reader::Reader(const io::Location& location, const Snapshot& snapshot, const Rea
       header_(snapshot.header),
       announced_(std::min(kMaxAnnouncedBlocks, header_.index_length / kIndexBlock + 2)) {
   file_ = open_snapshot(location, snapshot)->bytes(header_.committed_end(), options.access, options.populate);
-  try {
+  in_file(path_, [&] {
     stored_schema_ = load_schema();
     decoder_ = std::make_unique<RecordDecoder>(stored_schema_);
     schema_ = decoder_->declared();
@@ -56,10 +56,7 @@ Reader::Reader(const io::Location& location, const Snapshot& snapshot, const Rea
       schema_.fields = scan_fields(*this);
     }
     check_slots();
-  } catch (DataError& error) {
-    error.in_file(path_);
-    throw;
-  }
+  });
 }
 
 Schema Reader::load_schema() const { return read_schema(*file_, header_); }
@@ -192,7 +189,8 @@ uint64_t Reader::entry_offset(int64_t index) const {
 
 MoleculeExtent Reader::extent(int64_t index) const {
   const IndexEntry found = entry(index);
-  try {
+  const auto add_place = [&](DataError& error) { name_place(error, index); };
+  with_context(add_place, [&] {
     found.validate(header_.data_start, header_.committed_end());
     const uint64_t bound = bound_of(found);
     if (found.decoded_bytes > bound || (header_.codec == codec::Codec::none && found.decoded_bytes != bound)) {
@@ -203,10 +201,7 @@ MoleculeExtent Reader::extent(int64_t index) const {
       throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed,
                                  " bytes, got ", found.decoded_bytes));
     }
-  } catch (DataError& error) {
-    name_place(error, index);
-    throw;
-  }
+  });
   return {found.n_atoms, found.decoded_bytes, found.decoded_bytes * codec::work_factor(header_.codec)};
 }
 
@@ -218,17 +213,13 @@ void Reader::prefetch(int64_t index) const {
 }
 
 uint64_t Reader::bound_of(const IndexEntry& entry) const {
-  try {
-    return codec::decoded_bound(header_.codec, stored(entry));
-  } catch (DataError& error) {
-    error.shift_offset(entry.offset);
-    throw;
-  }
+  return shift_offset(entry.offset, "", [&] { return codec::decoded_bound(header_.codec, stored(entry)); });
 }
 
 Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
   const IndexEntry found = entry(index);
-  try {
+  const auto add_place = [&](DataError& error) { name_place(error.at_offset(found.offset), index); };
+  return with_context(add_place, [&]() -> Bytes {
     // Checked again since extent(): the mapping shows what others write to the file.
     found.validate(header_.data_start, header_.committed_end());
     if (header_.codec == codec::Codec::none && file_->is_mapped()) return stored(found);
@@ -238,21 +229,13 @@ Bytes Reader::decode(int64_t index, std::span<std::byte> scratch) const {
       return room;
     }
     codec::decompress(header_.codec, stored(found), scratch);
-  } catch (DataError& error) {
-    name_place(error.at_offset(found.offset), index);
-    throw;
-  }
-  return scratch;
+    return scratch;
+  });
 }
 
 void Reader::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
   const IndexEntry found = entry(index);
-  try {
-    decoder_->visit(record, found.n_atoms, visitor);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
+  located(index, [&] { decoder_->visit(record, found.n_atoms, visitor); });
 }
 
 void Reader::locate(DataError& error, int64_t index) const {

@@ -78,7 +78,7 @@ Bytes read_value(FieldView& view, uint8_t tag, Bytes payload, uint64_t n_atoms) 
 // Damage to a builtin field is an error of its molecule; damage to a property is passed on as a fault of that field.
 // Offsets of errors count from the payload until here.
 void report_fault(FieldView& view, CorruptFileError& error, uint64_t payload_at, MoleculeVisitor& visitor) {
-  error.at_field(std::string(view.key)).at_offset(0).shift_offset(payload_at);
+  error.at_field(view.key).at_offset(0).shift_offset(payload_at);
   if (view.scope == Scope::builtin && is_builtin(view.key)) throw error;
   view.fault = &error;
   visitor.field(view, {});

@@ -296,17 +296,15 @@ Schema decode_entries(Bytes blob, const Header& header) {
     const uint64_t start = cursor.position();
     RawSchemaEntry raw = read_entry(cursor);
     const std::string key = raw.key;
-    try {
+    const auto add_place = [&](DataError& error) { error.at_field(key).at_offset(start); };
+    with_context(add_place, [&] {
       check_form(raw);
       if (is_visible(raw)) {
         schema.entries.push_back(checked(std::move(raw)));
       } else {
         schema.hidden.push_back(std::move(raw));
       }
-    } catch (DataError& error) {
-      error.at_field(key).at_offset(start);
-      throw;
-    }
+    });
   }
   if (cursor.remaining() > 0) {
     throw CorruptFileError(cat("schema: ", cursor.remaining(), " bytes after the last entry"), cursor.position());
@@ -324,12 +322,7 @@ Schema decode_schema(Bytes blob, const Header& header) {
     }
     return {};
   }
-  try {
-    return decode_entries(blob, header);
-  } catch (DataError& error) {
-    error.shift_offset(header.schema_offset);
-    throw;
-  }
+  return shift_offset(header.schema_offset, "", [&] { return decode_entries(blob, header); });
 }
 
 Schema read_schema(const io::ByteSource& file, const Header& header) {

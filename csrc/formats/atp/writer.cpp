@@ -183,12 +183,8 @@ void Writer::write(std::span<const Columns> runs) {
   encoders.reserve(runs.size());
   int64_t n_before = 0;
   for (const Columns& columns : runs) {
-    try {
-      encoders.emplace_back(columns, header_.codec, rules);
-    } catch (DataError& error) {
-      error.shift_molecule(n_before);
-      throw;
-    }
+    with_context([&](DataError& error) { error.shift_molecule(n_before); },
+                 [&] { encoders.emplace_back(columns, header_.codec, rules); });
     n_before += encoders.back().size();
   }
   if (n_before == 0) return;

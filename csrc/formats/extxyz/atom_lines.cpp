@@ -202,12 +202,8 @@ void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms) {
     if (!line) {
       throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", i), lines.file_bytes());
     }
-    try {
-      read_line(*line, head.layout, targets, atoms);
-    } catch (DataError& error) {
-      error.shift_offset(lines.line_offset());
-      throw;
-    }
+    with_context([&](DataError& error) { error.shift_offset(lines.line_offset()); },
+                 [&] { read_line(*line, head.layout, targets, atoms); });
   }
   apply_roles(head, targets, atoms);
 }

@@ -101,12 +101,8 @@ const FrameHead* FrameHeadReader::next(LineReader& lines) {
 const FrameHead& FrameHeadReader::parse(int64_t n_atoms, std::string_view comment, uint64_t comment_offset) {
   head_.n_atoms = n_atoms;
   head_.comment_offset = comment_offset;
-  try {
-    read_comment(comment);
-  } catch (DataError& error) {
-    error.shift_offset(comment_offset).at_offset(comment_offset);
-    throw;
-  }
+  with_context([&](DataError& error) { error.shift_offset(comment_offset).at_offset(comment_offset); },
+               [&] { read_comment(comment); });
   return head_;
 }
 

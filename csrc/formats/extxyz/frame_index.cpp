@@ -128,12 +128,8 @@ void parse_frames(const FrameGroup& group, size_t first, size_t last, ParsedFram
 // Throws an error, if there is one, as that of a molecule of a file.
 void raise(const std::exception_ptr& found, const std::string& name, size_t molecule) {
   if (found == nullptr) return;
-  try {
-    std::rethrow_exception(found);
-  } catch (DataError& error) {
-    error.in_file(name).at_molecule(static_cast<int64_t>(molecule));
-    throw;
-  }
+  with_context([&](DataError& error) { error.in_file(name).at_molecule(static_cast<int64_t>(molecule)); },
+               [&] { std::rethrow_exception(found); });
 }
 
 }  // namespace

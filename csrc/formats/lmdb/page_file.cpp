@@ -30,12 +30,7 @@ uint64_t child_of(Bytes page, uint64_t node) {
 
 PageFile::PageFile(std::shared_ptr<const io::OpenFile> file, io::Access access, bool populate) : path_(file->path()) {
   bytes_ = file->bytes(file->version().size, access, populate);
-  try {
-    header_ = last_commit();
-  } catch (DataError& error) {
-    error.in_file(path_);
-    throw;
-  }
+  header_ = in_file(path_, [&] { return last_commit(); });
 }
 
 // Each commit overwrites the older of the two headers.

@@ -195,7 +195,7 @@ class RowParser {
     JsonReader in(section.text, serial::JsonStyle::python);
     if (in.peek() != Token::map) {
       if (in.peek() == Token::null) return;
-      throw CorruptFileError("expected a map of values", section.begin).at_field(std::string(prefix));
+      throw CorruptFileError("expected a map of values", section.begin).at_field(prefix);
     }
     auto scope = in.enter_map();
     for (std::string_view key; in.next_key(scope, key);) {

@@ -98,22 +98,15 @@ RowList::RowList(const std::string& path)
 }
 
 Bytes RowList::value(const ValueRange& range, RowMemory& memory) const {
-  try {
+  return in_file(path_, [&] {
     const Bytes stored = pages_.bytes().bytes(range.offset, range.bytes, memory.buffer, kRowsAhead);
     return decode_value(stored, memory.json);
-  } catch (DataError& error) {
-    error.in_file(path_);
-    throw;
-  }
+  });
 }
 
 void RowList::read(int64_t row, Row& into, RowMemory& memory) const {
-  try {
-    into.parse(value(range(row), memory));
-  } catch (DataError& error) {
-    error.shift_offset(0, " of the JSON").in_file(path_).at_molecule(row);
-    throw;
-  }
+  with_context([&](DataError& error) { error.shift_offset(0, " of the JSON").in_file(path_).at_molecule(row); },
+               [&] { into.parse(value(range(row), memory)); });
 }
 
 }  // namespace atompack::lmdb

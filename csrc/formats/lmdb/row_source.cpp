@@ -26,14 +26,11 @@ Bytes RowSource::parse(int64_t index, std::span<std::byte> scratch) const {
   thread_local RowMemory memory;
   thread_local Row row;
   const parsed::IndexEntry& found = entry(index);
-  try {
+  return shift_offset(0, " of the JSON", [&] {
     row.parse(decode_value(bytes().bytes(found.place, found.bytes, memory.buffer), memory.json));
     if (row.numbers.size() != found.n_atoms) throw CorruptFileError("expected the row of the index, got another");
     return build_record(row, fields(), scratch);
-  } catch (DataError& error) {
-    error.shift_offset(0, " of the JSON");
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack::lmdb

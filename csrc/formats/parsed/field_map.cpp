@@ -193,7 +193,7 @@ void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Arra
     if (!is_sound) {
       throw FieldError(
           cat(rule.name, ": expected ", numbers_.size(), " rows, one an atom, got ", describe(array, array.shape)))
-          .at_field(std::string(key));
+          .at_field(key);
     }
     array.shape.erase(array.shape.begin());
   }
@@ -224,7 +224,7 @@ void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Arra
   if (array.kind == Kind::text) return;  // strings of atoms
   array.widen(wider(rule.kind, array.kind));
   if (array.kind != rule.kind || array.shape.size() > Shape::kMaxRank) {
-    throw CorruptFileError("expected values of the kind in the index, got others").at_field(std::string(key));
+    throw CorruptFileError("expected values of the kind in the index, got others").at_field(key);
   }
   Shape row_shape(array.shape);
   const bool transposed = rule.form == Form::transposed && row_shape == Shape{9};
@@ -264,7 +264,7 @@ void MoleculeBuilder::add_label(const FieldMap::Rule& rule, std::string_view key
   const bool is_flat_stress = rule.name == "stress" && shape.size() == 1 && (shape[0] == 9 || shape[0] == 6);
   if (!are_numbers || !(is_flat_stress || std::ranges::equal(shape, expected))) {
     throw FieldError(cat(rule.name, ": expected numbers of shape ", Shape(expected), ", got ", describe(array, shape)))
-        .at_field(std::string(key));
+        .at_field(key);
   }
   array.widen(Kind::real);
   if (is_flat_stress) {
@@ -307,7 +307,7 @@ std::vector<double> MoleculeBuilder::own_masses() const {
   for (size_t i = 0; i < masses.size(); ++i) {
     if (std::isnan(masses[i])) {
       throw FieldError(cat("momenta: expected an element, got atomic number ", int{numbers_[i]}))
-          .at_field(std::string(momenta_.key));
+          .at_field(momenta_.key);
     }
   }
   return masses;

@@ -9,21 +9,11 @@
 namespace atompack::parsed {
 
 Bytes RecordSource::decode(int64_t index, std::span<std::byte> scratch) const {
-  try {
-    return parse(index, scratch);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
+  return located(index, [&] { return parse(index, scratch); });
 }
 
 void RecordSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  try {
-    visit_record(record, fields_->schema(), visitor);
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
+  located(index, [&] { visit_record(record, fields_->schema(), visitor); });
 }
 
 void IndexedSource::prepare(std::span<const int64_t> indices) const {

@@ -65,12 +65,9 @@ void check_length(const VlenColumn& column, int64_t row, int64_t n_rows, int64_t
 }
 
 void check_indices(const VlenColumn& column, Bytes row, int64_t n_atoms) {
-  try {
+  at_field(column.name(), [&] {
     column.dtype() == DType::int64 ? check<int64_t>(row, n_atoms) : check<int32_t>(row, n_atoms);
-  } catch (DataError& error) {
-    error.at_field(column.name());
-    throw;
-  }
+  });
 }
 
 namespace {
@@ -101,12 +98,7 @@ std::unique_ptr<const io::ByteSource> open_rows(const std::string& path, OpenOpt
 
 template <typename Action>
 auto at_entry(const std::string& path, int64_t entry, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    error.at_molecule(entry).in_file(path);
-    throw;
-  }
+  return with_context([&](DataError& error) { error.at_molecule(entry).in_file(path); }, action);
 }
 
 // Held while metadata is read, as by libhdf5, unless the environment turns its locks off. Nobody writes in a copy of a

@@ -108,7 +108,7 @@ void CacheSource::declare_derivatives() {
 
 MoleculeExtent CacheSource::extent(int64_t entry) const {
   Cache::forget_rows();
-  try {
+  return located(entry, [&] {
     MoleculeExtent extent{cache_->n_atoms(entry), 0, 0};
     if (cache_->has_features()) {
       extent.decoded_bytes += extent.n_atoms * cache_->n_features() * static_cast<int64_t>(sizeof(double));
@@ -125,10 +125,7 @@ MoleculeExtent CacheSource::extent(int64_t entry) const {
     if (parts_ == EntryParts::whole) extent.decoded_bytes += static_cast<int64_t>(cache_->structure(entry).size());
     extent.work = extent.decoded_bytes;
     return extent;
-  } catch (DataError& error) {
-    locate(error, entry);
-    throw;
-  }
+  });
 }
 
 void CacheSource::visit_label(int32_t declaration, Bytes data, MoleculeVisitor& visitor) const {
@@ -178,14 +175,7 @@ void CacheSource::check_likeness(int64_t entry, const Likeness& likeness) const 
   std::ranges::transform(geometry.numbers, species.begin(), label_of);
   const Bytes pickle = cache_->structure(entry);
   if (holds_exactly(pickle, positions, species, likeness.cell)) return;
-  const Structure structure = [&] {
-    try {
-      return decoder.decode(pickle);
-    } catch (DataError& error) {
-      locate(error, entry);
-      throw;
-    }
-  }();
+  const Structure structure = located(entry, [&] { return decoder.decode(pickle); });
   const auto refuse = [&](std::string_view what) {
     throw FieldError(cat("cache: expected the ", what, " of entry ", entry, " of ", cache_->path(),
                          ", got others: a cache fits the molecules that it was made of, in their order; build_cache "
@@ -200,7 +190,7 @@ void CacheSource::check_likeness(int64_t entry, const Likeness& likeness) const 
 
 void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {
   Cache::forget_rows();
-  try {
+  located(entry, [&] {
     if (parts_ == EntryParts::whole) visit_structure(entry, visitor);
     if (features_ >= 0) {
       if (const auto row = cache_->features(entry)) visit_label(features_, row->values.bytes, visitor);
@@ -211,10 +201,7 @@ void CacheSource::visit(int64_t entry, Bytes, MoleculeVisitor& visitor) const {
         visit_label(cached.declaration, (*row)[cached.column].bytes, visitor);
       }
     }
-  } catch (DataError& error) {
-    locate(error, entry);
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack::torch_cache

@@ -219,7 +219,7 @@ class Attributes {
 
   template <typename Read>
   auto required(const std::string& name, const Read& read) const {
-    return locate(name, [&] {
+    return at_field(name, [&] {
       const std::optional<Value> value = record_.find(name);
       if (!value) wrong("this attribute", "none");
       return read(*value);
@@ -228,7 +228,7 @@ class Attributes {
 
   template <typename Read>
   auto optional(const std::string& name, const Read& read) const {
-    return locate(name, [&]() -> std::optional<decltype(read(record_))> {
+    return at_field(name, [&]() -> std::optional<decltype(read(record_))> {
       const std::optional<Value> value = record_.find(name);
       if (!value || value->kind() == Kind::none) return std::nullopt;
       return read(*value);
@@ -236,16 +236,6 @@ class Attributes {
   }
 
  private:
-  template <typename Action>
-  static auto locate(const std::string& name, const Action& action) {
-    try {
-      return action();
-    } catch (DataError& error) {
-      error.at_field(name);
-      throw;
-    }
-  }
-
   const Value& record_;
 };
 

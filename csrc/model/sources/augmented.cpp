@@ -250,7 +250,7 @@ class Mover final : public MoleculeVisitor {
     throw FieldError(cat("augment: expected float32 or float64 of shape ", expected, ", got ",
                          view.type.kind == ValueKind::numeric ? name_of(view.type.dtype) : "strings", " of shape ",
                          view.row_shape))
-        .at_field(std::string(view.key));
+        .at_field(view.key);
   }
 
   std::byte* new_buffer(size_t bytes) {
@@ -311,7 +311,7 @@ AugmentedSource::AugmentedSource(std::shared_ptr<const MoleculeSource> all, Augm
     });
     if (is_known) {
       throw FieldError("augment: keep_noise: expected no property of this name, got one: rename it by key_map=")
-          .at_field(std::string(kNoiseKey));
+          .at_field(kNoiseKey);
     }
     schema.fields.push_back({Scope::atom_property, std::string(kNoiseKey), type, Shape{3}});
   }

@@ -87,7 +87,7 @@ Bytes ResidentSource::decode(int64_t index, std::span<std::byte>) const {
 void ResidentSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
   const ResidentEntry& found = entry(index);
   const ResidentForm& fields = form(index);
-  try {
+  located(index, [&] {
     ByteCursor cursor(record);
     const uint64_t atoms = found.n_atoms;
     const Bytes positions = cursor.take(3 * atoms * item_bytes(fields.positions), kTooShort);
@@ -103,10 +103,7 @@ void ResidentSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor
       const Bytes data = take_value(cursor, found, view, tables_->fields[field].row_shape.has_value());
       visitor.field(view, data);
     }
-  } catch (DataError& error) {
-    locate(error, index);
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack

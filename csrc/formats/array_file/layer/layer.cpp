@@ -135,12 +135,7 @@ constexpr uint64_t kUsualEndBytes = uint64_t{64} << 10;
 constexpr uint64_t kRemoteEndBytes = uint64_t{256} << 10;
 
 Footer parse_footer(Bytes archive, uint64_t offset) {
-  try {
-    return Footer(archive);
-  } catch (DataError& error) {
-    error.shift_offset(offset);
-    throw;
-  }
+  return shift_offset(offset, "", [&] { return Footer(archive); });
 }
 
 // Footer and trailer.

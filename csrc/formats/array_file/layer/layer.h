@@ -186,16 +186,16 @@ class Layer {
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
 
-// Runs `action`; data errors that do not name them yet get the array and the path of the layer.
+
+
+// Runs `action`; data errors that do not name them yet get the array, unless it has no name, and the file.
 template <typename Action>
-auto in_layer(const Layer& layer, std::string_view array, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
-    error.at_field(std::string(array));
-    error.in_file(layer.path());
-    throw;
-  }
+decltype(auto) in_array(const std::string& path, std::string_view array, const Action& action) {
+  const auto add_names = [&](DataError& error) {
+    if (!array.empty()) error.at_field(array);
+    error.in_file(path);
+  };
+  return with_context(add_names, action);
 }
 
 // Starts fetching what read_footer_bytes() reads.

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "formats/array_file/layer/footer_encoder.h"
-#include "formats/array_file/layer/in_array.h"
 #include "io/open_file.h"
 
 namespace atompack::array_file {

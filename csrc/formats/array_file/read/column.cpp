@@ -122,7 +122,7 @@ std::span<const ColumnChunk> Column::chunks(size_t row) const {
 
 void Column::fail(size_t row) const {
   if (!layers_->contains(names_[row])) {
-    throw CorruptFileError("no such array").at_field(std::string(names_[row]));
+    throw CorruptFileError("no such array").at_field(names_[row]);
   }
   check_extent(layers_->array(names_[row]));
   throw InternalError("no error found in an unreadable array");

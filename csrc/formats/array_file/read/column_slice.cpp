@@ -39,7 +39,7 @@ void Slice::add_row(uint64_t number, const SliceRequest& request) {
   Row& row = rows_.emplace_back();
   row.number = number;
   if (!column_->contains(number)) return;
-  in_layer(column_->layers().layer(0), column_->name(number), [&] {
+  in_array(column_->layers().layer(0).path(), column_->name(number), [&] {
     row.layout = &column_->layout(number);
     row.type = column_type(row.layout->type);
     add_axes(row, request);
@@ -98,7 +98,7 @@ void Slice::group_chunk_refs() {
     const ChunkRef& chunk_ref = chunk_refs_[first];
     const Layer& layer = layer_of(chunk_ref);
     BlockTask unit{first, first,
-                   in_layer(layer, name_of(chunk_ref), [&] { return layer.block(chunk_ref.chunk->block); })};
+                   in_array(layer.path(), name_of(chunk_ref), [&] { return layer.block(chunk_ref.chunk->block); })};
     const bool is_plain = unit.block.codec == codec::Codec::none;
     for (; unit.last < chunk_refs_.size() && chunk_refs_[unit.last].block == chunk_ref.block; ++unit.last) {
       if (is_plain && unit.wanted >= kStretch) break;
@@ -152,7 +152,7 @@ void Slice::check_claims() const {
   if (claimed <= kAlways) return;
   for (const BlockTask* const unit : doubtful) {
     const ChunkRef& chunk_ref = chunk_refs_[unit->first];
-    in_layer(layer_of(chunk_ref), name_of(chunk_ref), [&] { static_cast<void>(load(*unit)); });
+    in_array(layer_of(chunk_ref).path(), name_of(chunk_ref), [&] { static_cast<void>(load(*unit)); });
   }
 }
 
@@ -160,7 +160,7 @@ void Slice::check_claims() const {
 void Slice::check_chunk_ref(const BlockTask& unit, const ChunkRef& chunk_ref) const {
   const ColumnLayout& layout = *rows_[chunk_ref.row].layout;
   const ColumnChunk& chunk = *chunk_ref.chunk;
-  in_layer(layer_of(chunk_ref), name_of(chunk_ref), [&] {
+  in_array(layer_of(chunk_ref).path(), name_of(chunk_ref), [&] {
     try {
       check_in_bounds(chunk.record(), unit.block.decoded_bytes);
     } catch (const CorruptFileError&) {
@@ -177,7 +177,7 @@ void Slice::check_chunk_ref(const BlockTask& unit, const ChunkRef& chunk_ref) co
 void Slice::check_unwritten() const {
   for (const Row& row : rows_) {
     if (row.layout == nullptr || row.is_complete) continue;
-    in_layer(column_->layers().layer(0), column_->name(row.number),
+    in_array(column_->layers().layer(0).path(), column_->name(row.number),
              [&] { check_cells_are_known(column_->layers(), row.layout->foreign_layer); });
   }
 }
@@ -302,7 +302,7 @@ void Slice::read(size_t number, ColumnVisitor& visitor) const {
   const BlockTask& unit = units_[number];
   const ChunkRef& chunk_ref = chunk_refs_[unit.first];
   const Layer& layer = layer_of(chunk_ref);
-  in_layer(layer, name_of(chunk_ref), [&] {
+  in_array(layer.path(), name_of(chunk_ref), [&] {
     if (unit.block.codec == codec::Codec::none) return read_plain(unit, visitor);
     if (const auto decoded = find_cached(unit)) {
       cache_.count(true);
@@ -401,7 +401,7 @@ void Slice::deliver(const BlockTask& unit, Bytes block, ColumnVisitor& visitor) 
 void Slice::deliver(std::span<const ChunkRef> chunk_refs, Bytes bytes, uint64_t offset, ColumnVisitor& visitor) const {
   for (const ChunkRef& chunk_ref : chunk_refs) {
     const Bytes chunk = bytes.subspan(chunk_ref.chunk->offset - offset, chunk_ref.chunk->bytes);
-    in_layer(layer_of(chunk_ref), name_of(chunk_ref), [&] { deliver(chunk_ref, chunk, visitor); });
+    in_array(layer_of(chunk_ref).path(), name_of(chunk_ref), [&] { deliver(chunk_ref, chunk, visitor); });
   }
 }
 

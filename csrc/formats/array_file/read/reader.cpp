@@ -9,7 +9,6 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
-#include "formats/array_file/layer/in_array.h"
 #include "formats/array_file/read/array.h"
 #include "formats/array_file/read/column.h"
 
@@ -48,16 +47,7 @@ BoxChunks find_chunks(const Array& array, const Box& box) {
   return found;
 }
 
-// Adds the name of the array to errors.
-template <typename Action>
-void for_array(const Array& array, const Action& action) {
-  try {
-    action();
-  } catch (DataError& error) {
-    error.at_field(array.name);
-    throw;
-  }
-}
+
 
 // All ranges together, where each would be waited for after the one before.
 void announce_chunks(const Layers& layers, const std::vector<ChunkRef>& chunk_refs, const DecodedBlock& last) {
@@ -102,7 +92,7 @@ uint64_t decoded_bytes_for(const Layers& layers, const Array& array, const Box& 
 }
 
 void check_unstored(const Layers& layers, const Array& array, const Box& box, std::optional<uint64_t> chosen) {
-  for_array(array, [&] {
+  at_field(array.name, [&] {
     check_box(array.shape, box);
     const uint64_t limit = max_unstored_bytes(layers.file_bytes(), chosen);
     const uint64_t wanted = memory_of(box.n_elements(), array.type);
@@ -152,7 +142,7 @@ void copy_strings(Bytes chunk, const Box& from, Type type, const Box& box, std::
 
 void read_numbers(const Layers& layers, const Array& array, const Box& box, std::span<std::byte> out,
                   DecodedBlock& last) {
-  for_array(array, [&] {
+  at_field(array.name, [&] {
     const uint64_t item = item_bytes(array.type);
     if (item == 0 || array.type == Type::boolean) {
       throw UnsupportedFormatError(cat("type: expected numbers or timestamps, got ", name_of(array.type)));
@@ -172,7 +162,7 @@ void read_numbers(const Layers& layers, const Array& array, const Box& box, std:
 
 void read_strings(const Layers& layers, const Array& array, const Box& box, std::span<std::string> out,
                   DecodedBlock& last) {
-  for_array(array, [&] {
+  at_field(array.name, [&] {
     if (array.type != Type::string && array.type != Type::binary) {
       throw UnsupportedFormatError(cat("type: expected strings or binary, got ", name_of(array.type)));
     }

@@ -206,13 +206,10 @@ class Compaction {
 
   void take(const std::string& name) {
     const Array array = reader_.array(name);
-    try {
+    at_field(name, [&] {
       check_can_be_rewritten(array);
       copy(array);
-    } catch (DataError& error) {
-      error.at_field(name);
-      throw;
-    }
+    });
   }
 
   StatisticsList finish() {

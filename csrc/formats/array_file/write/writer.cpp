@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "base/utf8.h"
-#include "formats/array_file/layer/in_array.h"
 #include "formats/array_file/layer/layer.h"
 #include "formats/array_file/layer/layers.h"
 #include "formats/array_file/read/reader.h"

@@ -117,12 +117,10 @@ class Encoder {
 
   void attribute(uint32_t dataset, const Attribute& attribute) {
     out_.key(attribute.key);
-    try {
-      std::visit([&](const auto& value) { this->value(value); }, attribute.value);
-    } catch (DataError& error) {
+    const auto add_name = [&](DataError& error) {
       error.at_field(cat(metadata_.dataset_name(dataset), '.', attribute.key));
-      throw;
-    }
+    };
+    with_context(add_name, [&] { std::visit([&](const auto& value) { this->value(value); }, attribute.value); });
   }
 
   void value(bool value) { out_.boolean(value); }

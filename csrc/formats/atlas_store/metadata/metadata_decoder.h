@@ -171,12 +171,8 @@ class MetadataDecoder {
       }
       if (metadata_.find_dataset(name)) fail(cat("datasets: duplicate name ", excerpt(name)));
       const uint32_t dataset = metadata_.add_dataset(name);
-      try {
-        decode_dataset(dataset);
-      } catch (DataError& error) {
-        error.at_field(std::string(metadata_.dataset_name(dataset)));
-        throw;
-      }
+      with_context([&](DataError& error) { error.at_field(metadata_.dataset_name(dataset)); },
+                   [&] { decode_dataset(dataset); });
     }
   }
 
@@ -203,12 +199,10 @@ class MetadataDecoder {
     for (auto scope = in_.enter_map(); in_.next_key(scope, name);) {
       const uint32_t variable = metadata_.add_variable(name);
       if (!variables_.first(variable, dataset)) fail(cat("arrays: duplicate name ", excerpt(name)));
-      try {
-        metadata_.add_array(dataset, {variable, decode_schema(variable)});
-      } catch (DataError& error) {
+      const auto add_name = [&](DataError& error) {
         error.at_field(cat(metadata_.dataset_name(dataset), '/', metadata_.variable_name(variable)));
-        throw;
-      }
+      };
+      with_context(add_name, [&] { metadata_.add_array(dataset, {variable, decode_schema(variable)}); });
     }
   }
 

@@ -103,12 +103,7 @@ Metadata decode_compressed(Bytes stored, Form form, uint64_t max_bytes) {
   const codec::DecodedContent content = codec_of(form) == Codec::zstd
                                             ? codec::zstd_decompress_unsized(stored, max_bytes, "max_metadata_bytes=")
                                             : decompress_lz4(stored, max_bytes);
-  try {
-    return decode(content.bytes(), form);
-  } catch (DataError& error) {
-    error.shift_offset(0, " of the decompressed metadata");
-    throw;
-  }
+  return shift_offset(0, " of the decompressed metadata", [&] { return decode(content.bytes(), form); });
 }
 
 }  // namespace

@@ -375,12 +375,9 @@ std::vector<std::byte> Dataset::read(std::span<const ByteRange> ranges) const {
   for (uint64_t row = 0; row < n_rows_; row += layout_.n_rows) {
     const uint64_t count = std::min(n_rows_ - row, layout_.n_rows);
     const StoredChunk chunk = chunk_from(row);
-    try {
-      unpack_chunk(layout_, chunk, count, ranges, left.first(count * stride), decoded);
-    } catch (DataError& error) {
-      error.shift_offset(0, cat(" of the chunk of ", name_, " from row ", row));
-      throw;
-    }
+    with_context(
+        [&](DataError& error) { error.shift_offset(0, cat(" of the chunk of ", name_, " from row ", row)); },
+        [&] { unpack_chunk(layout_, chunk, count, ranges, left.first(count * stride), decoded); });
     left = left.subspan(count * stride);
   }
   return out;

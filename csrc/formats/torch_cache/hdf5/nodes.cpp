@@ -235,7 +235,7 @@ Node Node::root_of(const Hdf5File& file) {
 }
 
 std::optional<Node> Node::find(const std::string& name, NodeKind kind) const {
-  return at_path(path_of(name), [&]() -> std::optional<Node> {
+  return at_field(path_of(name), [&]() -> std::optional<Node> {
     const std::optional<uint64_t> address = LinkSearch(*file_, name).run(header_);
     if (!address) return std::nullopt;
     Node node(*file_, path_of(name), ObjectHeader(*file_, *address));

@@ -83,7 +83,7 @@ class Node {
   // Errors of the action name the path.
   template <typename Action>
   auto at_path(const Action& action) const {
-    return at_path(path_, action);
+    return at_field(path_, action);
   }
 
   // A child by name; nullopt if missing. Links to other places are not followed: they could name any file.
@@ -92,16 +92,6 @@ class Node {
   Node need(const std::string& name, NodeKind kind) const;
 
  private:
-  template <typename Action>
-  static auto at_path(const std::string& path, const Action& action) {
-    try {
-      return action();
-    } catch (DataError& error) {
-      error.at_field(path);
-      throw;
-    }
-  }
-
   Node(const Hdf5File& file, std::string path, ObjectHeader header)
       : file_(&file), path_(std::move(path)), header_(std::move(header)) {}
 

@@ -161,14 +161,11 @@ Bytes VlenColumn::row(const GlobalHeap& heap, int64_t row) const {
   const uint64_t bytes = row_bytes(row);
   const uint64_t at = found.at.load(std::memory_order_relaxed);
   if ((at & kFound) != 0) return heap.row(at & ~kFound, bytes);
-  try {
+  return at_field(name_, [&] {
     const uint64_t offset = heap.find(at, found.number, bytes);
     found.at.store(offset | kFound, std::memory_order_relaxed);
     return heap.row(offset, bytes);
-  } catch (DataError& error) {
-    error.at_field(name_);
-    throw;
-  }
+  });
 }
 
 void VlenColumn::prefetch(const GlobalHeap& heap, int64_t row) const {
